@@ -19,7 +19,7 @@ use super::context::Demand;
 use super::error::{Fault, OAuthError};
 use super::federation::{FAILED, ProviderChoices};
 use super::form::{self, Form};
-use super::pages::{Applicant, Failed, Frame};
+use super::pages::{Applicant, FormError, Frame};
 use super::sign_in::{self, Fields, LoginPage, MissingFactor, RESUME};
 use super::{Call, serve, sessions};
 use doorward_core::model::grant::StoredSession;
@@ -42,7 +42,7 @@ pub(super) async fn answer(call: &Call) -> Response {
             browser: Browser::of(call),
             locales: query.get("ui_locales").map(str::to_owned),
             resume: query.get(RESUME).map(str::to_owned),
-            failed: query.get(FAILED).and_then(Failed::elsewhere),
+            failed: query.get(FAILED).and_then(FormError::elsewhere),
         };
         visit.answer(&body).await
     };
@@ -69,7 +69,7 @@ struct Visit<'a> {
     locales: Option<String>,
     /// What came of a sign-in elsewhere.
     resume: Option<String>,
-    failed: Option<Failed>,
+    failed: Option<FormError>,
 }
 
 /// A session and its user.
@@ -94,7 +94,7 @@ impl Visit<'_> {
         };
         if !acts || !is_post {
             // Who came to link an account, and has to sign in for that first.
-            let recent = self.failed == Some(Failed::Recent);
+            let recent = self.failed == Some(FormError::Recent);
             if recent && let Some(page) = self.confirm((&session, &user)).await? {
                 return Ok(page);
             }
@@ -103,7 +103,7 @@ impl Visit<'_> {
         }
         let purpose = purpose(&session);
         if !self.browser.sent(call, &purpose, body.get("csrf")) {
-            return self.show((&session, &user), Some(Failed::Stale)).await;
+            return self.show((&session, &user), Some(FormError::Stale)).await;
         }
         self.act((&session, &user), body).await
     }
@@ -156,7 +156,7 @@ impl Visit<'_> {
         if call.now_ms - session.auth_ms >= RECENT_MS {
             let again = self
                 .login_page(&choices)
-                .show(&user.user_name, Some(Failed::Recent));
+                .show(&user.user_name, Some(FormError::Recent));
             return Ok(Some(again));
         }
         Ok(match missing_factor(call, (session, user)).await? {

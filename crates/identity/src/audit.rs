@@ -15,7 +15,7 @@ use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use super::bearer::GoodToken;
+use super::bearer::ValidToken;
 use super::clients::LiveClient;
 use super::issue::Issue;
 use super::{Call, Endpoint, State};
@@ -68,7 +68,7 @@ pub(super) fn of_client(id: &str) {
 }
 
 /// The request shows this good access token.
-pub(super) fn bearer(token: &GoodToken) {
+pub(super) fn bearer(token: &ValidToken) {
     on_trail(|trail| {
         if trail.actor == Actor::Anonymous {
             trail.actor = match &token.user {

@@ -14,12 +14,12 @@ use serde::Serialize;
 use super::api_version::{Version, version};
 use super::context::{Methods, SEVERAL};
 use super::error::{Fault, JsonError};
-use super::factors::{self, Checked};
+use super::factors::{self, FactorCheck};
 use super::login::{LoginError, is_confined, login, settle};
 use super::sessions::{self, Upgrade};
 use super::sign_in::{self, Proof};
 use super::{Call, cookies, respond, rest};
-use callback::{Begun, Credentials, Second};
+use callback::{Credentials, PendingLogin, SecondFactorAnswer};
 use doorward_core::model::user::name_place::NamePlace;
 use doorward_core::model::user::{User, name as user_name};
 use doorward_net::http::encoded_word;
@@ -85,8 +85,8 @@ async fn answer(call: &Call) -> Result<Response, JsonError> {
     if given.names().any(|name| is_confined(call, name)) {
         return Ok(forbidden_page());
     }
-    if let Some(begun) = &given.begun {
-        begun.check(call).await?;
+    if let Some(pending) = &given.pending {
+        pending.check(call).await?;
     }
     if given.is_empty()
         && !options.force
@@ -106,7 +106,7 @@ async fn answer(call: &Call) -> Result<Response, JsonError> {
         }
     }
     if let Some(second) = &given.second {
-        let outcome = by_code(call, second, (&options, given.begun.as_ref())).await;
+        let outcome = by_code(call, second, (&options, given.pending.as_ref())).await;
         return outcome.map_err(|error| with_way_out(call, &options, error));
     }
     let (Some(name), Some(password)) = (&given.name, &given.password) else {
@@ -117,7 +117,7 @@ async fn answer(call: &Call) -> Result<Response, JsonError> {
         false => login(call, name, password).await,
     };
     let outcome = match user {
-        Ok(user) => by_password(call, &user, (&options, given.begun.as_ref())).await,
+        Ok(user) => by_password(call, &user, (&options, given.pending.as_ref())).await,
         Err(LoginError::Confined) => return Ok(forbidden_page()),
         Err(error) => Err(refused(error)),
     };
@@ -140,9 +140,9 @@ fn with_way_out(call: &Call, options: &Options, error: JsonError) -> JsonError {
 async fn by_password(
     call: &Call,
     user: &User,
-    (options, begun): (&Options, Option<&Begun>),
+    (options, pending): (&Options, Option<&PendingLogin>),
 ) -> Result<Response, JsonError> {
-    Begun::spend(call, begun).await?;
+    PendingLogin::spend(call, pending).await?;
     let methods = Methods::password();
     if !sign_in::requires_second_factor(call, user, &methods).await? {
         return begin_session(call, user, methods, options).await;
@@ -157,8 +157,8 @@ async fn by_password(
 /// What follows on the code of the second factor.
 async fn by_code(
     call: &Call,
-    second: &Second,
-    (options, begun): (&Options, Option<&Begun>),
+    second: &SecondFactorAnswer,
+    (options, pending): (&Options, Option<&PendingLogin>),
 ) -> Result<Response, JsonError> {
     let failed = || refused(LoginError::Failed);
     let (store, realm) = (&call.state.store, &call.realm);
@@ -171,10 +171,10 @@ async fn by_code(
     let same = found.filter(|user| user.active && user.version == second.version);
     let user = same.ok_or_else(failed)?;
     match factors::check_code(call, &user, &second.code).await? {
-        Checked::Wrong => Err(failed()),
-        Checked::Locked => Err(refused(LoginError::Locked)),
-        Checked::Right(shown) => {
-            Begun::spend(call, begun).await?;
+        FactorCheck::Wrong => Err(failed()),
+        FactorCheck::Locked => Err(refused(LoginError::Locked)),
+        FactorCheck::Right(shown) => {
+            PendingLogin::spend(call, pending).await?;
             let mut methods = Methods::password();
             methods.add(shown.words.into_iter().chain([SEVERAL]));
             begin_session(call, &user, methods, options).await
@@ -276,8 +276,8 @@ async fn begin_session(
         return Ok(success(call, options, None));
     }
     let proof = Proof::now(call, methods);
-    let begun = sessions::begin_upgrade(call, user, options.upgrade.as_deref(), &proof);
-    let token = match begun.await? {
+    let token = sessions::begin_upgrade(call, user, options.upgrade.as_deref(), &proof);
+    let token = match token.await? {
         Upgrade::Done(token) => token,
         Upgrade::Outdated => return Err(refused(LoginError::Failed)),
         Upgrade::OtherUser => {

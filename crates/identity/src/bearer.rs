@@ -224,7 +224,7 @@ impl Weighter<Box<str>, Arc<Issued>> for Weight {
 
 /// An access token of this provider that is good now.
 #[derive(Debug)]
-pub(super) struct GoodToken {
+pub(super) struct ValidToken {
     /// The realm that issued it.
     pub(super) realm: Arc<Realm>,
     pub(super) issued: Arc<Issued>,
@@ -284,7 +284,7 @@ pub(super) async fn check(
     state: &State,
     token: &str,
     now_ms: i64,
-) -> Result<Option<GoodToken>, Fault> {
+) -> Result<Option<ValidToken>, Fault> {
     let Some(issued) = issued(state, token).await? else {
         return Ok(None);
     };
@@ -295,7 +295,7 @@ pub(super) async fn check(
         return Ok(None);
     }
     let holder = holder(state, &realm, &issued.claims, &issued.marks).await?;
-    let good = holder.map(|Holder { user }| GoodToken {
+    let good = holder.map(|Holder { user }| ValidToken {
         realm,
         issued,
         user,

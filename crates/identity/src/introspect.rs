@@ -9,12 +9,12 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::bearer::{self, GoodToken, Issued};
+use super::bearer::{self, Issued, ValidToken};
 use super::clients::LiveClient;
 use super::context::NO_CLASS;
 use super::error::{Fault, OAuthError};
 use super::form;
-use super::refresh::Presented;
+use super::refresh::RefreshToken;
 use super::{Call, client_auth, membership, respond};
 use doorward_core::model::grant::StoredRefresh;
 
@@ -72,7 +72,7 @@ pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
 async fn access(call: &Call, caller: &LiveClient, token: &str) -> Result<Option<String>, Fault> {
     let good = bearer::check(&call.state, token, call.now_ms).await?;
     let good = good.filter(|good| good.realm.path == call.realm.path && concerns(good, caller));
-    let Some(GoodToken { issued, user, .. }) = good else {
+    let Some(ValidToken { issued, user, .. }) = good else {
         return Ok(None);
     };
     let open = issued.introspection.get_or_init(|| response_text(&issued));
@@ -107,7 +107,7 @@ fn response_text(issued: &Issued) -> Box<str> {
     bearer::open_ended(body)
 }
 
-fn concerns(token: &GoodToken, caller: &LiveClient) -> bool {
+fn concerns(token: &ValidToken, caller: &LiveClient) -> bool {
     token.issued.concerns(caller) || caller.scopes.iter().any(|scope| scope == ALL)
 }
 
@@ -115,7 +115,7 @@ fn concerns(token: &GoodToken, caller: &LiveClient) -> bool {
 /// an access token.
 async fn refresh(call: &Call, caller: &LiveClient, token: &str) -> Result<Option<String>, Fault> {
     let state = &call.state;
-    let Some(presented) = Presented::parse(token) else {
+    let Some(presented) = RefreshToken::parse(token) else {
         return Ok(None);
     };
     let Some(stored) = state.store.refresh_tokens(presented.family()).await? else {

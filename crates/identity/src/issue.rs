@@ -12,7 +12,7 @@ use super::clients::LiveClient;
 use super::context::{NO_CLASS, PASSWORD};
 use super::error::Fault;
 use super::realm::Realm;
-use super::refresh::{self, Presented};
+use super::refresh::{self, RefreshToken};
 use super::{membership, token_id};
 use doorward_core::clock::random_bytes;
 use doorward_core::jose::sign::half_hash;
@@ -423,7 +423,7 @@ pub(super) fn refresh_token(
     now_ms: i64,
 ) -> (String, StoredRefresh) {
     let token = refresh::new();
-    let (family, current) = match Presented::parse(&token) {
+    let (family, current) = match RefreshToken::parse(&token) {
         Some(presented) => (presented.family(), presented.hash()),
         None => (TokenHash::of(&token), TokenHash::of(&token)),
     };

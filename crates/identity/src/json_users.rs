@@ -145,7 +145,7 @@ fn not_changed(error: ChangeError) -> JsonError {
             JsonError::new(StatusCode::FORBIDDEN, "The current password is not right")
         }
         ChangeError::Refused(wrong) => rest::bad_request(refusal_text(&wrong)),
-        ChangeError::Elsewhere => {
+        ChangeError::NotLocal => {
             let text = "The password of this user can't be changed here";
             JsonError::new(StatusCode::FORBIDDEN, text)
         }

@@ -405,7 +405,7 @@ impl Call {
 
     /// What pages for the sender of the request have in common.
     fn frame(&self, ui_locales: Option<&str>) -> Frame {
-        Frame::of(&self.state.live().look, self.headers(), ui_locales)
+        Frame::of(&self.state.live().appearance, self.headers(), ui_locales)
     }
 }
 

@@ -13,7 +13,7 @@ use super::authorize::{Browser, page, redirect};
 use super::error::OAuthError;
 use super::form::{self, Form};
 use super::id_token_hint::{self, IdTokenHint};
-use super::pages::{self, Farewell, Frame};
+use super::pages::{self, AfterLogout, Frame};
 use super::{Call, audit, serve, sessions};
 use doorward_core::model::audit::{Event, Kind};
 use doorward_core::model::grant::StoredSession;
@@ -83,7 +83,7 @@ async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
         };
         ended.extend(audit::with(&call.state, Kind::SessionEnd, told, ends).await?);
     }
-    let farewell = Farewell {
+    let farewell = AfterLogout {
         frames: frames(call, &ended).await?,
         next,
     };

@@ -86,9 +86,9 @@ pub(super) async fn forgot(call: &Call) -> Response {
     if !typed.is_empty() && typed.len() <= TYPED_MAX && may_ask(call).await {
         let (realm, texts) = (Arc::clone(&call.realm), frame.letter_texts());
         let live = call.state.live.load_full();
-        let look = Arc::clone(&live.look);
+        let appearance = Arc::clone(&live.appearance);
         mail::send(&call.state, move |state| async move {
-            let made = letter(&state, &realm, &typed, (&look, texts)).await;
+            let made = letter(&state, &realm, &typed, (&appearance, texts)).await;
             made.unwrap_or_else(|error| {
                 tracing::error!(%error, "a link for a new password could not be made");
                 None
@@ -133,7 +133,7 @@ async fn letter(
     state: &Arc<State>,
     realm: &Realm,
     typed: &str,
-    (look, texts): (&pages::Look, LetterTexts),
+    (appearance, texts): (&pages::Appearance, LetterTexts),
 ) -> Result<Option<Letter>, Fault> {
     let Some(user) = user_of(state, realm, typed).await? else {
         return Ok(None);
@@ -164,7 +164,7 @@ async fn letter(
         .iter()
         .find_map(|name| user.profile.get(*name)?.as_str());
     let minutes = RESET_LIFE_MS / 60_000;
-    let (subject, text, lang) = texts.reset(look, lang, &user.user_name, &link, minutes);
+    let (subject, text, lang) = texts.reset(appearance, lang, &user.user_name, &link, minutes);
     let told = json!({
         "event": "password.reset",
         "realm": realm.path,

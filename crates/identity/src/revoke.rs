@@ -8,7 +8,7 @@ use serde_json::json;
 use super::clients::LiveClient;
 use super::error::OAuthError;
 use super::form;
-use super::refresh::Presented;
+use super::refresh::RefreshToken;
 use super::{Call, audit, bearer, client_auth, respond};
 use doorward_core::model::audit::{Event, Kind};
 use doorward_core::model::grant::{Revocation, TokenHash};
@@ -31,7 +31,7 @@ pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
 /// Whether it was a refresh token.
 async fn revoke_refresh(call: &Call, client: &LiveClient, token: &str) -> Result<bool, OAuthError> {
     let state = &call.state;
-    let Some(presented) = Presented::parse(token) else {
+    let Some(presented) = RefreshToken::parse(token) else {
         return Ok(false);
     };
     // Also a spent one is a handle of its grant.

@@ -27,7 +27,7 @@ use doorward_net::http::bridge::SecretPath;
 const BODY_MAX: usize = 64 * 1024;
 
 /// Why a request reached no endpoint.
-enum Lost {
+enum RoutingError {
     /// No such path.
     Path,
     /// No such realm.
@@ -51,14 +51,14 @@ pub(super) async fn serve(Shared(state): Shared<Arc<State>>, request: Request) -
     let head = request.method() == Method::HEAD;
     let uri = request.uri().clone();
     let path = below_base(&live.base_path, uri.path());
-    let wanted = wanted(&live, &path, &request);
-    let response = match &wanted {
+    let cors_request = cors_request(&live, &path, &request);
+    let response = match &cors_request {
         None => on_realm(&state, &live, &path, request).await,
-        Some(wanted) => match wanted.preflight(&state).await {
+        Some(cors_request) => match cors_request.preflight(&state).await {
             Some(response) => response,
             None => {
                 let mut response = on_realm(&state, &live, &path, request).await;
-                wanted.share(&state, &mut response).await;
+                cors_request.share(&state, &mut response).await;
                 response
             }
         },
@@ -71,7 +71,7 @@ pub(super) async fn serve(Shared(state): Shared<Arc<State>>, request: Request) -
 }
 
 /// What pages of other origins are to be let read of the answer.
-fn wanted(live: &Live, path: &str, request: &Request) -> Option<cors::Wanted> {
+fn cors_request(live: &Live, path: &str, request: &Request) -> Option<cors::CorsRequest> {
     let origin = request.headers().get(ORIGIN)?;
     let (surface, rest) = surface(path)?;
     if surface != Surface::OAuth2 {
@@ -79,7 +79,7 @@ fn wanted(live: &Live, path: &str, request: &Request) -> Option<cors::Wanted> {
     }
     let (realm, methods, endpoint) = endpoint(surface, rest)?;
     let realm = || resolve(live, surface, realm, request).ok();
-    cors::Wanted::of(request, origin, (endpoint, methods), realm)
+    cors::CorsRequest::of(request, origin, (endpoint, methods), realm)
 }
 
 /// The path without that of the base URL. Metadata addresses that RFC 8414 §3
@@ -157,9 +157,9 @@ async fn on_realm(state: &Arc<State>, live: &Live, path: &str, request: Request)
     let frame = frame(live, surface, rest, &request);
     let mut response = match call(state, live, surface, rest, request).await {
         Ok((endpoint, call)) => audit::follow(endpoint, &call, dispatch(endpoint, &call)).await,
-        Err(lost) => match frame {
-            Some(frame) => lost_page(lost, &frame, &method),
-            None => lost_response(lost, surface, path, &method),
+        Err(error) => match frame {
+            Some(frame) => error_page(error, &frame, &method),
+            None => error_response(error, surface, path, &method),
         },
     };
     if let Some(view) = view {
@@ -197,15 +197,15 @@ fn frame(live: &Live, surface: Surface, rest: &str, request: &Request) -> Option
     let query = request.uri().query().unwrap_or_default();
     let query = Form::parse(query.as_bytes()).unwrap_or_default();
     let locales = query.get("ui_locales");
-    Some(Frame::of(&live.look, request.headers(), locales))
+    Some(Frame::of(&live.appearance, request.headers(), locales))
 }
 
-fn lost_page(lost: Lost, frame: &Frame, method: &Method) -> Response {
-    let allowed = match lost {
-        Lost::Method(methods) => allow(methods),
+fn error_page(error: RoutingError, frame: &Frame, method: &Method) -> Response {
+    let allowed = match error {
+        RoutingError::Method(methods) => allow(methods),
         _ => None,
     };
-    let error = lost_oauth(lost, method);
+    let error = oauth_error(error, method);
     let text = printable(&error.description);
     let mut response = pages::error(frame, error.status, error.error, &text);
     if let Some(allowed) = allowed {
@@ -214,15 +214,15 @@ fn lost_page(lost: Lost, frame: &Frame, method: &Method) -> Response {
     response
 }
 
-fn lost_response(lost: Lost, surface: Surface, path: &str, method: &Method) -> Response {
-    let allowed = match lost {
-        Lost::Method(methods) => allow(methods),
+fn error_response(error: RoutingError, surface: Surface, path: &str, method: &Method) -> Response {
+    let allowed = match error {
+        RoutingError::Method(methods) => allow(methods),
         _ => None,
     };
     let mut response = match surface {
-        Surface::OAuth2 => lost_oauth(lost, method).response(),
-        Surface::Json => lost_json(lost, path).response(),
-        Surface::V1 => lost_scim(lost),
+        Surface::OAuth2 => oauth_error(error, method).response(),
+        Surface::Json => json_error(error, path).response(),
+        Surface::V1 => scim_error(error),
     };
     if let Some(allowed) = allowed {
         response.headers_mut().insert(ALLOW, allowed);
@@ -248,15 +248,15 @@ async fn call(
     surface: Surface,
     rest: &str,
     request: Request,
-) -> Result<(Endpoint, Call), Lost> {
-    let (realm_part, methods, endpoint) = endpoint(surface, rest).ok_or(Lost::Path)?;
+) -> Result<(Endpoint, Call), RoutingError> {
+    let (realm_part, methods, endpoint) = endpoint(surface, rest).ok_or(RoutingError::Path)?;
     let realm = resolve(live, surface, realm_part, &request)?;
     let method = match request.method() {
         &Method::HEAD if !endpoint.acts_on_get() => &Method::GET,
         method => method,
     };
     if !methods.contains(method) {
-        return Err(Lost::Method(methods));
+        return Err(RoutingError::Method(methods));
     }
     let (parts, body) = request.into_parts();
     let by_query = realm_of_query(surface, &parts.uri);
@@ -318,11 +318,11 @@ fn resolve(
     surface: Surface,
     part: &str,
     request: &Request,
-) -> Result<Arc<Realm>, Lost> {
+) -> Result<Arc<Realm>, RoutingError> {
     if let Some(path) = realm_of_query(surface, request.uri()) {
         let by_query = true;
         let realm = live.realm(&path).cloned();
-        return realm.ok_or(Lost::Realm { path, by_query });
+        return realm.ok_or(RoutingError::Realm { path, by_query });
     }
     if part.is_empty()
         && let Some(path) = live.hosts.realm(request.uri(), request.headers())
@@ -330,7 +330,7 @@ fn resolve(
     {
         return Ok(Arc::clone(realm));
     }
-    let unknown = |path| Lost::Realm {
+    let unknown = |path| RoutingError::Realm {
         path,
         by_query: false,
     };
@@ -361,26 +361,26 @@ fn body_max(surface: Surface) -> usize {
     }
 }
 
-async fn read(body: Body, most: usize) -> Result<Bytes, Lost> {
+async fn read(body: Body, most: usize) -> Result<Bytes, RoutingError> {
     match Limited::new(body, most).collect().await {
         Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Lost::TooLong),
-        Err(_) => Err(Lost::Body),
+        Err(error) if error.is::<LengthLimitError>() => Err(RoutingError::TooLong),
+        Err(_) => Err(RoutingError::Body),
     }
 }
 
-fn lost_oauth(lost: Lost, method: &Method) -> OAuthError {
+fn oauth_error(error: RoutingError, method: &Method) -> OAuthError {
     let with = |status, error, text: String| OAuthError {
         status,
         ..OAuthError::bad(error, text)
     };
-    match lost {
-        Lost::Path => with(
+    match error {
+        RoutingError::Path => with(
             StatusCode::NOT_FOUND,
             "not_found",
             "Resource not found".to_owned(),
         ),
-        Lost::Realm { path, .. } => {
+        RoutingError::Realm { path, .. } => {
             let name = path.trim_start_matches('/');
             with(
                 StatusCode::NOT_FOUND,
@@ -388,47 +388,53 @@ fn lost_oauth(lost: Lost, method: &Method) -> OAuthError {
                 format!("Invalid realm, {name}"),
             )
         }
-        Lost::Method(allowed) => wrong_method(allowed, method),
-        Lost::TooLong => {
+        RoutingError::Method(allowed) => wrong_method(allowed, method),
+        RoutingError::TooLong => {
             let text = format!("The body is longer than {BODY_MAX} bytes");
             with(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request", text)
         }
-        Lost::Body => OAuthError::bad("invalid_request", "The body is incomplete"),
+        RoutingError::Body => OAuthError::bad("invalid_request", "The body is incomplete"),
     }
 }
 
-fn lost_json(lost: Lost, path: &str) -> JsonError {
-    match lost {
-        Lost::Path => JsonError::new(
+fn json_error(error: RoutingError, path: &str) -> JsonError {
+    match error {
+        RoutingError::Path => JsonError::new(
             StatusCode::NOT_FOUND,
             format!("Resource '{path}' not found"),
         ),
-        Lost::Realm {
+        RoutingError::Realm {
             path,
             by_query: true,
         } => JsonError::new(StatusCode::BAD_REQUEST, format!("Invalid realm, {path}")),
-        Lost::Realm { path, .. } => {
+        RoutingError::Realm { path, .. } => {
             let text = format!("Realm \"{path}\" not found");
             JsonError::new(StatusCode::NOT_FOUND, text)
         }
-        Lost::Method(_) => JsonError::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed"),
-        Lost::TooLong => JsonError::new(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long"),
-        Lost::Body => JsonError::new(StatusCode::BAD_REQUEST, "The body is incomplete"),
+        RoutingError::Method(_) => {
+            JsonError::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
+        }
+        RoutingError::TooLong => {
+            JsonError::new(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long")
+        }
+        RoutingError::Body => JsonError::new(StatusCode::BAD_REQUEST, "The body is incomplete"),
     }
 }
 
-fn lost_scim(lost: Lost) -> Response {
+fn scim_error(cause: RoutingError) -> Response {
     let error = |status, text: &str| ScimError::new(status, text);
-    match lost {
-        Lost::Path | Lost::Realm { .. } => {
+    match cause {
+        RoutingError::Path | RoutingError::Realm { .. } => {
             error(StatusCode::NOT_FOUND, "There is no such resource.").response()
         }
-        Lost::Method(_) => {
+        RoutingError::Method(_) => {
             let text = "The resource does not have this method.";
             error(StatusCode::METHOD_NOT_ALLOWED, text).response()
         }
-        Lost::TooLong => error(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long.").response(),
-        Lost::Body => error(StatusCode::BAD_REQUEST, "The body is incomplete.").response(),
+        RoutingError::TooLong => {
+            error(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long.").response()
+        }
+        RoutingError::Body => error(StatusCode::BAD_REQUEST, "The body is incomplete.").response(),
     }
 }
 
@@ -488,7 +494,7 @@ fn theme_file(call: &Call) -> Response {
     let live = call.state.live();
     let name = call.parts.uri.path().rsplit('/').next().unwrap_or_default();
     let query = call.parts.uri.query().unwrap_or_default();
-    let file = live.look.theme();
+    let file = live.appearance.theme();
     let file = file.and_then(|theme| theme.answer(name, query, call.headers()));
-    file.unwrap_or_else(|| lost_oauth(Lost::Path, &call.parts.method).response())
+    file.unwrap_or_else(|| oauth_error(RoutingError::Path, &call.parts.method).response())
 }

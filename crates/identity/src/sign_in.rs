@@ -8,7 +8,7 @@ mod trusted;
 use super::context::Methods;
 use super::error::Fault;
 use super::login::{LoginError, login};
-use super::pages::Failed;
+use super::pages::FormError;
 use super::{Call, sessions};
 use doorward_core::model::grant::StoredSession;
 use doorward_core::model::user::User;
@@ -56,7 +56,7 @@ pub(super) enum SignIn {
     /// Something is missing yet, and there is no session.
     Next(Box<NextStep>),
     /// The form is to be shown again.
-    Again(Failed),
+    Again(FormError),
     /// The address may not sign this user in.
     Forbidden,
 }
@@ -72,10 +72,10 @@ async fn by_password(
         Err(LoginError::Confined) => Ok(SignIn::Forbidden),
         // One answer for all of them: nobody learns who exists.
         Err(LoginError::Failed | LoginError::Locked | LoginError::Deactivated) => {
-            Ok(SignIn::Again(Failed::Credentials))
+            Ok(SignIn::Again(FormError::Credentials))
         }
         Err(LoginError::Fault(Fault::Busy(_) | Fault::Directory)) => {
-            Ok(SignIn::Again(Failed::Busy))
+            Ok(SignIn::Again(FormError::Busy))
         }
         Err(LoginError::Fault(fault)) => Err(fault),
     }
@@ -96,6 +96,6 @@ async fn begin(
     }
     Ok(match sessions::begin(call, user, proof).await? {
         Some(token) => SignIn::Done(token),
-        None => SignIn::Again(Failed::Credentials),
+        None => SignIn::Again(FormError::Credentials),
     })
 }

@@ -7,7 +7,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Map, Value, json};
 
-use super::bearer::{self, GoodToken};
+use super::bearer::{self, ValidToken};
 use super::error::OAuthError;
 use super::form::{self, Form};
 use super::{Call, dpop, membership, respond};
@@ -98,7 +98,7 @@ pub(super) async fn answer(call: &Call) -> Result<Response, OAuthError> {
 
 /// Whether the token is of this realm, and was not given for other resources
 /// (RFC 8707) than the provider: whoever serves those is not told about users.
-fn is_for_us(call: &Call, token: &GoodToken) -> bool {
+fn is_for_us(call: &Call, token: &ValidToken) -> bool {
     let issuer = &token.realm.issuer;
     let here = format!("{issuer}/userinfo");
     let issued = &token.issued;
@@ -129,7 +129,7 @@ fn token(call: &Call) -> Result<String, OAuthError> {
 }
 
 /// The claims by scope (OpenID Connect Core §5.4); none that is empty.
-fn claims(token: &GoodToken) -> Map<String, Value> {
+fn claims(token: &ValidToken) -> Map<String, Value> {
     let mut claims = Map::new();
     let subject = token.issued.claims.get("sub").cloned();
     claims.insert("sub".to_owned(), subject.unwrap_or_default());

@@ -9,9 +9,9 @@ use crate::authorize::redirect;
 use crate::change_password::{self, ChangeError};
 use crate::context::{PASSWORD, SEVERAL};
 use crate::error::OAuthError;
-use crate::factors::{self, Enrolled, NewSecret};
+use crate::factors::{self, EnrolmentResult, NewSecret};
 use crate::form::Form;
-use crate::pages::{self, Applicant, Ceremony, Failed, FormParts};
+use crate::pages::{self, Applicant, Ceremony, FormError, FormParts};
 use crate::sign_in::{self, CODE, PASSKEY, Proof, STEP};
 use crate::{audit, sessions};
 use doorward_core::model::audit::Kind as Audited;
@@ -20,7 +20,7 @@ use doorward_core::model::session::Ending;
 
 /// A factor that is about to be added, as the browser carries it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Adding {
+struct PendingFactor {
     challenge: String,
     handle: String,
     secret: String,
@@ -52,7 +52,7 @@ impl Visit<'_> {
                     "remove" => self.remove(at, body.get("id").unwrap_or_default()).await,
                     "codes" => self.codes(at).await,
                     "unlink" => self.unlink(at, body.get("id").unwrap_or_default()).await,
-                    _ => self.show(at, Some(Failed::Stale)).await,
+                    _ => self.show(at, Some(FormError::Stale)).await,
                 }
             }
         }
@@ -112,15 +112,15 @@ impl Visit<'_> {
     async fn add(
         &self,
         (session, user): SessionAndUser<'_>,
-        known: Option<Adding>,
-        failed: Option<Failed>,
+        known: Option<PendingFactor>,
+        failed: Option<FormError>,
     ) -> Result<Response, OAuthError> {
         let call = self.call;
         let kinds = factors::kinds(call);
         let has = call.state.store.factors(user.id).await?;
         let secret = known.and_then(|known| NewSecret::parse(&known.secret));
         let secret = secret.or_else(|| kinds.contains(&Kind::Totp).then(NewSecret::make));
-        let mut adding = Adding {
+        let mut adding = PendingFactor {
             challenge: factors::new_challenge(),
             handle: String::new(),
             secret: secret.as_ref().map(NewSecret::text).unwrap_or_default(),
@@ -170,9 +170,11 @@ impl Visit<'_> {
         let call = self.call;
         let most = if is_first { 1 } else { FACTORS_MAX };
         let step = body.get(STEP).unwrap_or_default();
-        let adding: Option<Adding> = self.browser.brought(call, &purpose(session), step);
+        let adding: Option<PendingFactor> = self.browser.brought(call, &purpose(session), step);
         let Some(adding) = adding else {
-            return self.add((session, user), None, Some(Failed::Stale)).await;
+            return self
+                .add((session, user), None, Some(FormError::Stale))
+                .await;
         };
         let (texts, name) = (self.frame.texts(), body.get("doorward_name"));
         let (enrolled, wrong) = match body.get(PASSKEY) {
@@ -180,25 +182,25 @@ impl Visit<'_> {
                 let ceremony = (adding.challenge.as_str(), adding.handle.as_str());
                 let name = factors::name(name, &texts.passkey);
                 let made = sign_in::enrol_passkey(call, user, ceremony, (&name, most), text);
-                (made.await?, Failed::Passkey)
+                (made.await?, FormError::Passkey)
             }
             None => {
                 let typed = body.get(CODE).unwrap_or_default();
                 let name = factors::name(name, &texts.totp);
                 let made = match NewSecret::parse(&adding.secret) {
                     Some(secret) => secret.enrol(call, user, (&name, most), typed).await?,
-                    None => Enrolled::Wrong,
+                    None => EnrolmentResult::Wrong,
                 };
-                (made, Failed::Code)
+                (made, FormError::Code)
             }
         };
         let (shown, codes) = match enrolled {
-            Enrolled::Done(shown, codes) => (shown, codes),
+            EnrolmentResult::Done(shown, codes) => (shown, codes),
             other => {
                 let failed = match other {
-                    Enrolled::Locked => Failed::Tries,
-                    Enrolled::Full if is_first => Failed::Stale,
-                    Enrolled::Full => Failed::Full,
+                    EnrolmentResult::Locked => FormError::Tries,
+                    EnrolmentResult::Full if is_first => FormError::Stale,
+                    EnrolmentResult::Full => FormError::Full,
                     _ => wrong,
                 };
                 return self.add((session, user), Some(adding), Some(failed)).await;
@@ -275,12 +277,14 @@ impl Visit<'_> {
         let changed = change_password::change(call, user, field("current"), field("new")).await;
         let user = match changed {
             Ok(user) => user,
-            Err(ChangeError::Wrong) => return self.show(at, Some(Failed::Credentials)).await,
+            Err(ChangeError::Wrong) => return self.show(at, Some(FormError::Credentials)).await,
             Err(ChangeError::Refused(wrong)) => {
                 let told = self.frame.violations(&wrong);
-                return self.show_refused(at, Some(Failed::Password), &told).await;
+                return self
+                    .show_refused(at, Some(FormError::Password), &told)
+                    .await;
             }
-            Err(ChangeError::Elsewhere) => return self.show(at, Some(Failed::Unmet)).await,
+            Err(ChangeError::NotLocal) => return self.show(at, Some(FormError::Unmet)).await,
             Err(ChangeError::Fault(fault)) => return Err(fault.into()),
         };
         let mut response = self.back();

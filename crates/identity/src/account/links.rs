@@ -9,7 +9,7 @@ use super::{SessionAndUser, Visit};
 use crate::error::{Fault, OAuthError};
 use crate::factors;
 use crate::federation::{ProviderChoices, ProviderLink};
-use crate::pages::{self, Failed};
+use crate::pages::{self, FormError};
 use crate::sign_in::Proof;
 use crate::{audit, ldap, sessions};
 use doorward_core::model::audit::{Event, Kind as Audited};
@@ -82,7 +82,7 @@ impl Visit<'_> {
             return Ok(self.back());
         };
         if !self.has_another_way(user, link.id, &links).await? {
-            return self.show(at, Some(Failed::LastWay)).await;
+            return self.show(at, Some(FormError::LastWay)).await;
         }
         let state = &call.state;
         let removed = state.store.unlink_identity(user.id, link.id, call.now_ms);

@@ -4,7 +4,7 @@ use axum::response::Response;
 
 use super::{SessionAndUser, Visit, agent, purpose};
 use crate::error::{Fault, OAuthError};
-use crate::pages::{self, AccountPage, Applicant, Failed, FormParts};
+use crate::pages::{self, AccountPage, Applicant, FormError, FormParts};
 use crate::{factors, ldap};
 use doorward_core::model::factor::{Kind, StoredFactor};
 use doorward_core::model::grant::Consent;
@@ -19,7 +19,7 @@ impl Visit<'_> {
     pub(super) async fn show(
         &self,
         (session, user): SessionAndUser<'_>,
-        failed: Option<Failed>,
+        failed: Option<FormError>,
     ) -> Result<Response, OAuthError> {
         self.show_refused((session, user), failed, "").await
     }
@@ -28,7 +28,7 @@ impl Visit<'_> {
     pub(super) async fn show_refused(
         &self,
         (session, user): SessionAndUser<'_>,
-        failed: Option<Failed>,
+        failed: Option<FormError>,
         refused: &str,
     ) -> Result<Response, OAuthError> {
         let call = self.call;

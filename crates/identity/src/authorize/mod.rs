@@ -35,7 +35,7 @@ pub(super) use request_uri::References;
 use super::context::ELSEWHERE;
 use super::error::OAuthError;
 use super::federation::{FAILED, ProviderChoices};
-use super::pages::{self, Applicant, Failed, FormParts};
+use super::pages::{self, Applicant, FormError, FormParts};
 use super::sign_in::{self, Fields, LoginPage, MissingFactor, RESUME};
 use super::{Call, audit, serve, sessions};
 use doorward_core::model::audit::{Detail, Event, Kind};
@@ -195,7 +195,7 @@ impl<'a> Visit<'a> {
         }
     }
 
-    fn show_consent(&self, call: &Call, user: &User, failed: Option<Failed>) -> Response {
+    fn show_consent(&self, call: &Call, user: &User, failed: Option<FormError>) -> Response {
         let request = self.request;
         let user_id = user.id.to_string();
         let form = self.form(call, "authorize", &self.consent_purpose(&user_id));
@@ -248,7 +248,7 @@ async fn authorize(
         if let Some(page) = login_page.resume(params.own(RESUME)).await? {
             return Ok(page);
         }
-        let mut failed = params.own(FAILED).and_then(Failed::elsewhere);
+        let mut failed = params.own(FAILED).and_then(FormError::elsewhere);
         // Who came back from there empty-handed, or wants to be somebody else,
         // is shown the page: nobody goes round in circles.
         if failed.is_none() && params.own(FAILED).is_none() && !switches {
@@ -294,7 +294,7 @@ async fn authorize(
     let may_decide = call.parts.method == Method::POST && !request.prompt.none;
     let decided = decision(params).filter(|_| may_decide);
     if decided.is_some() && !came_from_us(call, params, &visit, (&session, &user)) {
-        return Ok(visit.show_consent(call, &user, Some(Failed::Stale)));
+        return Ok(visit.show_consent(call, &user, Some(FormError::Stale)));
     }
     match decided {
         Some(false) => {

@@ -20,7 +20,7 @@ use crate::federation::{FAILED, ProviderChoices};
 use crate::form::{self, Form};
 use crate::lockout::Attempt;
 use crate::network::network;
-use crate::pages::{self, Applicant, Failed, FormParts, Frame};
+use crate::pages::{self, Applicant, FormError, FormParts, Frame};
 use crate::sign_in::{self, Fields, LoginPage, MissingFactor, RESUME};
 use crate::{Call, audit, issue, serve, sessions};
 use doorward_core::model::audit::{Actor, Event, Kind};
@@ -85,14 +85,14 @@ impl<'a> Input<'a> {
 }
 
 /// A device's request that waits for its user, and the client that made it.
-struct Waiting {
+struct PendingDevice {
     device: StoredDevice,
     client: Arc<LiveClient>,
 }
 
 /// What a code that was entered turned out to be.
-enum Entered {
-    Waiting(Box<Waiting>),
+enum UserCodeLookup {
+    Pending(Box<PendingDevice>),
     /// Not one that waits for anybody.
     Wrong,
     /// It was not looked at: there were too many wrong ones.
@@ -110,7 +110,7 @@ impl Visit<'_> {
     async fn answer(&self) -> Result<Response, OAuthError> {
         let posted = self.call.parts.method == Method::POST;
         let Some(typed) = self.input.get("user_code") else {
-            return Ok(self.show_entry("", posted.then_some(Failed::UserCode)));
+            return Ok(self.show_entry("", posted.then_some(FormError::UserCode)));
         };
         let session = sessions::of_browser(self.call).await?;
         let letters = user_code::letters(typed);
@@ -123,18 +123,20 @@ impl Visit<'_> {
             _ => false,
         };
         let user = session.as_ref().map(|(_, user)| user);
-        let (waiting, code) = match (
+        let (pending, code) = match (
             self.look_up(letters.as_deref(), user, known).await?,
             letters,
         ) {
-            (Entered::Waiting(waiting), Some(code)) => (waiting, code),
-            (Entered::Unseen, _) => return Ok(self.show_entry(typed, Some(Failed::Guesses))),
-            _ => return Ok(self.show_entry(typed, Some(Failed::UserCode))),
+            (UserCodeLookup::Pending(pending), Some(code)) => (pending, code),
+            (UserCodeLookup::Unseen, _) => {
+                return Ok(self.show_entry(typed, Some(FormError::Guesses)));
+            }
+            _ => return Ok(self.show_entry(typed, Some(FormError::UserCode))),
         };
         let fields = Fields::read(|name| self.input.body.get(name));
         if posted && fields.signs_in() {
             let choices = self.choices(&code);
-            let login_page = self.login_page(&waiting, &code, &choices);
+            let login_page = self.login_page(&pending, &code, &choices);
             return Ok(login_page.submitted(&fields).await?);
         }
         let switches = posted && self.input.body.get(authorize::SWITCH).is_some();
@@ -144,17 +146,17 @@ impl Visit<'_> {
         }
         let Some((session, user)) = session.as_ref().filter(|_| !switches) else {
             let choices = self.choices(&code);
-            let failed = self.input.query.get(FAILED).and_then(Failed::elsewhere);
-            let login_page = self.login_page(&waiting, &code, &choices);
+            let failed = self.input.query.get(FAILED).and_then(FormError::elsewhere);
+            let login_page = self.login_page(&pending, &code, &choices);
             let resume = login_page.resume(self.input.query.get(RESUME)).await?;
             return Ok(resume.unwrap_or_else(|| login_page.show("", failed)));
         };
-        if let Some(page) = self.confirm(&waiting, &code, (session, user)).await? {
+        if let Some(page) = self.confirm(&pending, &code, (session, user)).await? {
             return Ok(page);
         }
         match decided {
-            Some(yes) if known => self.decide(&waiting, (session, user), yes).await,
-            stale => Ok(self.show_question(&waiting, &code, (session, user), stale.is_some())),
+            Some(yes) if known => self.decide(&pending, (session, user), yes).await,
+            stale => Ok(self.show_question(&pending, &code, (session, user), stale.is_some())),
         }
     }
 
@@ -162,19 +164,19 @@ impl Visit<'_> {
     /// lacks, if that is anything.
     async fn confirm(
         &self,
-        waiting: &Waiting,
+        pending: &PendingDevice,
         code: &str,
         (session, user): (&StoredSession, &User),
     ) -> Result<Option<Response>, OAuthError> {
-        let metadata = &waiting.client.client.metadata;
+        let metadata = &pending.client.client.metadata;
         let usual = metadata.default_acr_values.iter().map(String::as_str);
         let demand = Demand::second_factor(metadata.require_second_factor == Some(true));
         let demand = demand.wish(&self.call.realm.settings, usual.take(50));
         let choices = self.choices(code);
-        let login_page = self.login_page(waiting, code, &choices);
+        let login_page = self.login_page(pending, code, &choices);
         match sign_in::missing_factor(self.call, (session, user), &demand).await? {
             MissingFactor::Nothing => Ok(None),
-            MissingFactor::Unmet => Ok(Some(login_page.show("", Some(Failed::Unmet)))),
+            MissingFactor::Unmet => Ok(Some(login_page.show("", Some(FormError::Unmet)))),
             MissingFactor::Next(next) => Ok(Some(login_page.show_next(*next, None))),
         }
     }
@@ -186,24 +188,24 @@ impl Visit<'_> {
         code: Option<&str>,
         user: Option<&User>,
         known: bool,
-    ) -> Result<Entered, OAuthError> {
+    ) -> Result<UserCodeLookup, OAuthError> {
         if known {
-            let waiting = self.find(code).await?;
-            return Ok(waiting.map_or(Entered::Wrong, Entered::Waiting));
+            let pending = self.find(code).await?;
+            return Ok(pending.map_or(UserCodeLookup::Wrong, UserCodeLookup::Pending));
         }
         let Some(attempts) = self.attempts(user).await else {
-            return Ok(Entered::Unseen);
+            return Ok(UserCodeLookup::Unseen);
         };
-        if let Some(waiting) = self.find(code).await? {
+        if let Some(pending) = self.find(code).await? {
             // No success for the counters, or whoever guesses would start
             // afresh with a code of their own.
-            return Ok(Entered::Waiting(waiting));
+            return Ok(UserCodeLookup::Pending(pending));
         }
         for (attempt, config) in attempts {
             // Codes are told to nobody: their locks end with the process.
             let _ = attempt.failed(&config, self.call.now_ms);
         }
-        Ok(Entered::Wrong)
+        Ok(UserCodeLookup::Wrong)
     }
 
     /// A try of the address and one of the user; `None`: there is none left.
@@ -224,7 +226,7 @@ impl Visit<'_> {
         Some(taken)
     }
 
-    async fn find(&self, code: Option<&str>) -> Result<Option<Box<Waiting>>, OAuthError> {
+    async fn find(&self, code: Option<&str>) -> Result<Option<Box<PendingDevice>>, OAuthError> {
         let Call { state, realm, .. } = self.call;
         let hash = code.and_then(|code| user_code::hash(&realm.path, code));
         let Some(hash) = hash else { return Ok(None) };
@@ -237,13 +239,13 @@ impl Visit<'_> {
         };
         let client = state.clients.find(&*state.store, realm, &device.client_id);
         let client = client.await?.filter(|client| client.may(GRANT));
-        Ok(client.map(|client| Box::new(Waiting { device, client })))
+        Ok(client.map(|client| Box::new(PendingDevice { device, client })))
     }
 
     /// Where the user signs in for this code.
     fn login_page<'v>(
         &'v self,
-        waiting: &'v Waiting,
+        pending: &'v PendingDevice,
         code: &'v str,
         choices: &'v ProviderChoices,
     ) -> LoginPage<'v> {
@@ -252,7 +254,7 @@ impl Visit<'_> {
             call: self.call,
             browser: &self.browser,
             frame: &self.frame,
-            applicant: Applicant::of(&waiting.client.client.metadata, &self.frame),
+            applicant: Applicant::of(&pending.client.client.metadata, &self.frame),
             choices,
             purpose: vec!["device login", code],
             action: address.clone(),
@@ -274,7 +276,7 @@ impl Visit<'_> {
 
     async fn decide(
         &self,
-        Waiting { device, client }: &Waiting,
+        PendingDevice { device, client }: &PendingDevice,
         (session, user): (&StoredSession, &User),
         yes: bool,
     ) -> Result<Response, OAuthError> {
@@ -298,7 +300,7 @@ impl Visit<'_> {
             *counts
         });
         if !counts.await? {
-            return Ok(self.show_entry("", Some(Failed::UserCode)));
+            return Ok(self.show_entry("", Some(FormError::UserCode)));
         }
         tracing::info!(
             client_id = client.id(),
@@ -323,10 +325,10 @@ impl Visit<'_> {
         }
     }
 
-    fn show_entry(&self, typed: &str, failed: Option<Failed>) -> Response {
+    fn show_entry(&self, typed: &str, failed: Option<FormError>) -> Response {
         let action = self.address(None);
         let mut response = pages::device_entry(&self.frame, &action, typed, failed);
-        if failed == Some(Failed::Guesses) {
+        if failed == Some(FormError::Guesses) {
             let wait = http::HeaderValue::from(ADDRESS_GUESSES.duration);
             response.headers_mut().insert(RETRY_AFTER, wait);
         }
@@ -355,19 +357,19 @@ impl Visit<'_> {
 
     fn show_question(
         &self,
-        waiting: &Waiting,
+        pending: &PendingDevice,
         code: &str,
         (session, user): (&StoredSession, &User),
         stale: bool,
     ) -> Response {
         let form = self.form(code, &["device", &session.sid, code]);
         let shown = pages::Device {
-            client: Applicant::of(&waiting.client.client.metadata, &self.frame),
+            client: Applicant::of(&pending.client.client.metadata, &self.frame),
             user_name: &user.user_name,
             user_code: &format!("{}-{}", &code[..4], &code[4..]),
-            scopes: &waiting.device.request.scopes,
+            scopes: &pending.device.request.scopes,
         };
-        let failed = stale.then_some(Failed::Stale);
+        let failed = stale.then_some(FormError::Stale);
         let mut response = pages::device_question(&self.frame, &shown, &form, failed);
         self.browser.remember(self.call, &mut response);
         response

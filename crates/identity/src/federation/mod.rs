@@ -34,7 +34,7 @@ use super::context::Methods;
 use super::error::OAuthError;
 use super::form::Form;
 use super::login::is_confined;
-use super::pages::Failed;
+use super::pages::FormError;
 use super::sign_in::{self, RESUME, SignIn};
 use super::{Call, sessions};
 use doorward_core::model::grant::TokenHash;
@@ -126,12 +126,12 @@ pub(super) async fn start(call: &Call) -> Response {
         return bad(call, "Missing parameter, 'to'");
     };
     if !choices.is_from_us(call, &browser, &provider, form.get("csrf")) {
-        return back(call, &choices.to, Failed::Stale);
+        return back(call, &choices.to, FormError::Stale);
     }
     if let Some(user_id) = choices.link {
         match account_page::has_confirmed(call, user_id).await {
             Ok(true) => {}
-            Ok(false) => return back(call, &choices.to, Failed::Recent),
+            Ok(false) => return back(call, &choices.to, FormError::Recent),
             Err(fault) => return refused(call, &provider, &choices.to, &fault.into()),
         }
     }
@@ -347,7 +347,7 @@ fn again(call: &Call, answer: &Form<'_>) -> Response {
 }
 
 /// Leads back to the page that the browser came from, which says what failed.
-fn back(call: &Call, to: &str, failed: Failed) -> Response {
+fn back(call: &Call, to: &str, failed: FormError) -> Response {
     let joint = if to.contains('?') { '&' } else { '?' };
     let code = failed.code();
     redirect(call, &format!("{}/{to}{joint}{FAILED}={code}", root(call)))

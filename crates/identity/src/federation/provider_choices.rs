@@ -15,7 +15,7 @@ use crate::Call;
 use crate::authorize::{Browser, redirect};
 use crate::config::ResponseMode;
 use crate::form::Form;
-use crate::pages::Failed;
+use crate::pages::FormError;
 
 /// What the pages begin with that users go on to.
 const PAGES: [&str; 3] = ["authorize?", "device/user?", "account"];
@@ -71,7 +71,7 @@ impl ProviderChoices {
         &self,
         call: &Call,
         browser: &Browser,
-    ) -> Result<Option<Response>, Failed> {
+    ) -> Result<Option<Response>, FormError> {
         let all = call.realm.providers().iter();
         let mut offered = all.filter(|provider| provider.written.enabled);
         let (Some(only), None) = (offered.next(), offered.next()) else {

@@ -7,7 +7,7 @@ use crate::config::UnknownScope;
 use crate::context::{Methods, SEVERAL, strongest};
 use crate::dpop;
 use crate::error::OAuthError;
-use crate::factors::{self, Checked};
+use crate::factors::{self, FactorCheck};
 use crate::form::Form;
 use crate::issue::{self, Context, Issue, RequestClaims, TokenResponse, TokenRestrictions};
 use crate::login::{LoginError, login, still_stands};
@@ -125,11 +125,11 @@ async fn second_factor(
     }
     let code = code.ok_or_else(OAuthError::invalid_grant)?;
     match factors::check_code(call, user, code).await? {
-        Checked::Right(shown) => {
+        FactorCheck::Right(shown) => {
             methods.add(shown.words.into_iter().chain([SEVERAL]));
             Ok(methods)
         }
-        Checked::Wrong | Checked::Locked => Err(OAuthError::invalid_grant()),
+        FactorCheck::Wrong | FactorCheck::Locked => Err(OAuthError::invalid_grant()),
     }
 }
 

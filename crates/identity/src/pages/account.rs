@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::frame::show;
 use super::texts::{Moment, Texts};
-use super::{Alert, Failed, FormParts, Frame};
+use super::{Alert, FormError, FormParts, Frame};
 use crate::federation::ProviderLink;
 
 /// Sessions that are shown at once; the others unfold.
@@ -92,7 +92,7 @@ pub(crate) fn account(
     frame: &Frame,
     form: &FormParts,
     page: AccountPage<'_>,
-    failed: Option<Failed>,
+    failed: Option<FormError>,
 ) -> Response {
     let page = Account {
         frame,
@@ -103,5 +103,9 @@ pub(crate) fn account(
         page,
         shown: SHOWN,
     };
-    show(frame, failed.map_or(StatusCode::OK, Failed::status), &page)
+    show(
+        frame,
+        failed.map_or(StatusCode::OK, FormError::status),
+        &page,
+    )
 }

@@ -47,7 +47,7 @@ pub(super) async fn post(call: &Call) -> Result<Response, ScimError> {
     access::token(call).await?;
     let sent = body::object(call)?;
     let (operations, fail_on) = read(&sent)?;
-    let mut run = Run {
+    let mut run = BulkRun {
         call,
         made: HashMap::new(),
         results: Vec::new(),
@@ -180,7 +180,7 @@ fn needed(value: &Value, needs: &mut Vec<String>) {
     }
 }
 
-struct Run<'c> {
+struct BulkRun<'c> {
     call: &'c Call,
     /// Identifiers of the records that were created, by `bulkId`.
     made: HashMap<String, String>,
@@ -188,7 +188,7 @@ struct Run<'c> {
     errors: u64,
 }
 
-impl Run<'_> {
+impl BulkRun<'_> {
     async fn one(&mut self, mut operation: Operation) -> Result<(), ScimError> {
         self.resolve(&mut operation.data);
         let (head, last) = operation.path.rsplit_once('/').unwrap_or_default();

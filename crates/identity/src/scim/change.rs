@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::access::Kind;
 use super::{body, me, record};
-use crate::bearer::GoodToken;
+use crate::bearer::ValidToken;
 use crate::error::ScimError;
 use crate::password::NewPasswordError;
 use crate::password_policy::{own_texts, refusal_text};
@@ -25,7 +25,7 @@ const RECORD_MAX: usize = super::BODY_MAX;
 
 /// A change of one user.
 pub(super) struct Change<'c> {
-    pub(super) token: &'c GoodToken,
+    pub(super) token: &'c ValidToken,
     pub(super) id: Uuid,
     pub(super) password: Option<Secret>,
     /// Whether users change themselves, and only what is theirs.
@@ -339,7 +339,7 @@ pub(super) fn take_patched_password(
 /// The hash of a new password, if the realm's rules allow it.
 pub(super) async fn hash(
     call: &Call,
-    token: &GoodToken,
+    token: &ValidToken,
     user: &User,
     password: &Secret,
 ) -> Result<Secret, ScimError> {

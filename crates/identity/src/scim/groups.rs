@@ -14,7 +14,7 @@ use super::list_query::ListQuery;
 use super::projection::Projection;
 use super::record::Place;
 use super::{body, change, members, patch, record, reply};
-use crate::bearer::GoodToken;
+use crate::bearer::ValidToken;
 use crate::error::ScimError;
 use crate::{Call, audit};
 use doorward_core::clock::random_uuid;
@@ -83,7 +83,7 @@ pub(super) async fn one(call: &Call, id: &str) -> Result<Response, ScimError> {
     }
 }
 
-async fn show(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+async fn show(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, ScimError> {
     let store = &call.state.store;
     let sees_all = access::sees_all(token, Kind::Group);
     if let Some(user) = token.user.as_ref().filter(|_| !sees_all) {
@@ -177,7 +177,7 @@ async fn members_of(
 
 async fn list(
     call: &Call,
-    token: &GoodToken,
+    token: &ValidToken,
     list_query: &ListQuery,
 ) -> Result<Response, ScimError> {
     let (texts, page) = found(call, token, list_query).await?;
@@ -198,7 +198,7 @@ async fn list(
 /// as have not too many members together.
 pub(super) async fn found(
     call: &Call,
-    token: &GoodToken,
+    token: &ValidToken,
     list_query: &ListQuery,
 ) -> Result<(Vec<String>, GroupPage), ScimError> {
     let sees_all = access::sees_all(token, Kind::Group);
@@ -227,7 +227,7 @@ pub(super) async fn found(
 }
 
 /// What the token may see of all groups.
-fn within_sight(token: &GoodToken, sees_all: bool, filter: &Filter) -> Result<Filter, ScimError> {
+fn within_sight(token: &ValidToken, sees_all: bool, filter: &Filter) -> Result<Filter, ScimError> {
     let Some(user) = token.user.as_ref().filter(|_| !sees_all) else {
         return Ok(Filter::Always);
     };
@@ -254,14 +254,14 @@ fn speaks_of_members(filter: &Filter) -> bool {
 }
 
 /// What a whole record says of a group.
-struct Sent {
+struct GroupInput {
     name: String,
     external_id: Option<String>,
     /// Absent: nothing.
     members: Option<Vec<Uuid>>,
 }
 
-fn sent(call: &Call) -> Result<Sent, ScimError> {
+fn group_input(call: &Call) -> Result<GroupInput, ScimError> {
     let mut body = body::object(call)?;
     body::check_schemas(&body, GROUP_URN)?;
     let named = body
@@ -272,7 +272,7 @@ fn sent(call: &Call) -> Result<Sent, ScimError> {
     let record = GROUP.canonical(&body).map_err(change::refused)?;
     let name = record.get("displayName").and_then(Value::as_str);
     let external_id = record.get("externalId").and_then(Value::as_str);
-    Ok(Sent {
+    Ok(GroupInput {
         name: checked_name(name.unwrap_or_default())?,
         external_id: external_id.map(checked_id).transpose()?,
         members,
@@ -304,19 +304,19 @@ fn checked_id(id: &str) -> Result<String, ScimError> {
 async fn create(call: &Call) -> Result<Response, ScimError> {
     let token = access::writer(call, Kind::Group).await?;
     let projection = projection(call)?;
-    let sent = sent(call)?;
+    let group_input = group_input(call)?;
     let group = Group {
         id: random_uuid(),
         realm: token.realm.path.clone(),
-        name: sent.name,
-        external_id: sent.external_id,
+        name: group_input.name,
+        external_id: group_input.external_id,
         version: 1,
         created_ms: call.now_ms,
         updated_ms: call.now_ms,
     };
     let members = MemberChange {
         clear: false,
-        steps: sent
+        steps: group_input
             .members
             .into_iter()
             .flatten()
@@ -361,7 +361,7 @@ fn outcome(outcome: GroupOutcome) -> Result<Group, ScimError> {
 }
 
 /// The version that the change is of, if the client names one.
-async fn seen(call: &Call, token: &GoodToken, id: Uuid) -> Result<Option<i64>, ScimError> {
+async fn seen(call: &Call, token: &ValidToken, id: Uuid) -> Result<Option<i64>, ScimError> {
     let headers = call.headers();
     if !body::is_conditional(headers) {
         return Ok(None);
@@ -372,7 +372,7 @@ async fn seen(call: &Call, token: &GoodToken, id: Uuid) -> Result<Option<i64>, S
     Ok(Some(group.version))
 }
 
-async fn change(call: &Call, token: &GoodToken, change: GroupChange) -> Result<Group, ScimError> {
+async fn change(call: &Call, token: &ValidToken, change: GroupChange) -> Result<Group, ScimError> {
     let change = GroupChange {
         seen: seen(call, token, change.id).await?,
         ..change
@@ -383,16 +383,16 @@ async fn change(call: &Call, token: &GoodToken, change: GroupChange) -> Result<G
 }
 
 /// `PUT /v1/groups/{id}`: who names no members leaves them as they are.
-async fn replace(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+async fn replace(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, ScimError> {
     let projection = projection(call)?;
-    let sent = sent(call)?;
+    let group_input = group_input(call)?;
     let wanted = GroupChange {
         realm: token.realm.path.clone(),
         id,
         seen: None,
-        name: Some(sent.name),
-        external_id: Some(sent.external_id),
-        members: match sent.members {
+        name: Some(group_input.name),
+        external_id: Some(group_input.external_id),
+        members: match group_input.members {
             None => MemberChange::default(),
             Some(ids) => MemberChange {
                 clear: true,
@@ -407,10 +407,10 @@ async fn replace(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, S
 
 /// `PATCH /v1/groups/{id}`: answered with the group, unless that has many
 /// members and nobody asked for attributes.
-async fn modify(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+async fn modify(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, ScimError> {
     let projection = projection(call)?;
-    let sent = body::object(call)?;
-    let operations = patch::read(&GROUP, &id.to_string(), &sent)?;
+    let body = body::object(call)?;
+    let operations = patch::read(&GROUP, &id.to_string(), &body)?;
     let mut wanted = GroupChange {
         realm: token.realm.path.clone(),
         id,
@@ -460,7 +460,7 @@ fn step(wanted: &mut GroupChange, operation: &patch::Operation) -> Result<(), Sc
 }
 
 /// `DELETE /v1/groups/{id}`
-async fn remove(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+async fn remove(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, ScimError> {
     let seen = seen(call, token, id).await?;
     let delete = call.state.store.delete_group(&token.realm.path, id, seen);
     let gone = write_with_audit(call, AuditKind::GroupDelete, id, delete).await?;

@@ -11,7 +11,7 @@ use super::access::{self, Kind};
 use super::change::{self, Change};
 use super::{body, users};
 use crate::Call;
-use crate::bearer::GoodToken;
+use crate::bearer::ValidToken;
 use crate::error::ScimError;
 use doorward_core::model::user::schema::USER_URN;
 use doorward_core::model::user::{User, fold};
@@ -81,7 +81,7 @@ pub(super) async fn answer(call: &Call) -> Result<Response, ScimError> {
 }
 
 /// The token of a request that may change its user's own profile.
-async fn writer(call: &Call) -> Result<GoodToken, ScimError> {
+async fn writer(call: &Call) -> Result<ValidToken, ScimError> {
     let token = access::token(call).await?;
     let scope = token.realm.settings.me_write_scope.clone();
     match access::has(&token, &scope) {

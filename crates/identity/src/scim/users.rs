@@ -16,7 +16,7 @@ use super::list_query::ListQuery;
 use super::projection::Projection;
 use super::record::Place;
 use super::{body, patch, record, reply};
-use crate::bearer::GoodToken;
+use crate::bearer::ValidToken;
 use crate::error::ScimError;
 use crate::{Call, audit, records};
 use doorward_core::model::audit::{Event, Kind as Told};
@@ -74,7 +74,7 @@ pub(super) async fn one(call: &Call, id: &str) -> Result<Response, ScimError> {
 }
 
 /// Answers with one user.
-pub(super) async fn show(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+pub(super) async fn show(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, ScimError> {
     let user = find(call, token, id).await?;
     let version = record::version(user.version);
     if body::is_known(call.headers(), &version) {
@@ -84,7 +84,7 @@ pub(super) async fn show(call: &Call, token: &GoodToken, id: Uuid) -> Result<Res
     shown(call, StatusCode::OK, &user, &projection).await
 }
 
-async fn find(call: &Call, token: &GoodToken, id: Uuid) -> Result<User, ScimError> {
+async fn find(call: &Call, token: &ValidToken, id: Uuid) -> Result<User, ScimError> {
     let user = call.state.store.user(&token.realm.path, id).await?;
     user.ok_or_else(|| Kind::User.missing())
 }
@@ -122,7 +122,7 @@ async fn shown(
 
 async fn list(
     call: &Call,
-    token: &GoodToken,
+    token: &ValidToken,
     list_query: &ListQuery,
 ) -> Result<Response, ScimError> {
     let (records, page) = found(call, token, list_query).await?;
@@ -140,7 +140,7 @@ async fn list(
 /// The users that a query finds, with their records.
 pub(super) async fn found(
     call: &Call,
-    token: &GoodToken,
+    token: &ValidToken,
     list_query: &ListQuery,
 ) -> Result<(Vec<Value>, UserPage), ScimError> {
     let query = list_query.query(within_sight(token));
@@ -168,7 +168,7 @@ pub(super) async fn found(
 }
 
 /// What the token may see of all users.
-fn within_sight(token: &GoodToken) -> Filter {
+fn within_sight(token: &ValidToken) -> Filter {
     match (&token.user, schema::find("id")) {
         (Some(user), Some(id)) if !access::sees_all(token, Kind::User) => {
             Filter::Compare(id, Op::Equal, Operand::Text(user.id.to_string()))
@@ -204,7 +204,7 @@ async fn create(call: &Call) -> Result<Response, ScimError> {
 }
 
 /// `PUT /v1/users/{id}`
-async fn replace(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+async fn replace(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, ScimError> {
     let mut sent = body::object(call)?;
     body::check_schemas(&sent, USER_URN)?;
     let password = change::take_password(&mut sent)?;
@@ -218,7 +218,7 @@ async fn replace(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, S
 }
 
 /// `PATCH /v1/users/{id}`
-async fn modify(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+async fn modify(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, ScimError> {
     let (operations, password) = operations(call, id)?;
     let change = Change {
         token,
@@ -276,7 +276,7 @@ pub(super) async fn apply(
 }
 
 /// `DELETE /v1/users/{id}`
-async fn remove(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+async fn remove(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, ScimError> {
     for _ in 0..change::TRIES {
         let user = find(call, token, id).await?;
         body::check_version(call.headers(), &record::version(user.version))?;

@@ -11,11 +11,11 @@ use crate::authorize::{Browser, redirect};
 use crate::context::Methods;
 use crate::error::Fault;
 use crate::factors::{
-    self, Answer, Checked, Enrolled, NewPasskey, NewSecret, Shown, new_challenge,
+    self, Answer, EnrolmentResult, FactorCheck, FactorProof, NewPasskey, NewSecret, new_challenge,
 };
 use crate::federation::ProviderChoices;
 use crate::login::is_confined;
-use crate::pages::{self, Applicant, Ceremony, Failed, FormParts, Frame};
+use crate::pages::{self, Applicant, Ceremony, FormError, FormParts, Frame};
 use crate::{Call, password_reset, sessions};
 use doorward_core::model::factor::Kind;
 use doorward_core::model::user::User;
@@ -114,7 +114,7 @@ pub(crate) struct LoginPage<'a> {
 
 impl LoginPage<'_> {
     /// The form that asks for name and password, or for a passkey.
-    pub(crate) fn show(&self, name: &str, failed: Option<Failed>) -> Response {
+    pub(crate) fn show(&self, name: &str, failed: Option<FormError>) -> Response {
         let form = self.form();
         let ceremony = self.passkey_alone();
         let what = (name, ceremony.as_ref());
@@ -160,7 +160,7 @@ impl LoginPage<'_> {
         let name = fields.text(NamePlace::Username.name());
         let csrf = fields.get("csrf");
         if !self.browser.sent(self.call, &self.purpose, csrf) {
-            return Ok(self.show(name, Some(Failed::Stale)));
+            return Ok(self.show(name, Some(FormError::Stale)));
         }
         // The form for name and password carries what a passkey would need.
         let step = fields.get(STEP).filter(|_| !fields.is_password());
@@ -200,14 +200,14 @@ impl LoginPage<'_> {
             return Ok(None);
         };
         let Some(user) = partial.user(call).await? else {
-            return Ok(Some(self.show("", Some(Failed::Stale))));
+            return Ok(Some(self.show("", Some(FormError::Stale))));
         };
         let came = advance(call, user, partial).await?;
         Ok(Some(self.lead("", came)))
     }
 
     /// The page of the next step.
-    pub(crate) fn show_next(&self, next: NextStep, failed: Option<Failed>) -> Response {
+    pub(crate) fn show_next(&self, next: NextStep, failed: Option<FormError>) -> Response {
         let NextStep {
             user,
             partial,
@@ -228,7 +228,7 @@ impl LoginPage<'_> {
         user: &User,
         mut partial: PartialAuthentication,
         prompt: &StepPrompt,
-        failed: Option<Failed>,
+        failed: Option<FormError>,
     ) -> Response {
         let StepPrompt::Show {
             code,
@@ -265,7 +265,7 @@ impl LoginPage<'_> {
         user: &User,
         mut partial: PartialAuthentication,
         (kinds, known): (&[Kind], &[doorward_core::model::factor::StoredFactor]),
-        failed: Option<Failed>,
+        failed: Option<FormError>,
     ) -> Response {
         let call = self.call;
         partial.step.enrols = true;
@@ -311,10 +311,10 @@ impl LoginPage<'_> {
         let partial: Option<PartialAuthentication> =
             self.browser.brought(call, &self.steps("step"), step);
         let Some(partial) = partial else {
-            return Ok(self.show("", Some(Failed::Stale)));
+            return Ok(self.show("", Some(FormError::Stale)));
         };
         let Some(user) = partial.user(call).await? else {
-            return Ok(self.show("", Some(Failed::Stale)));
+            return Ok(self.show("", Some(FormError::Stale)));
         };
         match partial.step.enrols {
             true => self.enrolled(user, partial, fields).await,
@@ -325,7 +325,7 @@ impl LoginPage<'_> {
     /// Signs in whoever has the passkey that answered.
     async fn by_passkey(&self, challenge: &str, fields: &Fields<'_>) -> Result<SignIn, Fault> {
         let call = self.call;
-        let again = Ok(SignIn::Again(Failed::Passkey));
+        let again = Ok(SignIn::Again(FormError::Passkey));
         if !call.realm.settings.factors.passkeys_alone {
             return again;
         }
@@ -355,18 +355,21 @@ impl LoginPage<'_> {
                 let challenge = &partial.step.challenge;
                 (
                     by_own_passkey(call, &user, challenge, text).await?,
-                    Failed::Passkey,
+                    FormError::Passkey,
                 )
             }
             None => {
                 let typed = fields.text(CODE);
-                (factors::check_code(call, &user, typed).await?, Failed::Code)
+                (
+                    factors::check_code(call, &user, typed).await?,
+                    FormError::Code,
+                )
             }
         };
         let shown = match checked {
-            Checked::Right(shown) => shown,
-            Checked::Wrong => return self.again(user, partial, wrong).await,
-            Checked::Locked => return self.again(user, partial, Failed::Tries).await,
+            FactorCheck::Right(shown) => shown,
+            FactorCheck::Wrong => return self.again(user, partial, wrong).await,
+            FactorCheck::Locked => return self.again(user, partial, FormError::Tries).await,
         };
         let remembered = fields.get("doorward_remember").and(shown.factor);
         let came = advance(call, user.clone(), partial.shown(&shown.words)).await?;
@@ -395,24 +398,26 @@ impl LoginPage<'_> {
                 let name = fields.get("doorward_name");
                 let name = factors::name(name, &self.frame.texts().passkey);
                 let enrolled = enrol_passkey(call, &user, ceremony, (&name, room), text).await?;
-                (enrolled, Failed::Passkey)
+                (enrolled, FormError::Passkey)
             }
             None => {
                 let name = factors::name(fields.get("doorward_name"), &self.frame.texts().totp);
                 let typed = fields.text(CODE);
                 let enrolled = match NewSecret::parse(&partial.step.secret) {
                     Some(secret) => secret.enrol(call, &user, (&name, room), typed).await?,
-                    None => Enrolled::Wrong,
+                    None => EnrolmentResult::Wrong,
                 };
-                (enrolled, Failed::Code)
+                (enrolled, FormError::Code)
             }
         };
         let (shown, codes) = match enrolled {
-            Enrolled::Done(shown, codes) => (shown, codes),
-            Enrolled::Wrong => return self.again(user, partial, wrong).await,
-            Enrolled::Locked => return self.again(user, partial, Failed::Tries).await,
-            Enrolled::Full if room == 1 => return self.again(user, partial, Failed::Stale).await,
-            Enrolled::Full => return self.again(user, partial, Failed::Full).await,
+            EnrolmentResult::Done(shown, codes) => (shown, codes),
+            EnrolmentResult::Wrong => return self.again(user, partial, wrong).await,
+            EnrolmentResult::Locked => return self.again(user, partial, FormError::Tries).await,
+            EnrolmentResult::Full if room == 1 => {
+                return self.again(user, partial, FormError::Stale).await;
+            }
+            EnrolmentResult::Full => return self.again(user, partial, FormError::Full).await,
         };
         let came = advance(call, user, partial.shown(&shown.words)).await?;
         let Some(codes) = codes else {
@@ -431,7 +436,7 @@ impl LoginPage<'_> {
         &self,
         user: User,
         partial: PartialAuthentication,
-        failed: Failed,
+        failed: FormError,
     ) -> Result<Response, Fault> {
         let step = partial.step.clone();
         Ok(match advance(self.call, user, partial).await? {
@@ -450,13 +455,13 @@ pub(crate) async fn by_own_passkey(
     user: &User,
     challenge: &str,
     answer: &str,
-) -> Result<Checked, Fault> {
+) -> Result<FactorCheck, Fault> {
     let Some(answer) = Answer::parse(answer) else {
-        return Ok(Checked::Wrong);
+        return Ok(FactorCheck::Wrong);
     };
     let checked = factors::check_passkey(call, challenge, &answer, Some(user.id)).await?;
-    let right = |(_, shown): (User, Shown)| Checked::Right(shown);
-    Ok(checked.map_or(Checked::Wrong, right))
+    let right = |(_, shown): (User, FactorProof)| FactorCheck::Right(shown);
+    Ok(checked.map_or(FactorCheck::Wrong, right))
 }
 
 /// Enrols the passkey that a browser made, if its user has fewer than `most`
@@ -467,9 +472,9 @@ pub(crate) async fn enrol_passkey(
     (challenge, handle): (&str, &str),
     (name, most): (&str, u32),
     answer: &str,
-) -> Result<Enrolled, Fault> {
+) -> Result<EnrolmentResult, Fault> {
     let Some(answer) = Answer::parse(answer) else {
-        return Ok(Enrolled::Wrong);
+        return Ok(EnrolmentResult::Wrong);
     };
     let new = NewPasskey {
         challenge,

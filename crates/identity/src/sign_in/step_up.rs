@@ -14,7 +14,7 @@ use crate::context::{Demand, Methods, SEVERAL};
 use crate::error::Fault;
 use crate::factors::{self, gives};
 use crate::login::settle;
-use crate::pages::Failed;
+use crate::pages::FormError;
 use doorward_core::model::factor::{Kind, StoredFactor};
 use doorward_core::model::grant::StoredSession;
 use doorward_core::model::user::User;
@@ -194,7 +194,7 @@ pub(super) async fn advance(
         }))),
         None => {
             doorward_net::telemetry::warn_limited!(user_id = %user.id, "a user can't get what the sign-in asks for");
-            Ok(SignIn::Again(Failed::Unmet))
+            Ok(SignIn::Again(FormError::Unmet))
         }
     }
 }
