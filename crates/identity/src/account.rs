@@ -36,7 +36,7 @@ pub(super) async fn answer(call: &Call) -> Response {
         let query = call.parts.uri.query().unwrap_or_default();
         let wrong = |text: String| OAuthError::bad("invalid_request", text);
         let query = Form::parse(query.as_bytes()).map_err(|error| wrong(error.to_string()))?;
-        let visit = Visit {
+        let request = AccountRequest {
             call,
             frame: call.frame(query.get("ui_locales")),
             browser: Browser::of(call),
@@ -44,7 +44,7 @@ pub(super) async fn answer(call: &Call) -> Response {
             resume: query.get(RESUME).map(str::to_owned),
             failed: query.get(FAILED).and_then(FormError::elsewhere),
         };
-        visit.answer(&body).await
+        request.answer(&body).await
     };
     answered
         .await
@@ -62,7 +62,7 @@ fn read_form(call: &Call) -> Result<Form<'_>, OAuthError> {
     Form::parse(&call.body).map_err(|error| wrong(error.to_string()))
 }
 
-struct Visit<'a> {
+struct AccountRequest<'a> {
     call: &'a Call,
     frame: Frame,
     browser: Browser,
@@ -75,7 +75,7 @@ struct Visit<'a> {
 /// A session and its user.
 type SessionAndUser<'a> = (&'a StoredSession, &'a User);
 
-impl Visit<'_> {
+impl AccountRequest<'_> {
     async fn answer(&self, body: &Form<'_>) -> Result<Response, OAuthError> {
         let call = self.call;
         let is_post = call.parts.method == Method::POST;

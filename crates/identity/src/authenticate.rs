@@ -286,7 +286,7 @@ async fn begin_session(
         }
     };
     let mut response = success(call, options, Some(&token));
-    sessions::hand_over(call, &mut response, &token);
+    sessions::set_cookie(call, &mut response, &token);
     let live = call.state.live();
     cookies::set(&mut response, &live, sessions::BALANCER, "01");
     Ok(response)

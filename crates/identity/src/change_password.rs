@@ -92,7 +92,7 @@ async fn set(call: &Call, user: &User, new: &Secret) -> Result<User, ChangeError
         set => set?,
     }
     state.read_revocations().await?;
-    state.logouts.wake();
+    state.backchannel_logout.wake();
     let user = state.store.user(&realm.path, user.id).await?;
     user.ok_or(ChangeError::Wrong)
 }

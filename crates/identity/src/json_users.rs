@@ -134,7 +134,7 @@ async fn act_on(call: &Call, named: &str) -> Result<Response, JsonError> {
         if sessions::is_in_header(call) {
             response = respond::json(StatusCode::OK, &json!({"tokenId": token}));
         }
-        sessions::hand_over(call, &mut response, &token);
+        sessions::set_cookie(call, &mut response, &token);
     }
     Ok(response)
 }

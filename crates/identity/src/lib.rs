@@ -9,6 +9,7 @@ mod api_version;
 mod audit;
 mod authenticate;
 mod authorize;
+mod backchannel_logout;
 mod bearer;
 mod change_password;
 mod client_auth;
@@ -42,7 +43,6 @@ mod lockout;
 mod locks;
 mod login;
 mod logout;
-mod logouts;
 mod mail;
 mod maintain;
 mod manage;
@@ -63,17 +63,17 @@ pub mod registry;
 mod resource;
 mod respond;
 mod rest;
+mod revocations;
 mod revoke;
-mod revoked;
 mod scim;
 mod serve;
 mod sessions;
 mod settings;
 mod sign_in;
-mod standing;
 mod stored_hash;
 mod token;
 mod token_id;
+mod token_status;
 mod tokeninfo;
 mod userinfo;
 mod users;
@@ -94,6 +94,7 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use authorize::References;
+use backchannel_logout::BackchannelLogout;
 use bearer::Tokens;
 use client_auth::ClientKeys;
 use clients::Clients;
@@ -103,13 +104,12 @@ use error::Fault;
 use federation::Federation;
 use keys::Keys;
 use lockout::Lockout;
-use logouts::Logouts;
 use mail::Mailer;
 use pages::Frame;
 use pairwise::Salt;
 use password::Hasher;
 use realm::{Live, Realm};
-use revoked::Revoked;
+use revocations::Revocations;
 use users::Users;
 
 use doorward_audit::Audit;
@@ -288,7 +288,7 @@ struct State {
     outbound: Arc<Guarded>,
     users: Users,
     tokens: Tokens,
-    revoked: Revoked,
+    revocations: Revocations,
     dpop: Dpop,
     hasher: Hasher,
     /// Wrong passwords, by name and by address.
@@ -307,7 +307,7 @@ struct State {
     /// What second factors are sealed with.
     factors: factors::Factors,
     registrations: register::Rate,
-    logouts: Logouts,
+    backchannel_logout: BackchannelLogout,
     federation: Federation,
     origins: cors::Origins,
     /// First part of every `auditTrackingId`.
@@ -349,7 +349,7 @@ impl State {
     /// Learns what is revoked, also by other processes.
     async fn read_revocations(&self) -> Result<(), StoreError> {
         for (what, until_ms) in self.store.revocations().await? {
-            self.revoked.add(&what, until_ms);
+            self.revocations.add(&what, until_ms);
         }
         Ok(())
     }
@@ -359,7 +359,7 @@ impl State {
         // No token of it is made any more, so the last one dies by then.
         let until_ms = now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
         self.store.revoke_grant(grant_id, until_ms).await?;
-        self.revoked
+        self.revocations
             .add(&Revocation::Grant(grant_id.to_owned()), until_ms);
         Ok(())
     }
@@ -368,7 +368,7 @@ impl State {
     fn mark_revoked(&self, grants: &[String], now_ms: i64) {
         let until_ms = now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
         for grant in grants {
-            self.revoked
+            self.revocations
                 .add(&Revocation::Grant(grant.clone()), until_ms);
         }
     }
@@ -451,7 +451,7 @@ impl Identity {
             outbound,
             users: Users::new(),
             tokens: Tokens::new(),
-            revoked: Revoked::default(),
+            revocations: Revocations::default(),
             dpop,
             hasher,
             lockout: Lockout::new(),
@@ -464,7 +464,7 @@ impl Identity {
             resets: Lockout::new(),
             secrets: Brake::default(),
             registrations: register::Rate::new(),
-            logouts: Logouts::new(),
+            backchannel_logout: BackchannelLogout::new(),
             origins: cors::Origins::new(),
             process: random_uuid(),
             issued: AtomicU64::new(1),
@@ -474,7 +474,7 @@ impl Identity {
         warn_of_directories(&state.live());
         scim::tell_who_reads(&state.live());
         maintain::start(&state);
-        logouts::start(&state);
+        backchannel_logout::start(&state);
         Ok(Self { state })
     }
 
@@ -511,7 +511,7 @@ impl Identity {
         state.forget();
         // Declared users may have gone, or may not sign in any more.
         state.read_revocations().await?;
-        state.logouts.wake();
+        state.backchannel_logout.wake();
         maintain::hash_declared(state);
         maintain::make_keys(state);
         Ok(())
@@ -522,7 +522,7 @@ impl Identity {
         self.state.federation.report_to(Arc::clone(&metrics));
         // Only the first ones count.
         let _ = self.state.metrics.set(Arc::clone(&metrics));
-        self.state.logouts.report_to(metrics);
+        self.state.backchannel_logout.report_to(metrics);
     }
 
     /// Tells verifiers in this process when a token has ended.

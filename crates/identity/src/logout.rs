@@ -91,7 +91,7 @@ async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
         Some(address) if farewell.frames.is_empty() => redirect(call, address),
         _ => pages::signed_out(&frame, &farewell),
     };
-    sessions::take_back(call, &mut response).await?;
+    sessions::clear_cookie(call, &mut response).await?;
     Ok(response)
 }
 

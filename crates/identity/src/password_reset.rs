@@ -346,7 +346,7 @@ async fn set_password(call: &Call) -> Result<Outcome, OAuthError> {
         return Ok(Outcome::Gone);
     }
     state.read_revocations().await?;
-    state.logouts.wake();
+    state.backchannel_logout.wake();
     // Who can read the mail is not the one who guesses.
     let id = LockKind::Name.id(&realm.path, &user_name::key(&user.user_name));
     let mut locks = state.store.locks(0, call.now_ms).await?;

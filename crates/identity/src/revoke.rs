@@ -69,6 +69,6 @@ async fn revoke_access(call: &Call, client: &LiveClient, token: &str) -> Result<
     let told = |event: Event| event.with("token", issued.id());
     audit::with(state, Kind::TokenRevoke, told, revoked).await?;
     let what = Revocation::Token(issued.id().to_owned());
-    state.revoked.add(&what, until_ms);
+    state.revocations.add(&what, until_ms);
     Ok(())
 }

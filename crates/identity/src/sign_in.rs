@@ -90,7 +90,7 @@ async fn begin(
     shown_ms: Option<i64>,
 ) -> Result<SignIn, Fault> {
     if let Some(shown_ms) = shown_ms
-        && let Some(token) = sessions::begun_beside(call, user, proof, shown_ms).await?
+        && let Some(token) = sessions::concurrent_session(call, user, proof, shown_ms).await?
     {
         return Ok(SignIn::Done(token));
     }

@@ -4,7 +4,7 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{SessionAndUser, Visit, purpose};
+use super::{AccountRequest, SessionAndUser, purpose};
 use crate::authorize::redirect;
 use crate::change_password::{self, ChangeError};
 use crate::context::{PASSWORD, SEVERAL};
@@ -26,7 +26,7 @@ struct PendingFactor {
     secret: String,
 }
 
-impl Visit<'_> {
+impl AccountRequest<'_> {
     /// Does what a form asks for.
     pub(super) async fn act(
         &self,
@@ -214,7 +214,7 @@ impl Visit<'_> {
         let mut proof = Proof::of(session);
         proof.methods.add(shown.words.into_iter().chain([SEVERAL]));
         if let Some(token) = sessions::begin(call, user, &proof).await? {
-            sessions::hand_over(call, &mut response, &token);
+            sessions::set_cookie(call, &mut response, &token);
         }
         Ok(response)
     }
@@ -293,7 +293,7 @@ impl Visit<'_> {
         proof.methods.add([PASSWORD]);
         proof.auth_ms = call.now_ms;
         if let Some(token) = sessions::begin(call, &user, &proof).await? {
-            sessions::hand_over(call, &mut response, &token);
+            sessions::set_cookie(call, &mut response, &token);
         }
         Ok(response)
     }

@@ -5,7 +5,7 @@
 use axum::response::Response;
 use uuid::Uuid;
 
-use super::{SessionAndUser, Visit};
+use super::{AccountRequest, SessionAndUser};
 use crate::error::{Fault, OAuthError};
 use crate::factors;
 use crate::federation::{ProviderChoices, ProviderLink};
@@ -17,7 +17,7 @@ use doorward_core::model::factor::Kind;
 use doorward_core::model::federation::FederatedIdentity;
 use doorward_core::model::user::{Owner, User};
 
-impl Visit<'_> {
+impl AccountRequest<'_> {
     /// What is linked, and the ways to link more.
     pub(super) async fn links(
         &self,
@@ -96,10 +96,10 @@ impl Visit<'_> {
         let mut response = self.back();
         if gone {
             state.read_revocations().await?;
-            state.logouts.wake();
+            state.backchannel_logout.wake();
             let proof = Proof::of(session);
             if let Some(token) = sessions::begin(call, user, &proof).await? {
-                sessions::hand_over(call, &mut response, &token);
+                sessions::set_cookie(call, &mut response, &token);
             }
         }
         Ok(response)

@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 
-use super::{SessionAndUser, Visit, agent, purpose};
+use super::{AccountRequest, SessionAndUser, agent, purpose};
 use crate::error::{Fault, OAuthError};
 use crate::pages::{self, AccountPage, Applicant, FormError, FormParts};
 use crate::{factors, ldap};
@@ -14,7 +14,7 @@ use doorward_core::model::user::Owner;
 /// Most sessions that are shown.
 const SESSIONS_MAX: u32 = 200;
 
-impl Visit<'_> {
+impl AccountRequest<'_> {
     /// The page, with why a form failed.
     pub(super) async fn show(
         &self,
@@ -24,7 +24,7 @@ impl Visit<'_> {
         self.show_refused((session, user), failed, "").await
     }
 
-    /// As [`Visit::show`], with what is wrong with a new password.
+    /// As [`AccountRequest::show`], with what is wrong with a new password.
     pub(super) async fn show_refused(
         &self,
         (session, user): SessionAndUser<'_>,

@@ -88,14 +88,14 @@ fn here(call: &Call, page: &str, query: &str) -> String {
 }
 
 /// A request, and what its user has done about it so far.
-struct Visit<'a> {
+struct AuthorizationFlow<'a> {
     request: &'a Request,
     browser: Browser,
     /// When this browser was first shown the request, if it was before.
     shown_ms: Option<i64>,
 }
 
-impl<'a> Visit<'a> {
+impl<'a> AuthorizationFlow<'a> {
     fn of(call: &Call, params: &Params, request: &'a Request) -> Self {
         let browser = Browser::of(call);
         let shown_ms = browser.first_shown(&request.query, params.own(SINCE), call.now_ms);
@@ -222,7 +222,7 @@ async fn authorize(
             AuthorizationError::new(error, text),
         )
     };
-    let visit = Visit::of(call, params, request);
+    let flow = AuthorizationFlow::of(call, params, request);
     let found = sessions::of_browser(call).await?;
     if found.is_none()
         && call.parts.method == Method::POST
@@ -234,7 +234,7 @@ async fn authorize(
     }
     let switches = call.parts.method == Method::POST && params.own(SWITCH).is_some();
     let signed_in =
-        found.filter(|(session, user)| !switches && !visit.needs_sign_in(call, session, user));
+        found.filter(|(session, user)| !switches && !flow.needs_sign_in(call, session, user));
     let Some((session, user)) = signed_in else {
         if request.prompt.none {
             return Err(tell("login_required", "The user has to sign in"));
@@ -243,8 +243,8 @@ async fn authorize(
             return Ok(elsewhere);
         }
         let name = request.login_hint.as_deref().unwrap_or_default();
-        let choices = visit.choices(call, switches);
-        let login_page = visit.login_page(call, &choices);
+        let choices = flow.choices(call, switches);
+        let login_page = flow.login_page(call, &choices);
         if let Some(page) = login_page.resume(params.own(RESUME)).await? {
             return Ok(page);
         }
@@ -252,7 +252,7 @@ async fn authorize(
         // Who came back from there empty-handed, or wants to be somebody else,
         // is shown the page: nobody goes round in circles.
         if failed.is_none() && params.own(FAILED).is_none() && !switches {
-            match choices.at_once(call, &visit.browser).await {
+            match choices.at_once(call, &flow.browser).await {
                 Ok(Some(elsewhere)) => return Ok(elsewhere),
                 Ok(None) => {}
                 Err(silent) => failed = Some(silent),
@@ -286,15 +286,15 @@ async fn authorize(
             if let Some(elsewhere) = before_a_page(call, request).await? {
                 return Ok(elsewhere);
             }
-            let choices = visit.choices(call, false);
-            return Ok(visit.login_page(call, &choices).show_next(*next, None));
+            let choices = flow.choices(call, false);
+            return Ok(flow.login_page(call, &choices).show_next(*next, None));
         }
     }
     // No link decides, and nothing is decided where nothing may be shown.
     let may_decide = call.parts.method == Method::POST && !request.prompt.none;
     let decided = decision(params).filter(|_| may_decide);
-    if decided.is_some() && !came_from_us(call, params, &visit, (&session, &user)) {
-        return Ok(visit.show_consent(call, &user, Some(FormError::Stale)));
+    if decided.is_some() && !came_from_us(call, params, &flow, (&session, &user)) {
+        return Ok(flow.show_consent(call, &user, Some(FormError::Stale)));
     }
     match decided {
         Some(false) => {
@@ -305,14 +305,14 @@ async fn authorize(
             return Err(tell("access_denied", text));
         }
         Some(true) => keep_consent(call, params, request, &user).await?,
-        None if needs_consent(call, &visit, (&session, &user)).await? => {
+        None if needs_consent(call, &flow, (&session, &user)).await? => {
             if request.prompt.none {
                 return Err(tell("consent_required", "The user has to agree"));
             }
             if let Some(elsewhere) = before_a_page(call, request).await? {
                 return Ok(elsewhere);
             }
-            return Ok(visit.show_consent(call, &user, None));
+            return Ok(flow.show_consent(call, &user, None));
         }
         None => {}
     }
@@ -355,14 +355,14 @@ fn decision(params: &Params) -> Option<bool> {
 fn came_from_us(
     call: &Call,
     params: &Params,
-    visit: &Visit<'_>,
+    flow: &AuthorizationFlow<'_>,
     (session, user): (&StoredSession, &User),
 ) -> bool {
     let csrf = params.own("csrf");
     let knows = csrf.is_some_and(|token| TokenHash::of(token) == session.hash);
     let user_id = user.id.to_string();
-    let purpose = visit.consent_purpose(&user_id);
-    call.parts.method == Method::POST && (knows || visit.browser.sent(call, &purpose, csrf))
+    let purpose = flow.consent_purpose(&user_id);
+    call.parts.method == Method::POST && (knows || flow.browser.sent(call, &purpose, csrf))
 }
 
 /// Whether the user has to be asked. Where nothing assures who the client is,
@@ -370,17 +370,17 @@ fn came_from_us(
 /// a client without consent then takes a sign-in on the pages of the request.
 async fn needs_consent(
     call: &Call,
-    visit: &Visit<'_>,
+    flow: &AuthorizationFlow<'_>,
     (session, user): (&StoredSession, &User),
 ) -> Result<bool, RequestError> {
-    let request = visit.request;
+    let request = flow.request;
     if request.prompt.consent {
         return Ok(true);
     }
     let metadata = &request.client.client.metadata;
     let is_asked = metadata.require_consent.unwrap_or(true);
     if !request.assures_client() {
-        return Ok(is_asked || !visit.has_just_signed_in(session));
+        return Ok(is_asked || !flow.has_just_signed_in(session));
     }
     if !is_asked {
         return Ok(false);
@@ -432,8 +432,8 @@ async fn signed_in(
     params: &Params,
     request: &Request,
 ) -> Result<Response, RequestError> {
-    let visit = Visit::of(call, params, request);
+    let flow = AuthorizationFlow::of(call, params, request);
     let fields = Fields::read(|name| params.own(name));
-    let choices = visit.choices(call, false);
-    Ok(visit.login_page(call, &choices).submitted(&fields).await?)
+    let choices = flow.choices(call, false);
+    Ok(flow.login_page(call, &choices).submitted(&fields).await?)
 }

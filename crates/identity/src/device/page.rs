@@ -33,13 +33,13 @@ use doorward_net::http::ClientInfo;
 pub(crate) async fn answer(call: &Call) -> Response {
     let answered = async {
         let input = Input::read(call)?;
-        let visit = Visit {
+        let request = DeviceRequest {
             call,
             frame: call.frame(input.get("ui_locales")),
             browser: Browser::of(call),
             input,
         };
-        visit.answer().await
+        request.answer().await
     };
     answered
         .await
@@ -99,14 +99,14 @@ enum UserCodeLookup {
     Unseen,
 }
 
-struct Visit<'a> {
+struct DeviceRequest<'a> {
     call: &'a Call,
     input: Input<'a>,
     frame: Frame,
     browser: Browser,
 }
 
-impl Visit<'_> {
+impl DeviceRequest<'_> {
     async fn answer(&self) -> Result<Response, OAuthError> {
         let posted = self.call.parts.method == Method::POST;
         let Some(typed) = self.input.get("user_code") else {

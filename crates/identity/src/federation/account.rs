@@ -36,7 +36,7 @@ pub(super) async fn of(
     link: Option<Uuid>,
 ) -> Result<(User, &'static str), Refusal> {
     let realm = call.realm.path.as_str();
-    let visit = Visit {
+    let resolution = AccountResolution {
         call,
         provider,
         subject,
@@ -51,22 +51,24 @@ pub(super) async fn of(
         .federated_user(realm, &subject.issuer, &subject.subject);
     let known = known.await?;
     if let Some(wanted) = link {
-        let user = visit.link_to(wanted, known.map(|(_, user)| user)).await?;
+        let user = resolution
+            .link_to(wanted, known.map(|(_, user)| user))
+            .await?;
         return Ok((user, "linked"));
     }
     if let Some((identity, user)) = known {
-        visit.may_be(&user)?;
-        return Ok((visit.seen(&identity, user).await?, "signed_in"));
+        resolution.may_be(&user)?;
+        return Ok((resolution.seen(&identity, user).await?, "signed_in"));
     }
-    if let Some(user) = visit.existing().await? {
-        visit.may_be(&user)?;
-        visit.link(&user).await?;
+    if let Some(user) = resolution.existing().await? {
+        resolution.may_be(&user)?;
+        resolution.link(&user).await?;
         return Ok((user, "linked"));
     }
     if !provider.rules().create {
         return Err(AccountError::Unlinked.into());
     }
-    Ok((visit.create().await?, "created"))
+    Ok((resolution.create().await?, "created"))
 }
 
 /// How the user has signed in (RFC 8176): elsewhere, and as the provider says
@@ -89,14 +91,14 @@ fn is_verified(provider: &Provider, subject: &Subject) -> bool {
     verified && provider.written.trust_email
 }
 
-struct Visit<'a> {
+struct AccountResolution<'a> {
     call: &'a Call,
     provider: &'a Provider,
     subject: &'a Subject,
     mapped: MappedAttributes,
 }
 
-impl Visit<'_> {
+impl AccountResolution<'_> {
     /// Whether this provider may sign this user in.
     fn may_be(&self, user: &User) -> Result<(), AccountError> {
         if user.owner == Owner::File {

@@ -217,7 +217,7 @@ async fn complete_login(
     let response = match begun {
         SignIn::Done(token) => {
             let mut response = redirect(call, &to);
-            sessions::hand_over(call, &mut response, &token);
+            sessions::set_cookie(call, &mut response, &token);
             response
         }
         SignIn::Next(next) => {

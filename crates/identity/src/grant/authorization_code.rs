@@ -184,7 +184,7 @@ async fn redeem(
             })
             .await;
             let revoked = Revocation::Grant(grant_id);
-            call.state.revoked.add(&revoked, until_ms);
+            call.state.revocations.add(&revoked, until_ms);
             Ok(false)
         }
     }

@@ -80,7 +80,7 @@ pub(super) async fn user(
     let Some(entry) = entry else {
         return Ok(None);
     };
-    let visit = Visit {
+    let login = DirectoryLogin {
         state,
         realm,
         directory,
@@ -88,7 +88,7 @@ pub(super) async fn user(
         entry,
         now_ms,
     };
-    visit.user(name, known).await
+    login.user(name, known).await
 }
 
 fn directory_fault(realm: &Realm, directory: &Directory, error: &DirectoryError) -> Fault {
@@ -116,7 +116,7 @@ impl Directory {
 }
 
 /// A sign-in whose password is right.
-struct Visit<'a> {
+struct DirectoryLogin<'a> {
     state: &'a State,
     realm: &'a Realm,
     directory: &'a Directory,
@@ -125,7 +125,7 @@ struct Visit<'a> {
     now_ms: i64,
 }
 
-impl Visit<'_> {
+impl DirectoryLogin<'_> {
     async fn user(&self, name: &str, known: Option<&User>) -> Result<Option<User>, Fault> {
         let attribute = &self.directory.written.user_name_attribute;
         let spelt = self.entry.attributes.get(&attribute.to_ascii_lowercase());

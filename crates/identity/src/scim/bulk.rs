@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Map, Value, json};
 
-use super::record::Place;
+use super::record::RecordBase;
 use super::{access, body, reply};
 use crate::error::ScimError;
 use crate::{Call, Endpoint};
@@ -234,8 +234,8 @@ impl BulkRun<'_> {
             let text = "The resource does not have this method.";
             return Err(ScimError::new(StatusCode::METHOD_NOT_ALLOWED, text));
         }
-        let place = Place::of(self.call);
-        let target = match place.standard {
+        let base = RecordBase::of(self.call);
+        let target = match base.standard {
             true => format!("{}/{path}", super::STANDARD),
             false => format!("/v1/{path}"),
         };
@@ -308,8 +308,8 @@ impl BulkRun<'_> {
 
     /// The address of the record that the operation is about.
     fn address(&self, operation: &Operation) -> Option<String> {
-        let place = Place::of(self.call);
-        Some(place.below(operation.path.trim_start_matches('/')))
+        let base = RecordBase::of(self.call);
+        Some(base.below(operation.path.trim_start_matches('/')))
     }
 
     /// What an operation waits for never comes.

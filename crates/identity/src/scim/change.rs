@@ -358,6 +358,6 @@ pub(super) async fn hash(
 /// Logins have ended: every endpoint knows, and clients are told.
 pub(super) async fn ended(call: &Call) -> Result<(), ScimError> {
     call.state.read_revocations().await?;
-    call.state.logouts.wake();
+    call.state.backchannel_logout.wake();
     Ok(())
 }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::access::{self, Kind};
 use super::list_query::ListQuery;
 use super::projection::Projection;
-use super::record::Place;
+use super::record::RecordBase;
 use super::{body, change, members, patch, record, reply};
 use crate::bearer::ValidToken;
 use crate::error::ScimError;
@@ -124,9 +124,9 @@ async fn shown(
 
 /// The record of a group as JSON, with what is written of its members.
 fn written(call: &Call, group: &Group, projection: &Projection, members: Option<String>) -> String {
-    let place = Place::of(call);
-    let mut head = record::group(group, &place);
-    projection.apply(&GROUP, &mut head, place.standard);
+    let base = RecordBase::of(call);
+    let mut head = record::group(group, &base);
+    projection.apply(&GROUP, &mut head, base.standard);
     let mut text = Value::Object(head).to_string();
     if let Some(members) = members.filter(|members| !members.is_empty()) {
         text.pop();
@@ -145,7 +145,7 @@ async fn members_of(
     projection: &Projection,
     most: usize,
 ) -> Result<Option<(String, usize)>, ScimError> {
-    let place = Place::of(call);
+    let base = RecordBase::of(call);
     let (mut text, mut after, mut count) = (String::new(), None, 0);
     if most == 0 || !projection.wants("members") {
         return Ok(Some((text, 0)));
@@ -153,9 +153,9 @@ async fn members_of(
     loop {
         let step = call.state.store.members(group.id, after, STEP).await?;
         for member in &step {
-            let shown = Value::Array(vec![record::member(member, &place)]);
+            let shown = Value::Array(vec![record::member(member, &base)]);
             let mut one = Map::from_iter([("members".to_owned(), shown)]);
-            projection.apply(&GROUP, &mut one, place.standard);
+            projection.apply(&GROUP, &mut one, base.standard);
             let Some(Value::Array(mut one)) = one.remove("members") else {
                 continue;
             };
@@ -330,7 +330,7 @@ async fn create(call: &Call) -> Result<Response, ScimError> {
     *response.status_mut() = StatusCode::CREATED;
     reply::located(
         &mut response,
-        &Place::of(call).location(Kind::Group, group.id),
+        &RecordBase::of(call).location(Kind::Group, group.id),
     );
     Ok(response)
 }

@@ -73,8 +73,8 @@ pub(super) async fn answer(call: &Call) -> Result<Response, ScimError> {
         _ => {
             let mut response = users::show(call, &token, id).await?;
             // It is an alias (§3.11): the record's own address.
-            let place = super::record::Place::of(call);
-            super::reply::located(&mut response, &place.location(Kind::User, id));
+            let base = super::record::RecordBase::of(call);
+            super::reply::located(&mut response, &base.location(Kind::User, id));
             Ok(response)
         }
     }

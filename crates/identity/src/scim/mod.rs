@@ -78,5 +78,9 @@ pub fn parse_filter(text: &str) -> Result<Filter, String> {
 /// A user as the interface shows it (interface 2.1), without groups; links begin
 /// with `base_url`.
 pub fn user_record(user: &User, base_url: &str) -> Value {
-    Value::Object(record::user(user, &[], &record::Place::first(base_url)))
+    Value::Object(record::user(
+        user,
+        &[],
+        &record::RecordBase::first(base_url),
+    ))
 }

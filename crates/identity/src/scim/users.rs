@@ -14,7 +14,7 @@ use super::access::{self, Kind};
 use super::change::{self, Change};
 use super::list_query::ListQuery;
 use super::projection::Projection;
-use super::record::Place;
+use super::record::RecordBase;
 use super::{body, patch, record, reply};
 use crate::bearer::ValidToken;
 use crate::error::ScimError;
@@ -102,7 +102,7 @@ async fn shown(
     user: &User,
     projection: &Projection,
 ) -> Result<Response, ScimError> {
-    let place = Place::of(call);
+    let base = RecordBase::of(call);
     let groups = match projection.wants("groups") {
         true => {
             let rows = call.state.store.memberships(&[user.id]).await?;
@@ -110,12 +110,12 @@ async fn shown(
         }
         false => Vec::new(),
     };
-    let mut record = record::user(user, &groups, &place);
-    projection.apply(&USER, &mut record, place.standard);
+    let mut record = record::user(user, &groups, &base);
+    projection.apply(&USER, &mut record, base.standard);
     let mut response = reply::record(call, status, &Value::Object(record));
     reply::tagged(&mut response, &record::version(user.version));
     if status == StatusCode::CREATED {
-        reply::located(&mut response, &place.location(Kind::User, user.id));
+        reply::located(&mut response, &base.location(Kind::User, user.id));
     }
     Ok(response)
 }
@@ -154,13 +154,13 @@ pub(super) async fn found(
             groups.entry(user).or_default().push(group);
         }
     }
-    let place = Place::of(call);
+    let base = RecordBase::of(call);
     let records = page.users.iter().map(|user| {
         let groups = groups.get(&user.id).map_or(&[][..], Vec::as_slice);
-        let mut record = record::user(user, groups, &place);
+        let mut record = record::user(user, groups, &base);
         list_query
             .projection
-            .apply(&USER, &mut record, place.standard);
+            .apply(&USER, &mut record, base.standard);
         Value::Object(record)
     });
     let records = records.collect();

@@ -8,7 +8,7 @@ use chrono::{DateTime, SecondsFormat};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::{BALANCER, find, note_use, take_back, token_of_caller};
+use super::{BALANCER, clear_cookie, find, note_use, token_of_caller};
 use crate::api_version::{Version, version};
 use crate::error::{Fault, JsonError};
 use crate::form::Form;
@@ -240,7 +240,7 @@ impl ActionRequest<'_> {
             }
         };
         let mut response = respond::json(StatusCode::OK, &json!({"result": text}));
-        if take_back(self.call, &mut response).await? {
+        if clear_cookie(self.call, &mut response).await? {
             cookies::clear(&mut response, &self.call.state.live(), BALANCER);
         }
         Ok(response)

@@ -181,7 +181,7 @@ impl LoginPage<'_> {
             SignIn::Next(next) => self.show_next(*next, None),
             SignIn::Done(token) => {
                 let mut response = redirect(self.call, &self.next);
-                sessions::hand_over(self.call, &mut response, &token);
+                sessions::set_cookie(self.call, &mut response, &token);
                 response
             }
         }
@@ -426,7 +426,7 @@ impl LoginPage<'_> {
         // They are shown now or never; what else is missing is asked for after.
         let mut response = pages::recovery(self.frame, &codes, &self.next);
         if let SignIn::Done(token) = came {
-            sessions::hand_over(call, &mut response, &token);
+            sessions::set_cookie(call, &mut response, &token);
         }
         Ok(response)
     }
