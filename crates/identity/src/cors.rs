@@ -18,7 +18,7 @@ use quick_cache::sync::Cache;
 use url::Url;
 
 use super::realm::Realm;
-use super::{Endpoint, State, respond};
+use super::{State, respond};
 use doorward_store::StoreError;
 
 const ANYBODY: HeaderValue = HeaderValue::from_static("*");
@@ -30,29 +30,15 @@ const BY_ORIGIN: HeaderValue = HeaderValue::from_static("Origin");
 /// Realms whose origins are kept in memory.
 const REALMS: usize = 10_000;
 
-/// With whom the answers of an endpoint are shared.
+/// The origins whose pages may read the answers of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sharing {
+pub(super) enum Sharing {
+    /// With the pages of every origin: the answer is public.
     Everybody,
+    /// With the origins of the realm's clients.
     Clients,
+    /// With nobody: pages, and what no script of a browser has business with.
     Nobody,
-}
-
-impl Sharing {
-    fn of(endpoint: Endpoint) -> Self {
-        match endpoint {
-            Endpoint::Metadata | Endpoint::Keys => Self::Everybody,
-            Endpoint::AccessToken
-            | Endpoint::TokenInfo
-            | Endpoint::Revoke
-            | Endpoint::UserInfo
-            | Endpoint::DeviceCode
-            | Endpoint::Par
-            | Endpoint::Register => Self::Clients,
-            // Pages, and what no script of a browser has business with.
-            _ => Self::Nobody,
-        }
-    }
 }
 
 /// What a request wants, as far as sharing goes.
@@ -70,10 +56,9 @@ impl CorsRequest {
     pub(super) fn of(
         request: &Request,
         origin: &HeaderValue,
-        (endpoint, methods): (Endpoint, &'static [Method]),
+        (sharing, methods): (Sharing, &'static [Method]),
         realm: impl FnOnce() -> Option<Arc<Realm>>,
     ) -> Option<Self> {
-        let sharing = Sharing::of(endpoint);
         if sharing == Sharing::Nobody {
             return None;
         }

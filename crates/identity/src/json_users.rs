@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use chrono::DateTime;
-use http::StatusCode;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::api_version::{Version, version};
@@ -29,9 +29,17 @@ pub(super) async fn post(call: &Call, named: Option<&str>) -> Response {
     }
 }
 
+/// Answers a request to the user whom the path names.
+pub(super) async fn one(call: &Call) -> Response {
+    match call.parts.method {
+        Method::POST => post(call, Some(call.last_segment())).await,
+        _ => get(call).await,
+    }
+}
+
 /// Answers with the record of the user of the caller's session, whom the path
 /// names.
-pub(super) async fn get(call: &Call) -> Response {
+async fn get(call: &Call) -> Response {
     match rest::version(call, VERSIONS) {
         Ok(chosen) => rest::finish(chosen, read(call, call.last_segment()).await),
         Err(refused) => refused.response(),

@@ -1,8 +1,8 @@
 //! The identity provider: every endpoint in one table.
 //!
-//! A request to [`Identity::router`] meets `ENDPOINTS`: its path names a
-//! surface, a realm and an endpoint. The realm is resolved, the body read up
-//! to a bound, and the endpoint's function answers.
+//! A request to [`Identity::router`] meets the table in `endpoints`: its path
+//! names a surface, a realm and an endpoint. The realm is resolved, the body
+//! read up to a bound, and the endpoint's function answers.
 
 mod account;
 mod api_version;
@@ -22,6 +22,7 @@ mod describe;
 mod device;
 mod discovery;
 mod dpop;
+mod endpoints;
 mod error;
 mod factors;
 mod federation;
@@ -89,7 +90,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use axum::Router;
 use bytes::Bytes;
-use http::{HeaderMap, Method};
+use http::HeaderMap;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
@@ -136,135 +137,6 @@ pub use password_policy::{
 pub use records::{check_metadata, new_user};
 pub use scim::{parse_filter, user_record};
 pub use stored_hash::StoredHash;
-
-/// A family of endpoints that share a path prefix and a shape of errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Surface {
-    /// `/oauth2[/realms/…]/…`: OAuth 2.0 and OpenID Connect.
-    OAuth2,
-    /// `/json[/realms/…]/…`: authentication.
-    Json,
-    /// `/v1/…` and `/scim/v2/…`: users and groups; the realm is the access
-    /// token's, and names have no case.
-    V1,
-}
-
-/// An endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Endpoint {
-    AccessToken,
-    TokenInfo,
-    IdTokenInfo,
-    Introspect,
-    Revoke,
-    UserInfo,
-    DeviceCode,
-    DeviceUser,
-    Theme,
-    PasskeyScript,
-    Account,
-    Authorize,
-    Par,
-    SignIn,
-    Federation,
-    FederationCallback,
-    EndSession,
-    PasswordForgot,
-    PasswordReset,
-    Register,
-    Metadata,
-    Keys,
-    Authenticate,
-    JsonSessions,
-    JsonSession,
-    ServerInfo,
-    JsonUsers,
-    JsonUser,
-    Users,
-    UserSearch,
-    Search,
-    User,
-    Groups,
-    GroupSearch,
-    Group,
-    Me,
-    Bulk,
-    Schemas,
-    Schema,
-    ResourceTypes,
-    ResourceType,
-    ServiceProvider,
-}
-
-impl Endpoint {
-    /// Whether GET does more here than show something: it may sign in or out,
-    /// make a code or lead to another provider. HEAD asks for nothing of that.
-    fn acts_on_get(self) -> bool {
-        matches!(
-            self,
-            Self::Authorize
-                | Self::SignIn
-                | Self::Account
-                | Self::EndSession
-                | Self::DeviceUser
-                | Self::Federation
-                | Self::FederationCallback
-        )
-    }
-}
-
-const GET: &[Method] = &[Method::GET];
-const POST: &[Method] = &[Method::POST];
-const LIST: &[Method] = &[Method::GET, Method::POST];
-const RECORD: &[Method] = &[Method::GET, Method::PUT, Method::PATCH, Method::DELETE];
-const REGISTER: &[Method] = &[Method::GET, Method::POST, Method::PUT, Method::DELETE];
-
-/// Every endpoint: surface, the rest of the path after the realm, methods.
-#[rustfmt::skip]
-const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
-    (Surface::OAuth2, "access_token", POST, Endpoint::AccessToken),
-    (Surface::OAuth2, "tokeninfo", GET, Endpoint::TokenInfo),
-    (Surface::OAuth2, "idtokeninfo", POST, Endpoint::IdTokenInfo),
-    (Surface::OAuth2, "introspect", POST, Endpoint::Introspect),
-    (Surface::OAuth2, "token/revoke", POST, Endpoint::Revoke),
-    (Surface::OAuth2, "userinfo", &[Method::GET, Method::POST], Endpoint::UserInfo),
-    (Surface::OAuth2, "device/code", POST, Endpoint::DeviceCode),
-    (Surface::OAuth2, "device/user", &[Method::GET, Method::POST], Endpoint::DeviceUser),
-    (Surface::OAuth2, "theme/{id}", GET, Endpoint::Theme),
-    (Surface::OAuth2, "passkey.js", GET, Endpoint::PasskeyScript),
-    (Surface::OAuth2, "account", &[Method::GET, Method::POST], Endpoint::Account),
-    (Surface::OAuth2, "authorize", &[Method::GET, Method::POST], Endpoint::Authorize),
-    (Surface::OAuth2, "par", POST, Endpoint::Par),
-    (Surface::OAuth2, "authorize/login", &[Method::GET, Method::POST], Endpoint::SignIn),
-    (Surface::OAuth2, "federation/{id}", GET, Endpoint::Federation),
-    (Surface::OAuth2, "federation/{id}/callback", &[Method::GET, Method::POST], Endpoint::FederationCallback),
-    (Surface::OAuth2, "connect/endSession", &[Method::GET, Method::POST], Endpoint::EndSession),
-    (Surface::OAuth2, "password/forgot", &[Method::GET, Method::POST], Endpoint::PasswordForgot),
-    (Surface::OAuth2, "password/reset", &[Method::GET, Method::POST], Endpoint::PasswordReset),
-    (Surface::OAuth2, "connect/register", REGISTER, Endpoint::Register),
-    (Surface::OAuth2, ".well-known/openid-configuration", GET, Endpoint::Metadata),
-    (Surface::OAuth2, "connect/jwk_uri", GET, Endpoint::Keys),
-    (Surface::Json, "authenticate", POST, Endpoint::Authenticate),
-    (Surface::Json, "sessions", POST, Endpoint::JsonSessions),
-    (Surface::Json, "users", POST, Endpoint::JsonUsers),
-    (Surface::Json, "users/{id}", LIST, Endpoint::JsonUser),
-    (Surface::Json, "sessions/{id}", POST, Endpoint::JsonSession),
-    (Surface::Json, "serverinfo/{id}", GET, Endpoint::ServerInfo),
-    (Surface::V1, "users", LIST, Endpoint::Users),
-    (Surface::V1, "users/.search", POST, Endpoint::UserSearch),
-    (Surface::V1, "users/{id}", RECORD, Endpoint::User),
-    (Surface::V1, "groups", LIST, Endpoint::Groups),
-    (Surface::V1, "groups/.search", POST, Endpoint::GroupSearch),
-    (Surface::V1, "groups/{id}", RECORD, Endpoint::Group),
-    (Surface::V1, ".search", POST, Endpoint::Search),
-    (Surface::V1, "Me", RECORD, Endpoint::Me),
-    (Surface::V1, "Bulk", POST, Endpoint::Bulk),
-    (Surface::V1, "Schemas", GET, Endpoint::Schemas),
-    (Surface::V1, "Schemas/{id}", GET, Endpoint::Schema),
-    (Surface::V1, "ResourceTypes", GET, Endpoint::ResourceTypes),
-    (Surface::V1, "ResourceTypes/{id}", GET, Endpoint::ResourceType),
-    (Surface::V1, "ServiceProviderConfig", GET, Endpoint::ServiceProvider),
-];
 
 /// The identity provider.
 #[derive(Clone)]

@@ -11,16 +11,13 @@ use http::header::{ACCEPT, ALLOW, CONTENT_LENGTH, ORIGIN};
 use http::{HeaderValue, Method, StatusCode, Uri};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
+use super::endpoints::{ENDPOINTS, Endpoint, Surface};
 use super::error::{JsonError, OAuthError, ScimError, allow, printable, wrong_method};
 use super::form::Form;
 use super::json_view::JsonView;
 use super::pages::{self, Frame};
 use super::realm::{Live, Realm, realm_of_path};
-use super::{
-    Call, ENDPOINTS, Endpoint, State, Surface, account, audit, authenticate, authorize, cors,
-    device, discovery, federation, id_token_info, introspect, json_users, logout, par,
-    password_reset, register, revoke, scim, sessions, token, tokeninfo, userinfo,
-};
+use super::{Call, State, audit, cors, scim};
 use doorward_net::http::bridge::SecretPath;
 
 /// Longest body, in bytes.
@@ -77,9 +74,9 @@ fn cors_request(live: &Live, path: &str, request: &Request) -> Option<cors::Cors
     if surface != Surface::OAuth2 {
         return None;
     }
-    let (realm, methods, endpoint) = endpoint(surface, rest)?;
+    let (realm, endpoint) = endpoint(surface, rest)?;
     let realm = || resolve(live, surface, realm, request).ok();
-    cors::CorsRequest::of(request, origin, (endpoint, methods), realm)
+    cors::CorsRequest::of(request, origin, (endpoint.sharing, endpoint.methods), realm)
 }
 
 /// The path without that of the base URL. Metadata addresses that RFC 8414 §3
@@ -117,7 +114,7 @@ pub(super) fn url_of_realm(call: &Call) -> Option<String> {
     let live = call.state.live();
     let path = below_base(&live.base_path, call.parts.uri.path());
     let (surface, rest) = surface(&path)?;
-    let (part, ..) = endpoint(surface, rest)?;
+    let (part, _) = endpoint(surface, rest)?;
     let named = realm_of_path(part)? == call.realm.path;
     named.then(|| format!("{}{path}", live.base_url))
 }
@@ -151,12 +148,19 @@ async fn on_realm(state: &Arc<State>, live: &Live, path: &str, request: Request)
         .response();
     };
     let method = request.method().clone();
-    let found = endpoint(surface, rest).map(|(_, _, endpoint)| endpoint);
-    let secret = found == Some(Endpoint::JsonSession);
-    let view = JsonView::of(surface, found, request.uri());
+    let endpoint = endpoint(surface, rest).map(|(_, endpoint)| endpoint);
+    let secret = endpoint.is_some_and(|endpoint| endpoint.has_secret_path);
+    let takes_fields = endpoint.is_none_or(|endpoint| endpoint.takes_fields);
+    let view = match surface {
+        Surface::Json => JsonView::of(takes_fields, request.uri()),
+        Surface::OAuth2 | Surface::V1 => None,
+    };
     let frame = frame(live, surface, rest, &request);
     let mut response = match call(state, live, surface, rest, request).await {
-        Ok((endpoint, call)) => audit::follow(endpoint, &call, dispatch(endpoint, &call)).await,
+        Ok((endpoint, call)) => {
+            let answer = (endpoint.handler)(&call);
+            audit::follow(endpoint.audit, &call, answer).await
+        }
         Err(error) => match frame {
             Some(frame) => error_page(error, &frame, &method),
             None => error_response(error, surface, path, &method),
@@ -178,20 +182,8 @@ fn frame(live: &Live, surface: Surface, rest: &str, request: &Request) -> Option
     if !accept.contains("text/html") {
         return None;
     }
-    let (_, _, endpoint) = endpoint(surface, rest)?;
-    let is_page = matches!(
-        endpoint,
-        Endpoint::Authorize
-            | Endpoint::SignIn
-            | Endpoint::Account
-            | Endpoint::EndSession
-            | Endpoint::DeviceUser
-            | Endpoint::PasswordForgot
-            | Endpoint::PasswordReset
-            | Endpoint::Federation
-            | Endpoint::FederationCallback
-    );
-    if !is_page {
+    let (_, endpoint) = endpoint(surface, rest)?;
+    if !endpoint.is_page {
         return None;
     }
     let query = request.uri().query().unwrap_or_default();
@@ -248,15 +240,15 @@ async fn call(
     surface: Surface,
     rest: &str,
     request: Request,
-) -> Result<(Endpoint, Call), RoutingError> {
-    let (realm_part, methods, endpoint) = endpoint(surface, rest).ok_or(RoutingError::Path)?;
+) -> Result<(&'static Endpoint, Call), RoutingError> {
+    let (realm_part, endpoint) = endpoint(surface, rest).ok_or(RoutingError::Path)?;
     let realm = resolve(live, surface, realm_part, &request)?;
     let method = match request.method() {
-        &Method::HEAD if !endpoint.acts_on_get() => &Method::GET,
+        &Method::HEAD if !endpoint.acts_on_get => &Method::GET,
         method => method,
     };
-    if !methods.contains(method) {
-        return Err(RoutingError::Method(methods));
+    if !endpoint.methods.contains(method) {
+        return Err(RoutingError::Method(endpoint.methods));
     }
     let (parts, body) = request.into_parts();
     let by_query = realm_of_query(surface, &parts.uri);
@@ -278,38 +270,36 @@ async fn call(
 
 /// The endpoint whose path ends `rest`, and the part before it, which names the
 /// realm.
-fn endpoint(surface: Surface, rest: &str) -> Option<(&str, &'static [Method], Endpoint)> {
+fn endpoint(surface: Surface, rest: &str) -> Option<(&str, &'static Endpoint)> {
     // Clients write `/json/sessions/?_action=…`: collections end so.
     let rest = match surface {
         Surface::OAuth2 => rest,
         Surface::Json | Surface::V1 => rest.strip_suffix('/').unwrap_or(rest),
     };
-    ENDPOINTS
-        .iter()
-        .find_map(|(of, suffix, methods, endpoint)| {
-            if *of != surface {
-                return None;
+    ENDPOINTS.iter().find_map(|endpoint| {
+        if endpoint.surface != surface {
+            return None;
+        }
+        let (rest, suffix) = match endpoint.path.split_once("/{id}") {
+            Some((before, after)) => {
+                let rest = rest.strip_suffix(after)?;
+                let (rest, id) = rest.rsplit_once('/')?;
+                (Some(rest).filter(|_| !id.is_empty())?, before)
             }
-            let (rest, suffix) = match suffix.split_once("/{id}") {
-                Some((before, after)) => {
-                    let rest = rest.strip_suffix(after)?;
-                    let (rest, id) = rest.rsplit_once('/')?;
-                    (Some(rest).filter(|_| !id.is_empty())?, before)
-                }
-                None => (rest, *suffix),
-            };
-            let realm = match surface {
-                // Clients of other makers begin them with capitals.
-                Surface::V1 => rest.eq_ignore_ascii_case(suffix).then_some("")?,
-                _ => rest.strip_suffix(suffix)?,
-            };
-            let realm = match realm.strip_suffix('/') {
-                Some(realm) if !realm.is_empty() => realm,
-                None if realm.is_empty() => "",
-                _ => return None,
-            };
-            Some((realm, *methods, *endpoint))
-        })
+            None => (rest, endpoint.path),
+        };
+        let realm = match surface {
+            // Clients of other makers begin them with capitals.
+            Surface::V1 => rest.eq_ignore_ascii_case(suffix).then_some("")?,
+            _ => rest.strip_suffix(suffix)?,
+        };
+        let realm = match realm.strip_suffix('/') {
+            Some(realm) if !realm.is_empty() => realm,
+            None if realm.is_empty() => "",
+            _ => return None,
+        };
+        Some((realm, endpoint))
+    })
 }
 
 /// The realm: named by the query, or by the path, or else by the host.
@@ -438,59 +428,8 @@ fn scim_error(cause: RoutingError) -> Response {
     }
 }
 
-async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
-    let result = match endpoint {
-        Endpoint::AccessToken => token::post(call).await,
-        Endpoint::TokenInfo => tokeninfo::get(call).await,
-        Endpoint::IdTokenInfo => id_token_info::post(call).await,
-        Endpoint::Introspect => introspect::post(call).await,
-        Endpoint::Revoke => revoke::post(call).await,
-        Endpoint::UserInfo => userinfo::answer(call).await,
-        Endpoint::DeviceCode => device::authorize(call).await,
-        Endpoint::Theme => Ok(theme_file(call)),
-        Endpoint::PasskeyScript => Ok(pages::passkey_script()),
-        Endpoint::Account => Ok(account::answer(call).await),
-        Endpoint::DeviceUser => Ok(device::page(call).await),
-        Endpoint::Authorize => Ok(authorize::answer(call).await),
-        Endpoint::Par => par::post(call).await,
-        Endpoint::Federation => Ok(federation::start(call).await),
-        Endpoint::FederationCallback => Ok(federation::callback(call).await),
-        Endpoint::EndSession => Ok(logout::answer(call).await),
-        Endpoint::PasswordForgot => Ok(password_reset::forgot(call).await),
-        Endpoint::PasswordReset => Ok(password_reset::reset(call).await),
-        Endpoint::Register => register::answer(call).await,
-        Endpoint::SignIn => Ok(authorize::sign_in(call).await),
-        Endpoint::Metadata => Ok(discovery::metadata(call)),
-        Endpoint::Keys => discovery::keys(call).await,
-        Endpoint::Authenticate => Ok(authenticate::post(call).await),
-        Endpoint::JsonSessions => Ok(sessions::post(call, None).await),
-        Endpoint::JsonSession => Ok(sessions::post(call, Some(call.last_segment())).await),
-        Endpoint::ServerInfo => Ok(sessions::server_info(call).await),
-        Endpoint::JsonUsers => Ok(json_users::post(call, None).await),
-        Endpoint::JsonUser if call.parts.method == Method::POST => {
-            Ok(json_users::post(call, Some(call.last_segment())).await)
-        }
-        Endpoint::JsonUser => Ok(json_users::get(call).await),
-        Endpoint::Users
-        | Endpoint::UserSearch
-        | Endpoint::Search
-        | Endpoint::User
-        | Endpoint::Groups
-        | Endpoint::GroupSearch
-        | Endpoint::Group
-        | Endpoint::Me
-        | Endpoint::Bulk
-        | Endpoint::Schemas
-        | Endpoint::Schema
-        | Endpoint::ResourceTypes
-        | Endpoint::ResourceType
-        | Endpoint::ServiceProvider => Ok(scim::answer(call, endpoint).await),
-    };
-    result.unwrap_or_else(OAuthError::response)
-}
-
 /// A file of the theme: by its exact name, out of memory.
-fn theme_file(call: &Call) -> Response {
+pub(super) fn theme_file(call: &Call) -> Response {
     let live = call.state.live();
     let name = call.parts.uri.path().rsplit('/').next().unwrap_or_default();
     let query = call.parts.uri.query().unwrap_or_default();

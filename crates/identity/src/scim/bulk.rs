@@ -13,10 +13,11 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Map, Value, json};
 
+use super::access::{self, Kind};
 use super::record::RecordBase;
-use super::{access, body, reply};
+use super::{body, groups, reply, users};
+use crate::Call;
 use crate::error::ScimError;
-use crate::{Call, Endpoint};
 
 /// Most operations of one request.
 pub(super) const OPERATIONS_MAX: usize = 1000;
@@ -42,7 +43,7 @@ struct Operation {
 }
 
 /// Answers with what became of each operation.
-pub(super) async fn post(call: &Call) -> Result<Response, ScimError> {
+pub(crate) async fn post(call: &Call) -> Result<Response, ScimError> {
     // Nobody without a token has many answered; scopes are the operations'.
     access::token(call).await?;
     let sent = body::object(call)?;
@@ -180,6 +181,17 @@ fn needed(value: &Value, needs: &mut Vec<String>) {
     }
 }
 
+/// Answers an operation: those that create go to the whole, others to one record.
+async fn answer(kind: Kind, call: &Call) -> Result<Response, ScimError> {
+    let creates = call.parts.method == Method::POST;
+    match (kind, creates) {
+        (Kind::User, true) => users::collection(call).await,
+        (Kind::User, false) => users::one(call, call.last_segment()).await,
+        (Kind::Group, true) => groups::collection(call).await,
+        (Kind::Group, false) => groups::one(call, call.last_segment()).await,
+    }
+}
+
 struct BulkRun<'c> {
     call: &'c Call,
     /// Identifiers of the records that were created, by `bulkId`.
@@ -196,7 +208,7 @@ impl BulkRun<'_> {
             operation.path = format!("{head}/{id}");
         }
         let response = match self.request(&operation) {
-            Ok((endpoint, call)) => Box::pin(super::answer(&call, endpoint)).await,
+            Ok((kind, call)) => Box::pin(super::answer(&call, answer(kind, &call))).await,
             Err(error) => error.response(),
         };
         self.note(&operation, response).await
@@ -218,15 +230,13 @@ impl BulkRun<'_> {
     }
 
     /// The operation as a request of its own.
-    fn request(&self, operation: &Operation) -> Result<(Endpoint, Call), ScimError> {
+    fn request(&self, operation: &Operation) -> Result<(Kind, Call), ScimError> {
         let missing = || ScimError::new(StatusCode::NOT_FOUND, "There is no such resource.");
         let path = operation.path.trim_start_matches('/');
         let (name, id) = path.split_once('/').unwrap_or((path, ""));
-        let endpoint = match (name.to_ascii_lowercase().as_str(), id.is_empty()) {
-            ("users", true) => Endpoint::Users,
-            ("users", false) => Endpoint::User,
-            ("groups", true) => Endpoint::Groups,
-            ("groups", false) => Endpoint::Group,
+        let kind = match name.to_ascii_lowercase().as_str() {
+            "users" => Kind::User,
+            "groups" => Kind::Group,
             _ => return Err(missing()),
         };
         let creates = operation.method == Method::POST;
@@ -255,7 +265,7 @@ impl BulkRun<'_> {
             now_ms: self.call.now_ms,
             named_path: None,
         };
-        Ok((endpoint, call))
+        Ok((kind, call))
     }
 
     fn headers(&self, operation: &Operation) -> Result<HeaderMap, ScimError> {

@@ -10,33 +10,57 @@ use super::list_query::PAGE_MAX;
 use super::projection::ON_REQUEST;
 use super::record::RecordBase;
 use super::reply;
+use crate::Call;
 use crate::error::ScimError;
 use crate::form::{self, Form};
-use crate::{Call, Endpoint};
 use doorward_core::model::user::schema::{
     Attribute, ENTERPRISE, ENTERPRISE_URN, GROUP, GROUP_URN, Schema, Type, USER, USER_URN,
 };
 
-/// Answers a request to one of the endpoints that describe the service.
-pub(super) fn answer(call: &Call, endpoint: Endpoint) -> Result<Response, ScimError> {
+/// Answers with the features of the service.
+pub(crate) fn provider_config(call: &Call) -> Result<Response, ScimError> {
+    refuse_filter(call)?;
+    let config = provider(&RecordBase::of(call));
+    Ok(reply::record(call, StatusCode::OK, &config))
+}
+
+/// Answers with every schema.
+pub(crate) fn schemas(call: &Call) -> Result<Response, ScimError> {
+    refuse_filter(call)?;
+    Ok(reply::whole_list(call, all_schemas(&RecordBase::of(call))))
+}
+
+/// Answers with the schema that the path names.
+pub(crate) fn schema(call: &Call) -> Result<Response, ScimError> {
+    one_of(call, &all_schemas(&RecordBase::of(call)))
+}
+
+/// Answers with every type of resource.
+pub(crate) fn resource_types(call: &Call) -> Result<Response, ScimError> {
+    refuse_filter(call)?;
+    let types = all_resource_types(&RecordBase::of(call));
+    Ok(reply::whole_list(call, types))
+}
+
+/// Answers with the type of resource that the path names.
+pub(crate) fn resource_type(call: &Call) -> Result<Response, ScimError> {
+    one_of(call, &all_resource_types(&RecordBase::of(call)))
+}
+
+/// What a client would act on must not depend on a filter (§4).
+fn refuse_filter(call: &Call) -> Result<(), ScimError> {
     let query = call.parts.uri.query().unwrap_or_default();
     let query = Form::parse(query.as_bytes()).unwrap_or_default();
-    if query.get("filter").is_some() {
-        // §4: what a client would act on must not depend on it.
-        let text = "What describes the service can't be filtered.";
-        return Err(ScimError::new(StatusCode::FORBIDDEN, text));
+    if query.get("filter").is_none() {
+        return Ok(());
     }
-    let base = RecordBase::of(call);
-    let all = match endpoint {
-        Endpoint::ServiceProvider => {
-            return Ok(reply::record(call, StatusCode::OK, &provider(&base)));
-        }
-        Endpoint::Schemas | Endpoint::Schema => schemas(&base),
-        _ => resource_types(&base),
-    };
-    if matches!(endpoint, Endpoint::Schemas | Endpoint::ResourceTypes) {
-        return Ok(reply::whole_list(call, all));
-    }
+    let text = "What describes the service can't be filtered.";
+    Err(ScimError::new(StatusCode::FORBIDDEN, text))
+}
+
+/// The description whose identifier the path names.
+fn one_of(call: &Call, all: &[Value]) -> Result<Response, ScimError> {
+    refuse_filter(call)?;
     let id = form::decode(call.last_segment().as_bytes()).unwrap_or_default();
     let named = |one: &&Value| {
         let known = one["id"].as_str().unwrap_or_default();
@@ -75,7 +99,7 @@ fn provider(base: &RecordBase) -> Value {
     })
 }
 
-fn resource_types(base: &RecordBase) -> Vec<Value> {
+fn all_resource_types(base: &RecordBase) -> Vec<Value> {
     let one = |name: &str, endpoint: &str, urn: &str, extensions: Value, about: &str| {
         json!({
             "schemas": ["urn:ietf:params:scim:schemas:core:2.0:ResourceType"],
@@ -99,7 +123,7 @@ fn resource_types(base: &RecordBase) -> Vec<Value> {
     ]
 }
 
-fn schemas(base: &RecordBase) -> Vec<Value> {
+fn all_schemas(base: &RecordBase) -> Vec<Value> {
     let one = |urn: &str, name: &str, about: &str, attributes: Vec<Value>| {
         json!({
             "schemas": ["urn:ietf:params:scim:schemas:core:2.0:Schema"],

@@ -42,7 +42,7 @@ const STEP: u32 = 2_000;
 const TEXT_MAX: usize = 1024;
 
 /// Answers a request to all groups.
-pub(super) async fn collection(call: &Call) -> Result<Response, ScimError> {
+pub(crate) async fn collection(call: &Call) -> Result<Response, ScimError> {
     match call.parts.method {
         Method::POST => create(call).await,
         _ => {
@@ -54,14 +54,14 @@ pub(super) async fn collection(call: &Call) -> Result<Response, ScimError> {
 }
 
 /// Answers a query that is in the body.
-pub(super) async fn search(call: &Call) -> Result<Response, ScimError> {
+pub(crate) async fn search(call: &Call) -> Result<Response, ScimError> {
     let token = access::reader(call, Kind::Group).await?;
     let list_query = ListQuery::of_body(&GROUP, &body::object(call)?)?;
     list(call, &token, &list_query).await
 }
 
 /// Answers a request to one group.
-pub(super) async fn one(call: &Call, id: &str) -> Result<Response, ScimError> {
+pub(crate) async fn one(call: &Call, id: &str) -> Result<Response, ScimError> {
     let id = || id.parse::<Uuid>().map_err(|_| Kind::Group.missing());
     match call.parts.method {
         Method::PUT => {

@@ -39,7 +39,7 @@ const OWN: [&str; 15] = [
 const PREFERENCES: &str = "preferences";
 
 /// Answers a request to the user of the token.
-pub(super) async fn answer(call: &Call) -> Result<Response, ScimError> {
+pub(crate) async fn answer(call: &Call) -> Result<Response, ScimError> {
     let token = match call.parts.method {
         Method::GET | Method::HEAD => access::reader(call, Kind::User).await?,
         _ => writer(call).await?,

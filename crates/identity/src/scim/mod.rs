@@ -6,33 +6,34 @@
 //! old ones.
 
 mod access;
-
 mod body;
-mod bulk;
+pub(super) mod bulk;
 mod change;
-mod discovery;
+pub(super) mod discovery;
 mod filter;
-mod groups;
+pub(super) mod groups;
 mod list_query;
-mod me;
+pub(super) mod me;
 mod members;
 mod patch;
 mod projection;
 mod record;
 mod reply;
-mod search;
-mod users;
+pub(super) mod search;
+pub(super) mod users;
 
 #[cfg(test)]
 mod plans;
 #[cfg(test)]
 mod tests;
 
+use std::future::Future;
+
 use axum::response::Response;
 use serde_json::Value;
 
+use super::Call;
 use super::error::ScimError;
-use super::{Call, Endpoint};
 use doorward_core::model::query::Filter;
 use doorward_core::model::user::User;
 use doorward_core::model::user::schema::USER;
@@ -43,28 +44,16 @@ pub(super) use record::STANDARD;
 /// Longest body of a request, in bytes.
 pub(super) const BODY_MAX: usize = 1024 * 1024;
 
-/// Answers a request to one of SCIM's endpoints.
-pub(super) async fn answer(call: &Call, endpoint: Endpoint) -> Response {
+/// Answers a request with what `endpoint` gives, if the client takes that form.
+pub(super) async fn answer(
+    call: &Call,
+    endpoint: impl Future<Output = Result<Response, ScimError>>,
+) -> Response {
     let answered = match body::accepts(call.headers()) {
-        Ok(_) => endpoint_of(call, endpoint).await,
+        Ok(_) => endpoint.await,
         Err(error) => Err(error),
     };
     answered.unwrap_or_else(ScimError::response)
-}
-
-async fn endpoint_of(call: &Call, endpoint: Endpoint) -> Result<Response, ScimError> {
-    match endpoint {
-        Endpoint::Users => users::collection(call).await,
-        Endpoint::UserSearch => users::search(call).await,
-        Endpoint::User => users::one(call, call.last_segment()).await,
-        Endpoint::Groups => groups::collection(call).await,
-        Endpoint::GroupSearch => groups::search(call).await,
-        Endpoint::Group => groups::one(call, call.last_segment()).await,
-        Endpoint::Search => search::post(call).await,
-        Endpoint::Me => me::answer(call).await,
-        Endpoint::Bulk => bulk::post(call).await,
-        other => discovery::answer(call, other),
-    }
 }
 
 /// Reads a filter on users (RFC 7644 §3.4.2.2).

@@ -12,7 +12,7 @@ use doorward_core::model::user::schema::{GROUP, USER};
 
 /// Answers with the records that satisfy the query. It is paged by
 /// `startIndex` only: there is no order in which a cookie could stand.
-pub(super) async fn post(call: &Call) -> Result<Response, ScimError> {
+pub(crate) async fn post(call: &Call) -> Result<Response, ScimError> {
     let token = access::reader(call, Kind::User).await?;
     access::reader(call, Kind::Group).await?;
     let sent = body::object(call)?;

@@ -27,7 +27,7 @@ use doorward_core::model::user::{Owner, User};
 use doorward_store::{StoreError, UserPage};
 
 /// Answers a request to all users.
-pub(super) async fn collection(call: &Call) -> Result<Response, ScimError> {
+pub(crate) async fn collection(call: &Call) -> Result<Response, ScimError> {
     match call.parts.method {
         Method::POST => create(call).await,
         _ => {
@@ -39,14 +39,14 @@ pub(super) async fn collection(call: &Call) -> Result<Response, ScimError> {
 }
 
 /// Answers a query that is in the body.
-pub(super) async fn search(call: &Call) -> Result<Response, ScimError> {
+pub(crate) async fn search(call: &Call) -> Result<Response, ScimError> {
     let token = access::reader(call, Kind::User).await?;
     let list_query = ListQuery::of_body(&USER, &body::object(call)?)?;
     list(call, &token, &list_query).await
 }
 
 /// Answers a request to one user.
-pub(super) async fn one(call: &Call, id: &str) -> Result<Response, ScimError> {
+pub(crate) async fn one(call: &Call, id: &str) -> Result<Response, ScimError> {
     let id = || id.parse::<Uuid>().map_err(|_| Kind::User.missing());
     match call.parts.method {
         Method::PUT => {
