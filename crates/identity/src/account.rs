@@ -17,10 +17,10 @@ use uuid::Uuid;
 use super::authorize::{self, Browser, SWITCH};
 use super::context::Demand;
 use super::error::{Fault, OAuthError};
-use super::federation::{FAILED, Offer};
+use super::federation::{FAILED, ProviderChoices};
 use super::form::{self, Form};
-use super::pages::{Applicant, Failed, Frame};
-use super::sign_in::{self, ARRIVED, Entrance, Fields, Lacking};
+use super::pages::{Applicant, FormError, Frame};
+use super::sign_in::{self, Fields, LoginPage, MissingFactor, RESUME};
 use super::{Call, serve, sessions};
 use doorward_core::model::grant::StoredSession;
 use doorward_core::model::user::User;
@@ -32,26 +32,26 @@ const RECENT_MS: i64 = 10 * 60 * 1000;
 /// Answers a visit to the page, or one of its forms.
 pub(super) async fn answer(call: &Call) -> Response {
     let answered = async {
-        let body = posted(call)?;
+        let body = read_form(call)?;
         let query = call.parts.uri.query().unwrap_or_default();
         let wrong = |text: String| OAuthError::bad("invalid_request", text);
         let query = Form::parse(query.as_bytes()).map_err(|error| wrong(error.to_string()))?;
-        let visit = Visit {
+        let request = AccountRequest {
             call,
             frame: call.frame(query.get("ui_locales")),
             browser: Browser::of(call),
             locales: query.get("ui_locales").map(str::to_owned),
-            arrived: query.get(ARRIVED).map(str::to_owned),
-            failed: query.get(FAILED).and_then(Failed::elsewhere),
+            resume: query.get(RESUME).map(str::to_owned),
+            failed: query.get(FAILED).and_then(FormError::elsewhere),
         };
-        visit.answer(&body).await
+        request.answer(&body).await
     };
     answered
         .await
         .unwrap_or_else(|error: OAuthError| authorize::page(call, &error))
 }
 
-fn posted(call: &Call) -> Result<Form<'_>, OAuthError> {
+fn read_form(call: &Call) -> Result<Form<'_>, OAuthError> {
     let wrong = |text: String| OAuthError::bad("invalid_request", text);
     if call.parts.method != Method::POST || call.body.is_empty() {
         return Ok(Form::default());
@@ -62,39 +62,39 @@ fn posted(call: &Call) -> Result<Form<'_>, OAuthError> {
     Form::parse(&call.body).map_err(|error| wrong(error.to_string()))
 }
 
-struct Visit<'a> {
+struct AccountRequest<'a> {
     call: &'a Call,
     frame: Frame,
     browser: Browser,
     locales: Option<String>,
     /// What came of a sign-in elsewhere.
-    arrived: Option<String>,
-    failed: Option<Failed>,
+    resume: Option<String>,
+    failed: Option<FormError>,
 }
 
 /// A session and its user.
-type SignedIn<'a> = (&'a StoredSession, &'a User);
+type SessionAndUser<'a> = (&'a StoredSession, &'a User);
 
-impl Visit<'_> {
+impl AccountRequest<'_> {
     async fn answer(&self, body: &Form<'_>) -> Result<Response, OAuthError> {
         let call = self.call;
-        let posted = call.parts.method == Method::POST;
+        let is_post = call.parts.method == Method::POST;
         let acts = body.get("do").is_some();
         let fields = Fields::read(|name| body.get(name));
-        let offer = self.offer();
-        if posted && !acts && fields.signs_in() {
-            return Ok(self.entrance(&offer).submitted(&fields).await?);
+        let choices = self.choices();
+        if is_post && !acts && fields.signs_in() {
+            return Ok(self.login_page(&choices).submitted(&fields).await?);
         }
         let found = sessions::of_browser(call).await?;
-        let found = found.filter(|_| !(posted && body.get(SWITCH).is_some()));
+        let found = found.filter(|_| !(is_post && body.get(SWITCH).is_some()));
         let Some((session, user)) = found else {
-            let entrance = self.entrance(&offer);
-            let arrived = entrance.arrived(self.arrived.as_deref()).await?;
-            return Ok(arrived.unwrap_or_else(|| entrance.show("", self.failed)));
+            let login_page = self.login_page(&choices);
+            let resume = login_page.resume(self.resume.as_deref()).await?;
+            return Ok(resume.unwrap_or_else(|| login_page.show("", self.failed)));
         };
-        if !acts || !posted {
+        if !acts || !is_post {
             // Who came to link an account, and has to sign in for that first.
-            let recent = self.failed == Some(Failed::Recent);
+            let recent = self.failed == Some(FormError::Recent);
             if recent && let Some(page) = self.confirm((&session, &user)).await? {
                 return Ok(page);
             }
@@ -103,7 +103,7 @@ impl Visit<'_> {
         }
         let purpose = purpose(&session);
         if !self.browser.sent(call, &purpose, body.get("csrf")) {
-            return self.show((&session, &user), Some(Failed::Stale)).await;
+            return self.show((&session, &user), Some(FormError::Stale)).await;
         }
         self.act((&session, &user), body).await
     }
@@ -120,24 +120,24 @@ impl Visit<'_> {
     }
 
     /// What leads back to this page from another provider.
-    fn offer(&self) -> Offer {
+    fn choices(&self) -> ProviderChoices {
         let address = self.address();
         let query = address.split_once('?').map_or("", |(_, query)| query);
-        Offer {
+        ProviderChoices {
             to: format!("account?{query}"),
-            ..Offer::default()
+            ..ProviderChoices::default()
         }
     }
 
     /// Where the user signs in for this page.
-    fn entrance<'v>(&'v self, offer: &'v Offer) -> Entrance<'v> {
+    fn login_page<'v>(&'v self, choices: &'v ProviderChoices) -> LoginPage<'v> {
         let address = self.address();
-        Entrance {
+        LoginPage {
             call: self.call,
             browser: &self.browser,
             frame: &self.frame,
             applicant: Applicant::ours(&self.frame),
-            offer,
+            choices,
             purpose: vec!["account login"],
             action: address.clone(),
             since: String::new(),
@@ -148,29 +148,35 @@ impl Visit<'_> {
 
     /// The page that has the user of an old session, or of one without the
     /// second factor, confirm who they are; `None`: there is no need.
-    async fn confirm(&self, (session, user): SignedIn<'_>) -> Result<Option<Response>, OAuthError> {
-        let (call, offer) = (self.call, self.offer());
+    async fn confirm(
+        &self,
+        (session, user): SessionAndUser<'_>,
+    ) -> Result<Option<Response>, OAuthError> {
+        let (call, choices) = (self.call, self.choices());
         if call.now_ms - session.auth_ms >= RECENT_MS {
             let again = self
-                .entrance(&offer)
-                .show(&user.user_name, Some(Failed::Recent));
+                .login_page(&choices)
+                .show(&user.user_name, Some(FormError::Recent));
             return Ok(Some(again));
         }
-        Ok(match unshown(call, (session, user)).await? {
+        Ok(match missing_factor(call, (session, user)).await? {
             // None of the factors can be used here; then the password has to do.
-            Lacking::Nothing | Lacking::Unmet => None,
-            Lacking::Next(next) => Some(self.entrance(&offer).show_next(*next, None)),
+            MissingFactor::Nothing | MissingFactor::Unmet => None,
+            MissingFactor::Next(next) => Some(self.login_page(&choices).show_next(*next, None)),
         })
     }
 }
 
 /// What of the second factor was not shown in a session, if there is one.
-async fn unshown(call: &Call, (session, user): SignedIn<'_>) -> Result<Lacking, Fault> {
+async fn missing_factor(
+    call: &Call,
+    (session, user): SessionAndUser<'_>,
+) -> Result<MissingFactor, Fault> {
     if call.state.store.factors(user.id).await?.is_empty() {
-        return Ok(Lacking::Nothing);
+        return Ok(MissingFactor::Nothing);
     }
     let demand = Demand::second_factor(true);
-    sign_in::lacking(call, (session, user), &demand).await
+    sign_in::missing_factor(call, (session, user), &demand).await
 }
 
 /// Whether this user is signed in here, and has confirmed that lately: nobody
@@ -181,7 +187,10 @@ pub(super) async fn has_confirmed(call: &Call, user_id: Uuid) -> Result<bool, Fa
         return Ok(false);
     };
     let recent = call.now_ms - session.auth_ms < RECENT_MS;
-    let next = matches!(unshown(call, (&session, &user)).await?, Lacking::Next(_));
+    let next = matches!(
+        missing_factor(call, (&session, &user)).await?,
+        MissingFactor::Next(_)
+    );
     Ok(recent && !next)
 }
 

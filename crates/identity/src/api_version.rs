@@ -15,7 +15,7 @@ pub(super) struct Version {
 
 /// The version that answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Chosen {
+pub(super) struct SelectedVersion {
     pub(super) resource: Version,
     /// Whether the client is told that it should have named one.
     pub(super) warns: bool,
@@ -36,7 +36,7 @@ pub(super) enum VersionError {
     Resource(Version),
 }
 
-impl Chosen {
+impl SelectedVersion {
     /// Names the version of the resource in the response, and it alone, as the
     /// imitated service does; `agent` signs the warning.
     pub(super) fn stamp(self, response: &mut Response, agent: &str) {
@@ -88,7 +88,7 @@ pub(super) fn choose(
     headers: &HeaderMap,
     offered: &[Version],
     api: &ApiConfig,
-) -> Result<Chosen, VersionError> {
+) -> Result<SelectedVersion, VersionError> {
     let fields = headers.get_all("accept-api-version").iter();
     let fields: Result<Vec<_>, _> = fields.map(|value| value.to_str()).collect();
     // Several fields are one list (RFC 9110 §5.3).
@@ -115,7 +115,7 @@ pub(super) fn choose(
             .copied()
             .ok_or(VersionError::Resource(asked))
     };
-    Ok(Chosen {
+    Ok(SelectedVersion {
         resource: resource.map_or_else(default, fits)?,
         warns: resource.is_none() && api.warnings,
     })
@@ -159,7 +159,7 @@ mod tests {
 
     const OFFERED: &[Version] = &[version(1, 2), version(2, 1)];
 
-    fn ask(text: &'static str) -> Result<Chosen, VersionError> {
+    fn ask(text: &'static str) -> Result<SelectedVersion, VersionError> {
         let mut headers = HeaderMap::new();
         headers.insert("accept-api-version", http::HeaderValue::from_static(text));
         choose(&headers, OFFERED, &ApiConfig::default())

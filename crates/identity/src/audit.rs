@@ -15,10 +15,10 @@ use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use super::bearer::GoodToken;
+use super::bearer::ValidToken;
 use super::clients::LiveClient;
 use super::issue::Issue;
-use super::{Call, Endpoint, State};
+use super::{Call, State};
 use doorward_core::model::audit::{Actor, Detail, Event, Kind, Trace};
 use doorward_core::model::user::User;
 use doorward_net::http::ClientInfo;
@@ -68,7 +68,7 @@ pub(super) fn of_client(id: &str) {
 }
 
 /// The request shows this good access token.
-pub(super) fn bearer(token: &GoodToken) {
+pub(super) fn bearer(token: &ValidToken) {
     on_trail(|trail| {
         if trail.actor == Actor::Anonymous {
             trail.actor = match &token.user {
@@ -223,11 +223,11 @@ pub(super) async fn keep_each<T>(
 /// Answers the request of `call` while its trail goes along, and tells what came
 /// of it where that was not told with a write.
 pub(super) async fn follow(
-    endpoint: Endpoint,
+    rule: AuditRule,
     call: &Call,
     answered: impl Future<Output = Response>,
 ) -> Response {
-    let Some(about) = about(endpoint, &call.parts.method) else {
+    let Some(about) = about(rule, &call.parts.method) else {
         return answered.await;
     };
     let trail = Mutex::new(Trail::of(call));
@@ -261,6 +261,19 @@ impl Trail {
     }
 }
 
+/// What the end of a request to an endpoint adds to the audit log.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum AuditRule {
+    /// Nothing.
+    Silent,
+    /// A refusal, and a success that no write has recorded.
+    Outcome(Kind),
+    /// A refusal.
+    Refusal(Kind),
+    /// A refusal; the method says of what, if it is recorded at all.
+    RefusalOf(fn(&Method) -> Option<Kind>),
+}
+
 /// What the end of a request tells.
 #[derive(Clone, Copy, Debug)]
 struct About {
@@ -270,82 +283,14 @@ struct About {
     refused: Kind,
 }
 
-fn about(endpoint: Endpoint, method: &Method) -> Option<About> {
-    let both = |kind| {
-        Some(About {
-            done: Some(kind),
-            refused: kind,
-        })
+fn about(rule: AuditRule, method: &Method) -> Option<About> {
+    let (done, refused) = match rule {
+        AuditRule::Silent => return None,
+        AuditRule::Outcome(kind) => (Some(kind), kind),
+        AuditRule::Refusal(kind) => (None, kind),
+        AuditRule::RefusalOf(kind) => (None, kind(method)?),
     };
-    let refused = |refused| {
-        Some(About {
-            done: None,
-            refused,
-        })
-    };
-    match endpoint {
-        Endpoint::AccessToken => both(Kind::TokenIssue),
-        Endpoint::Revoke => refused(Kind::TokenRevoke),
-        Endpoint::Introspect | Endpoint::Pushed => refused(Kind::ClientRefuse),
-        Endpoint::UserInfo => refused(Kind::TokenRefuse),
-        Endpoint::DeviceCode => refused(Kind::DeviceBegin),
-        Endpoint::Authorize => refused(Kind::CodeIssue),
-        Endpoint::DeviceUser => refused(Kind::DeviceDecide),
-        Endpoint::SignIn
-        | Endpoint::Account
-        | Endpoint::Authenticate
-        | Endpoint::SignOut
-        | Endpoint::FederationAnswer => refused(Kind::SessionBegin),
-        Endpoint::Person if method == Method::POST => refused(Kind::PasswordChange),
-        Endpoint::Forgot | Endpoint::Reset => refused(Kind::PasswordReset),
-        Endpoint::Sessions | Endpoint::Session => refused(Kind::SessionEnd),
-        Endpoint::Register => register(method),
-        Endpoint::Users | Endpoint::User | Endpoint::Me => users(method),
-        Endpoint::Groups | Endpoint::Group => groups(method),
-        Endpoint::UserSearch | Endpoint::GroupSearch | Endpoint::Search | Endpoint::Bulk => {
-            refused(Kind::TokenRefuse)
-        }
-        _ => None,
-    }
-}
-
-fn register(method: &Method) -> Option<About> {
-    let kind = match method.as_str() {
-        "POST" => Kind::ClientCreate,
-        "PUT" => Kind::ClientUpdate,
-        "DELETE" => Kind::ClientDelete,
-        _ => Kind::TokenRefuse,
-    };
-    Some(About {
-        done: None,
-        refused: kind,
-    })
-}
-
-fn users(method: &Method) -> Option<About> {
-    let kind = match method.as_str() {
-        "POST" => Kind::UserCreate,
-        "PUT" | "PATCH" => Kind::UserUpdate,
-        "DELETE" => Kind::UserDelete,
-        _ => Kind::TokenRefuse,
-    };
-    Some(About {
-        done: None,
-        refused: kind,
-    })
-}
-
-fn groups(method: &Method) -> Option<About> {
-    let kind = match method.as_str() {
-        "POST" => Kind::GroupCreate,
-        "PUT" | "PATCH" => Kind::GroupUpdate,
-        "DELETE" => Kind::GroupDelete,
-        _ => Kind::TokenRefuse,
-    };
-    Some(About {
-        done: None,
-        refused: kind,
-    })
+    Some(About { done, refused })
 }
 
 fn conclude(state: &State, about: About, response: &Response) {

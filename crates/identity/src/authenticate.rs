@@ -1,7 +1,7 @@
 //! `POST /json[/realms/…]/authenticate` (interface 4.4): a session for a user.
 
-mod asked;
 mod callback;
+mod options;
 
 use axum::response::Response;
 use http::header::{
@@ -14,17 +14,17 @@ use serde::Serialize;
 use super::api_version::{Version, version};
 use super::context::{Methods, SEVERAL};
 use super::error::{Fault, JsonError};
-use super::factors::{self, Checked};
+use super::factors::{self, FactorCheck};
 use super::login::{LoginError, is_confined, login, settle};
 use super::sessions::{self, Upgrade};
 use super::sign_in::{self, Proof};
 use super::{Call, cookies, respond, rest};
-use asked::Asked;
-use callback::{Begun, Credentials, Second};
+use callback::{Credentials, PendingLogin, SecondFactorAnswer};
 use doorward_core::model::user::name_place::NamePlace;
 use doorward_core::model::user::{User, name as user_name};
 use doorward_net::http::encoded_word;
 use doorward_net::http::reply::FORBIDDEN_PAGE;
+use options::Options;
 
 /// Versions of the endpoint. 1.x differs in the shape of errors.
 const VERSIONS: &[Version] = &[version(1, 2), version(2, 1)];
@@ -77,25 +77,25 @@ fn never_cached(headers: &mut HeaderMap) {
 }
 
 async fn answer(call: &Call) -> Result<Response, JsonError> {
-    let mut asked = Asked::of(call)?;
+    let mut options = Options::of(call)?;
     let mut given = match rest::body(call)? {
-        Some(body) => callback::submitted(call, &body, &mut asked)?,
+        Some(body) => callback::submitted(call, &body, &mut options)?,
         None => from_headers(call)?,
     };
     if given.names().any(|name| is_confined(call, name)) {
         return Ok(forbidden_page());
     }
-    if let Some(begun) = &given.begun {
-        begun.check(call).await?;
+    if let Some(pending) = &given.pending {
+        pending.check(call).await?;
     }
     if given.is_empty()
-        && !asked.force
-        && let Some(response) = signed_in(call, &asked).await?
+        && !options.force
+        && let Some(response) = signed_in(call, &options).await?
     {
         return Ok(response);
     }
     let mut other = false;
-    if let Some(user) = &asked.user {
+    if let Some(user) = &options.user {
         other = given
             .name
             .as_ref()
@@ -106,30 +106,30 @@ async fn answer(call: &Call) -> Result<Response, JsonError> {
         }
     }
     if let Some(second) = &given.second {
-        let outcome = by_code(call, second, (&asked, given.begun.as_ref())).await;
-        return outcome.map_err(|error| with_way_out(call, &asked, error));
+        let outcome = by_code(call, second, (&options, given.pending.as_ref())).await;
+        return outcome.map_err(|error| with_way_out(call, &options, error));
     }
     let (Some(name), Some(password)) = (&given.name, &given.password) else {
-        return callback::ask(call, &given, &asked).await;
+        return callback::ask(call, &given, &options).await;
     };
     let user = match other {
         true => Err(LoginError::Failed),
         false => login(call, name, password).await,
     };
     let outcome = match user {
-        Ok(user) => by_password(call, &user, (&asked, given.begun.as_ref())).await,
+        Ok(user) => by_password(call, &user, (&options, given.pending.as_ref())).await,
         Err(LoginError::Confined) => return Ok(forbidden_page()),
         Err(error) => Err(refused(error)),
     };
-    outcome.map_err(|error| with_way_out(call, &asked, error))
+    outcome.map_err(|error| with_way_out(call, &options, error))
 }
 
 /// Adds where a user goes who could not sign in, if they asked.
-fn with_way_out(call: &Call, asked: &Asked, error: JsonError) -> JsonError {
+fn with_way_out(call: &Call, options: &Options, error: JsonError) -> JsonError {
     JsonError {
         // The client is to blame, or the user, and not we.
         failure_url: (error.status == StatusCode::UNAUTHORIZED)
-            .then(|| asked.failure_url(call))
+            .then(|| options.failure_url(call))
             .flatten(),
         ..error
     }
@@ -140,15 +140,15 @@ fn with_way_out(call: &Call, asked: &Asked, error: JsonError) -> JsonError {
 async fn by_password(
     call: &Call,
     user: &User,
-    (asked, begun): (&Asked, Option<&Begun>),
+    (options, pending): (&Options, Option<&PendingLogin>),
 ) -> Result<Response, JsonError> {
-    Begun::spend(call, begun).await?;
+    PendingLogin::spend(call, pending).await?;
     let methods = Methods::password();
-    if !sign_in::policy(call, user, &methods).await? {
-        return begin_session(call, user, methods, asked).await;
+    if !sign_in::requires_second_factor(call, user, &methods).await? {
+        return begin_session(call, user, methods, options).await;
     }
     if factors::has_codes(call, user).await? {
-        return callback::ask_code(call, user, asked).await;
+        return callback::ask_code(call, user, options).await;
     }
     let text = "A second factor is needed, and codes are not set up";
     Err(JsonError::new(StatusCode::UNAUTHORIZED, text))
@@ -157,8 +157,8 @@ async fn by_password(
 /// What follows on the code of the second factor.
 async fn by_code(
     call: &Call,
-    second: &Second,
-    (asked, begun): (&Asked, Option<&Begun>),
+    second: &SecondFactorAnswer,
+    (options, pending): (&Options, Option<&PendingLogin>),
 ) -> Result<Response, JsonError> {
     let failed = || refused(LoginError::Failed);
     let (store, realm) = (&call.state.store, &call.realm);
@@ -171,13 +171,13 @@ async fn by_code(
     let same = found.filter(|user| user.active && user.version == second.version);
     let user = same.ok_or_else(failed)?;
     match factors::check_code(call, &user, &second.code).await? {
-        Checked::Wrong => Err(failed()),
-        Checked::Locked => Err(refused(LoginError::Locked)),
-        Checked::Right(shown) => {
-            Begun::spend(call, begun).await?;
+        FactorCheck::Wrong => Err(failed()),
+        FactorCheck::Locked => Err(refused(LoginError::Locked)),
+        FactorCheck::Right(shown) => {
+            PendingLogin::spend(call, pending).await?;
             let mut methods = Methods::password();
             methods.add(shown.words.into_iter().chain([SEVERAL]));
-            begin_session(call, &user, methods, asked).await
+            begin_session(call, &user, methods, options).await
         }
     }
 }
@@ -194,27 +194,27 @@ fn refused(error: LoginError) -> JsonError {
 }
 
 /// The answer to a caller who has a good session and asks for nothing else.
-async fn signed_in(call: &Call, asked: &Asked) -> Result<Option<Response>, Fault> {
+async fn signed_in(call: &Call, options: &Options) -> Result<Option<Response>, Fault> {
     let wanted = |user: &User| {
-        let named = asked.user.as_ref();
+        let named = options.user.as_ref();
         named.is_none_or(|name| user_name::key(name.as_str()) == user_name::key(&user.user_name))
     };
-    let found = sessions::of_caller(call, asked.upgrade.as_deref()).await?;
+    let found = sessions::of_caller(call, options.upgrade.as_deref()).await?;
     let Some((token, _)) = found.filter(|(_, user)| wanted(user)) else {
         return Ok(None);
     };
     // A page's script must not read what its browser keeps from it.
     let from_page = call.headers().contains_key("sec-fetch-site");
-    let hidden = from_page && asked.upgrade.is_none() && !sessions::is_in_header(call);
-    let shown = Some(&*token).filter(|_| !asked.no_session && !hidden);
-    Ok(Some(success(call, asked, shown)))
+    let hidden = from_page && options.upgrade.is_none() && !sessions::is_in_header(call);
+    let shown = Some(&*token).filter(|_| !options.no_session && !hidden);
+    Ok(Some(success(call, options, shown)))
 }
 
-fn success(call: &Call, asked: &Asked, token: Option<&str>) -> Response {
+fn success(call: &Call, options: &Options, token: Option<&str>) -> Response {
     let body = Success {
         token_id: token,
-        message: asked.no_session.then_some("Authentication Successful"),
-        success_url: asked.success_url(call),
+        message: options.no_session.then_some("Authentication Successful"),
+        success_url: options.success_url(call),
         realm: &call.realm.path,
     };
     respond::json(StatusCode::OK, &body)
@@ -270,14 +270,14 @@ async fn begin_session(
     call: &Call,
     user: &User,
     methods: Methods,
-    asked: &Asked,
+    options: &Options,
 ) -> Result<Response, JsonError> {
-    if asked.no_session {
-        return Ok(success(call, asked, None));
+    if options.no_session {
+        return Ok(success(call, options, None));
     }
     let proof = Proof::now(call, methods);
-    let begun = sessions::begin_upgrade(call, user, asked.upgrade.as_deref(), &proof);
-    let token = match begun.await? {
+    let token = sessions::begin_upgrade(call, user, options.upgrade.as_deref(), &proof);
+    let token = match token.await? {
         Upgrade::Done(token) => token,
         Upgrade::Outdated => return Err(refused(LoginError::Failed)),
         Upgrade::OtherUser => {
@@ -285,8 +285,8 @@ async fn begin_session(
             return Err(JsonError::new(StatusCode::UNAUTHORIZED, text));
         }
     };
-    let mut response = success(call, asked, Some(&token));
-    sessions::hand_over(call, &mut response, &token);
+    let mut response = success(call, options, Some(&token));
+    sessions::set_cookie(call, &mut response, &token);
     let live = call.state.live();
     cookies::set(&mut response, &live, sessions::BALANCER, "01");
     Ok(response)

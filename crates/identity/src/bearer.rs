@@ -14,7 +14,7 @@ use super::clients::LiveClient;
 use super::context::{NO_CLASS, PASSWORD};
 use super::error::Fault;
 use super::realm::Realm;
-use super::revoked::Marks;
+use super::revocations::TokenDigests;
 use super::{State, token_id};
 use doorward_core::jose::claims::check_times;
 use doorward_core::jose::verify::{TOKEN_MAX, Unverified};
@@ -48,7 +48,7 @@ pub(super) struct Issued {
     /// Of the keys that verified it.
     generation: u64,
     /// What revocations name it by.
-    marks: Marks,
+    digests: TokenDigests,
     /// What `tokeninfo` and `introspect` say of it at any time: JSON up to the
     /// number of seconds that are left.
     pub(super) info: OnceLock<Box<str>>,
@@ -69,8 +69,8 @@ pub(super) fn client_id(claims: &Map<String, Value>) -> &str {
 }
 
 /// What revocations name a token of these claims by.
-pub(super) fn marks(claims: &Map<String, Value>) -> Marks {
-    Marks::of(text(claims, "authGrantId"), text(claims, "jti"))
+pub(super) fn digests(claims: &Map<String, Value>) -> TokenDigests {
+    TokenDigests::of(text(claims, "authGrantId"), text(claims, "jti"))
 }
 
 /// A JSON object with its end left open for the seconds that are left.
@@ -94,7 +94,7 @@ pub(super) fn ended(open: &str, seconds: i64) -> String {
 impl Issued {
     fn new(claims: Map<String, Value>, opaque: bool, generation: u64) -> Self {
         Self {
-            marks: marks(&claims),
+            digests: digests(&claims),
             claims,
             opaque,
             generation,
@@ -224,7 +224,7 @@ impl Weighter<Box<str>, Arc<Issued>> for Weight {
 
 /// An access token of this provider that is good now.
 #[derive(Debug)]
-pub(super) struct GoodToken {
+pub(super) struct ValidToken {
     /// The realm that issued it.
     pub(super) realm: Arc<Realm>,
     pub(super) issued: Arc<Issued>,
@@ -284,7 +284,7 @@ pub(super) async fn check(
     state: &State,
     token: &str,
     now_ms: i64,
-) -> Result<Option<GoodToken>, Fault> {
+) -> Result<Option<ValidToken>, Fault> {
     let Some(issued) = issued(state, token).await? else {
         return Ok(None);
     };
@@ -294,8 +294,8 @@ pub(super) async fn check(
     if !issued.is_access_token(&realm, now_ms) {
         return Ok(None);
     }
-    let holder = holder(state, &realm, &issued.claims, &issued.marks).await?;
-    let good = holder.map(|Holder { user }| GoodToken {
+    let holder = holder(state, &realm, &issued.claims, &issued.digests).await?;
+    let good = holder.map(|TokenHolder { user }| ValidToken {
         realm,
         issued,
         user,
@@ -307,7 +307,7 @@ pub(super) async fn check(
 }
 
 /// Who holds a token that still stands.
-pub(super) struct Holder {
+pub(super) struct TokenHolder {
     /// `None`: a client that acts for itself.
     user: Option<Arc<User>>,
 }
@@ -317,9 +317,9 @@ pub(super) async fn holder(
     state: &State,
     realm: &Arc<Realm>,
     claims: &Map<String, Value>,
-    marks: &Marks,
-) -> Result<Option<Holder>, Fault> {
-    if state.revoked.has(marks) {
+    digests: &TokenDigests,
+) -> Result<Option<TokenHolder>, Fault> {
+    if state.revocations.has(digests) {
         return Ok(None);
     }
     let store = &*state.store;
@@ -345,5 +345,5 @@ pub(super) async fn holder(
     if !token_id::fits(text(claims, "jti"), user_id, made_ms) {
         return Ok(None);
     }
-    Ok(Some(Holder { user }))
+    Ok(Some(TokenHolder { user }))
 }

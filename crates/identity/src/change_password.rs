@@ -22,7 +22,7 @@ pub(super) enum ChangeError {
     /// The new one can't be chosen.
     Refused(Vec<Violation>),
     /// It is kept elsewhere: in the configuration file, or in a directory.
-    Elsewhere,
+    NotLocal,
     /// It could not be done.
     Fault(Fault),
 }
@@ -66,7 +66,7 @@ pub(super) async fn change(
     let (state, realm) = (&call.state, &call.realm);
     let here = known.owner != Owner::File && known.password_hash.is_some();
     if !here || ldap::source(state, realm, Some(&known)).await?.is_some() {
-        return Err(ChangeError::Elsewhere);
+        return Err(ChangeError::NotLocal);
     }
     set(call, &known, &Secret::new(new)).await
 }
@@ -87,12 +87,12 @@ async fn set(call: &Call, user: &User, new: &Secret) -> Result<User, ChangeError
     let set = state.store.set_password(user.id, &hash, seen, call.now_ms);
     let set = audit::with(state, Kind::PasswordChange, audit::as_it_is, set);
     match set.await {
-        Err(StoreError::FileOwned(_)) => return Err(ChangeError::Elsewhere),
+        Err(StoreError::FileOwned(_)) => return Err(ChangeError::NotLocal),
         Err(StoreError::Conflict(_)) => return Err(ChangeError::Wrong),
         set => set?,
     }
     state.read_revocations().await?;
-    state.logouts.wake();
+    state.backchannel_logout.wake();
     let user = state.store.user(&realm.path, user.id).await?;
     user.ok_or(ChangeError::Wrong)
 }

@@ -136,7 +136,7 @@ pub fn stored_secret(metadata: &ClientMetadata, secret: Option<&Secret>) -> Clie
 
 /// A client, and what it was compiled from.
 #[derive(Clone, Debug)]
-struct Cached {
+struct CachedClient {
     generation: u64,
     /// A reload makes new realms: what belongs to an old one is not believed.
     realm: Arc<Realm>,
@@ -146,7 +146,7 @@ struct Cached {
 /// Clients in memory. Steady traffic never reads the store.
 #[derive(Debug)]
 pub(super) struct Clients {
-    cache: Cache<(String, String), Cached>,
+    cache: Cache<(String, String), CachedClient>,
     /// Grows with every change that the store does not count: older entries are
     /// not believed.
     generation: AtomicU64,
@@ -244,7 +244,7 @@ impl Clients {
             return Ok(None);
         };
         let client = Arc::new(LiveClient::new(client, realm, &self.salt));
-        let cached = Cached {
+        let cached = CachedClient {
             generation,
             realm: Arc::clone(realm),
             client: Arc::clone(&client),

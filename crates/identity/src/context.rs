@@ -88,7 +88,7 @@ pub(super) struct Demand {
 
 /// A class was insisted on that the realm does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unknown;
+pub(super) struct UnknownClass;
 
 impl Demand {
     /// That there be a second factor, if `wanted`.
@@ -118,12 +118,12 @@ impl Demand {
     /// As [`Demand::wish`], but one of them must be reached.
     ///
     /// # Errors
-    /// [`Unknown`] when the realm has none of them.
+    /// [`UnknownClass`] when the realm has none of them.
     pub(super) fn insist<'c>(
         self,
         settings: &RealmSettings,
         classes: impl IntoIterator<Item = &'c str>,
-    ) -> Result<Self, Unknown> {
+    ) -> Result<Self, UnknownClass> {
         // What is insisted on counts for more than any wish.
         let only = Self {
             classes: Vec::new(),
@@ -132,7 +132,7 @@ impl Demand {
         };
         let insists = only.wish(settings, classes);
         match insists.classes.is_empty() {
-            true => Err(Unknown),
+            true => Err(UnknownClass),
             false => Ok(insists),
         }
     }
@@ -172,7 +172,11 @@ impl Demand {
 
     /// The class to tell whoever made the demand: of those that were reached the
     /// one that it likes most, or else the strongest.
-    pub(super) fn told<'s>(&self, settings: &'s RealmSettings, methods: &Methods) -> &'s str {
+    pub(super) fn achieved_class<'s>(
+        &self,
+        settings: &'s RealmSettings,
+        methods: &Methods,
+    ) -> &'s str {
         let reached = |value: &String| {
             let class = class(settings, value)?;
             is_reached(class, methods).then_some(class.value.as_str())
@@ -260,10 +264,10 @@ mod tests {
         let wish =
             Demand::default().wish(&settings, ["gold", "phr", "https://refeds.org/profile/mfa"]);
         assert_eq!(
-            wish.told(&settings, &two()),
+            wish.achieved_class(&settings, &two()),
             "https://refeds.org/profile/mfa"
         );
-        assert_eq!(wish.told(&settings, &Methods::password()), "0");
+        assert_eq!(wish.achieved_class(&settings, &Methods::password()), "0");
         assert!(wish.lacks(&settings, &two()).is_empty());
         assert!(!wish.is_strict());
     }
@@ -272,7 +276,7 @@ mod tests {
     fn what_is_insisted_on_is_not_downgraded() {
         let settings = settings();
         let none = Demand::default().insist(&settings, ["gold"]);
-        assert_eq!(none, Err(Unknown));
+        assert_eq!(none, Err(UnknownClass));
         let phr = Demand::default().wish(&settings, ["mfa"]);
         let phr = phr.insist(&settings, ["gold", "phr"]).expect("known");
         assert!(phr.is_strict());

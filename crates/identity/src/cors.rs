@@ -18,7 +18,7 @@ use quick_cache::sync::Cache;
 use url::Url;
 
 use super::realm::Realm;
-use super::{Endpoint, State, respond};
+use super::{State, respond};
 use doorward_store::StoreError;
 
 const ANYBODY: HeaderValue = HeaderValue::from_static("*");
@@ -30,33 +30,19 @@ const BY_ORIGIN: HeaderValue = HeaderValue::from_static("Origin");
 /// Realms whose origins are kept in memory.
 const REALMS: usize = 10_000;
 
-/// With whom the answers of an endpoint are shared.
+/// The origins whose pages may read the answers of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sharing {
+pub(super) enum Sharing {
+    /// With the pages of every origin: the answer is public.
     Everybody,
+    /// With the origins of the realm's clients.
     Clients,
+    /// With nobody: pages, and what no script of a browser has business with.
     Nobody,
 }
 
-impl Sharing {
-    fn of(endpoint: Endpoint) -> Self {
-        match endpoint {
-            Endpoint::Metadata | Endpoint::Keys => Self::Everybody,
-            Endpoint::AccessToken
-            | Endpoint::TokenInfo
-            | Endpoint::Revoke
-            | Endpoint::UserInfo
-            | Endpoint::DeviceCode
-            | Endpoint::Pushed
-            | Endpoint::Register => Self::Clients,
-            // Pages, and what no script of a browser has business with.
-            _ => Self::Nobody,
-        }
-    }
-}
-
 /// What a request wants, as far as sharing goes.
-pub(super) struct Wanted {
+pub(super) struct CorsRequest {
     sharing: Sharing,
     origin: HeaderValue,
     realm: Arc<Realm>,
@@ -64,16 +50,15 @@ pub(super) struct Wanted {
     preflight: Option<&'static [Method]>,
 }
 
-impl Wanted {
+impl CorsRequest {
     /// What `request` of a page of `origin` to this endpoint wants; `None`:
     /// nothing.
     pub(super) fn of(
         request: &Request,
         origin: &HeaderValue,
-        (endpoint, methods): (Endpoint, &'static [Method]),
+        (sharing, methods): (Sharing, &'static [Method]),
         realm: impl FnOnce() -> Option<Arc<Realm>>,
     ) -> Option<Self> {
-        let sharing = Sharing::of(endpoint);
         if sharing == Sharing::Nobody {
             return None;
         }
@@ -112,8 +97,8 @@ impl Wanted {
             Sharing::Clients => {
                 response.headers_mut().append(VARY, BY_ORIGIN);
                 let origin = &self.origin;
-                let known = state.origins.knows(state, &self.realm, origin).await;
-                known.then(|| origin.clone())
+                let cached = state.origins.knows(state, &self.realm, origin).await;
+                cached.then(|| origin.clone())
             }
             Sharing::Nobody => None,
         };
@@ -134,7 +119,7 @@ pub(super) fn share_with_everybody(response: &mut Response) {
 
 /// The origins of a realm's clients, and what they were read from.
 #[derive(Clone, Debug)]
-struct Known {
+struct CachedOrigins {
     generation: u64,
     realm: Arc<Realm>,
     origins: Arc<HashSet<String>>,
@@ -143,7 +128,7 @@ struct Known {
 /// The origins of clients in memory: they are read again when clients have
 /// changed, and not because an origin is unknown.
 #[derive(Debug)]
-pub(super) struct Origins(Cache<String, Known>);
+pub(super) struct Origins(Cache<String, CachedOrigins>);
 
 impl Origins {
     pub(super) fn new() -> Self {
@@ -155,7 +140,10 @@ impl Origins {
             return false;
         };
         let settings = &realm.settings.cors_origins;
-        if settings.iter().any(|known| known == "*" || known == origin) {
+        if settings
+            .iter()
+            .any(|cached| cached == "*" || cached == origin)
+        {
             return true;
         }
         match self.origins(state, realm).await {
@@ -175,21 +163,22 @@ impl Origins {
         // Before the look-up: a change meanwhile makes this entry stale at once.
         let generation =
             state.clients.generation() + state.store.generation() + state.store.registrations();
-        let known = self.0.get(&realm.path);
-        let fresh =
-            |known: &Known| known.generation == generation && Arc::ptr_eq(&known.realm, realm);
-        if let Some(known) = known.filter(fresh) {
-            return Ok(known.origins);
+        let cached = self.0.get(&realm.path);
+        let fresh = |cached: &CachedOrigins| {
+            cached.generation == generation && Arc::ptr_eq(&cached.realm, realm)
+        };
+        if let Some(cached) = cached.filter(fresh) {
+            return Ok(cached.origins);
         }
         let addresses = state.store.client_addresses(&realm.path).await?;
         let origins = addresses.iter().filter_map(|address| origin(address));
         let origins = Arc::new(origins.collect::<HashSet<_>>());
-        let known = Known {
+        let cached = CachedOrigins {
             generation,
             realm: Arc::clone(realm),
             origins: Arc::clone(&origins),
         };
-        self.0.insert(realm.path.clone(), known);
+        self.0.insert(realm.path.clone(), cached);
         Ok(origins)
     }
 }

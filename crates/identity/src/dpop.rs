@@ -42,7 +42,7 @@ const WEAK: &str = "The DPoP proof is signed with a weak algorithm";
 
 /// The proofs of the current window and of the one before it.
 #[derive(Default)]
-struct Seen {
+struct ProofWindows {
     /// Number of the current window.
     window: i64,
     current: HashSet<TokenHash>,
@@ -51,7 +51,7 @@ struct Seen {
 
 /// What the provider remembers of proofs.
 pub(super) struct Dpop {
-    seen: Mutex<Seen>,
+    windows: Mutex<ProofWindows>,
     /// Nonces of one node are good at all that share its store.
     nonces: hmac::Key,
 }
@@ -71,7 +71,7 @@ enum Refusal {
 impl Dpop {
     pub(super) fn new(nonces: hmac::Key) -> Self {
         Self {
-            seen: Mutex::default(),
+            windows: Mutex::default(),
             nonces,
         }
     }
@@ -80,15 +80,15 @@ impl Dpop {
     /// first. What was brought is remembered for [`WINDOW`] at least. The store
     /// has the last word: this keeps floods of one proof from it.
     fn is_first(&self, what: TokenHash, now: i64) -> Result<bool, Refusal> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.turn_to(now.div_euclid(WINDOW));
-        if seen.current.contains(&what) || seen.previous.contains(&what) {
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        windows.turn_to(now.div_euclid(WINDOW));
+        if windows.current.contains(&what) || windows.previous.contains(&what) {
             return Ok(false);
         }
-        if seen.current.len() >= REMEMBERED {
+        if windows.current.len() >= REMEMBERED {
             return Err(Refusal::Full);
         }
-        Ok(seen.current.insert(what))
+        Ok(windows.current.insert(what))
     }
 
     fn nonce(&self, now: i64) -> String {
@@ -114,7 +114,7 @@ impl Dpop {
     }
 }
 
-impl Seen {
+impl ProofWindows {
     /// Forgets what is older than the window before this one. Requests of an
     /// earlier time than the last count to the current window.
     fn turn_to(&mut self, window: i64) {
@@ -139,20 +139,23 @@ pub(super) async fn binding(
     call: &Call,
     client: &LiveClient,
 ) -> Result<Option<String>, OAuthError> {
-    let proven = proven(call, client).await?;
-    if client.must_prove_possession() && proven.is_none() {
+    let proven_key = proven_key(call, client).await?;
+    if client.must_prove_possession() && proven_key.is_none() {
         let text = "A DPoP proof is required";
         return Err(OAuthError::bad("invalid_dpop_proof", text));
     }
-    Ok(proven)
+    Ok(proven_key)
 }
 
 /// The key that the request proves, whether one is demanded or not.
 ///
 /// # Errors
 /// As [`binding`], for a proof that is none.
-pub(super) async fn proven(call: &Call, client: &LiveClient) -> Result<Option<String>, OAuthError> {
-    let proven = prove(call, None).await.map_err(|refusal| match refusal {
+pub(super) async fn proven_key(
+    call: &Call,
+    client: &LiveClient,
+) -> Result<Option<String>, OAuthError> {
+    let proven_key = prove(call, None).await.map_err(|refusal| match refusal {
         Refusal::Invalid(text) => OAuthError::bad("invalid_dpop_proof", text),
         Refusal::Nonce => OAuthError {
             headers: nonce_header(call),
@@ -164,11 +167,11 @@ pub(super) async fn proven(call: &Call, client: &LiveClient) -> Result<Option<St
         Refusal::Full => Busy.into(),
         Refusal::Store(error) => error.into(),
     })?;
-    match proven {
+    match proven_key {
         Some((_, alg)) if !client.may_sign_by(alg) => {
             Err(OAuthError::bad("invalid_dpop_proof", WEAK))
         }
-        proven => Ok(proven.map(|(key, _)| key)),
+        proven_key => Ok(proven_key.map(|(key, _)| key)),
     }
 }
 
@@ -184,7 +187,7 @@ pub(super) async fn check(
     bound_to: Option<&str>,
 ) -> Result<(), OAuthError> {
     let challenge = |error: &'static str, text: &str| challenge(client, error, text);
-    let proven = prove(call, Some(token))
+    let proven_key = prove(call, Some(token))
         .await
         .map_err(|refusal| match refusal {
             Refusal::Invalid(text) => challenge("invalid_dpop_proof", text),
@@ -197,12 +200,12 @@ pub(super) async fn check(
             Refusal::Full => Busy.into(),
             Refusal::Store(error) => error.into(),
         })?;
-    match (proven, bound_to) {
+    match (proven_key, bound_to) {
         (None, _) => Err(challenge("invalid_dpop_proof", "A DPoP proof is required")),
         (Some((_, alg)), _) if !client.may_sign_by(alg) => {
             Err(challenge("invalid_dpop_proof", WEAK))
         }
-        (Some((proven, _)), Some(bound_to)) if proven == bound_to => Ok(()),
+        (Some((proven_key, _)), Some(bound_to)) if proven_key == bound_to => Ok(()),
         _ => Err(not_bound(client)),
     }
 }
@@ -363,7 +366,7 @@ mod tests {
             bytes[..8].copy_from_slice(&n.to_be_bytes());
             TokenHash(bytes)
         });
-        dpop.seen.lock().expect("the memory").current = full.collect();
+        dpop.windows.lock().expect("the memory").current = full.collect();
         let new = TokenHash::of("new");
         assert!(matches!(dpop.is_first(new, 10), Err(Refusal::Full)));
         assert!(matches!(dpop.is_first(new, 10 + WINDOW), Ok(true)));

@@ -8,7 +8,7 @@ mod base32;
 mod codes;
 mod passkeys;
 mod recovery;
-mod relying;
+mod relying_party;
 mod totp;
 mod webauthn;
 
@@ -32,10 +32,10 @@ use doorward_store::StoreError;
 pub(super) use passkeys::{
     Answer, NewPasskey, check_passkey, creation, is_backed_up, new_challenge, request,
 };
-pub(super) use relying::RelyingParty;
+pub(super) use relying_party::RelyingParty;
 
 #[cfg(test)]
-pub(super) use {totp::code_at, webauthn::soft};
+pub(super) use {totp::code_at, webauthn::software_authenticator};
 
 /// Wrong codes of a user, whatever the browser.
 const GUESSES: LockoutConfig = LockoutConfig {
@@ -61,7 +61,7 @@ impl Factors {
 
 /// What a user has shown just now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Shown {
+pub(super) struct FactorProof {
     /// By which methods (RFC 8176).
     pub(super) words: Vec<&'static str>,
     /// With which factor; none: a recovery code.
@@ -70,8 +70,8 @@ pub(super) struct Shown {
 
 /// What came of checking it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Checked {
-    Right(Shown),
+pub(super) enum FactorCheck {
+    Right(FactorProof),
     Wrong,
     /// It was not looked at: there were too many wrong ones.
     Locked,
@@ -103,9 +103,9 @@ pub(super) fn kinds(call: &Call) -> Vec<Kind> {
 
 /// What came of enrolling a factor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Enrolled {
+pub(super) enum EnrolmentResult {
     /// It counts from now on; with recovery codes, if the user had none.
-    Done(Shown, Option<Vec<String>>),
+    Done(FactorProof, Option<Vec<String>>),
     /// What should prove it does not.
     Wrong,
     /// There were too many wrong tries.
@@ -115,7 +115,7 @@ pub(super) enum Enrolled {
 }
 
 /// A factor that is about to be kept.
-struct New<'n> {
+struct NewFactor<'n> {
     kind: Kind,
     name: &'n str,
     credential: Option<String>,
@@ -139,9 +139,9 @@ async fn keep(
     call: &Call,
     user: &User,
     (id, most): (Uuid, u32),
-    new: New<'_>,
+    new: NewFactor<'_>,
     words: Vec<&'static str>,
-) -> Result<Enrolled, Fault> {
+) -> Result<EnrolmentResult, Fault> {
     let factor = StoredFactor {
         id,
         realm: call.realm.path.clone(),
@@ -172,16 +172,16 @@ async fn keep(
     let kept = audit::with_if(&call.state, kind, told, insert, is_kept).await;
     let codes = match kept {
         Ok(Enrolment::Kept { with_codes }) => with_codes.then_some(codes),
-        Ok(Enrolment::Full) => return Ok(Enrolled::Full),
-        Err(StoreError::Taken(_)) => return Ok(Enrolled::Wrong),
+        Ok(Enrolment::Full) => return Ok(EnrolmentResult::Full),
+        Err(StoreError::Taken(_)) => return Ok(EnrolmentResult::Wrong),
         Err(error) => return Err(error.into()),
     };
     tracing::info!(user_id = %user.id, kind = new.kind.as_str(), "a factor was enrolled");
-    let shown = Shown {
+    let shown = FactorProof {
         words,
         factor: Some(id),
     };
-    Ok(Enrolled::Done(shown, codes))
+    Ok(EnrolmentResult::Done(shown, codes))
 }
 
 /// Spends a proof, and has the audit log tell of it.

@@ -26,7 +26,7 @@ const NEVER_IN_A_QUERY: [&str; 12] = [
 /// # Errors
 /// `invalid_request` for another media type, a form that is none, and for
 /// secrets in the address.
-pub(super) fn posted(call: &Call) -> Result<Form<'_>, OAuthError> {
+pub(super) fn read_body(call: &Call) -> Result<Form<'_>, OAuthError> {
     let wrong = |text: String| OAuthError::bad("invalid_request", text);
     if !is_form(call.headers()) {
         return Err(wrong("Invalid Content Type".to_owned()));

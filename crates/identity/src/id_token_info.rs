@@ -9,18 +9,18 @@ use http::StatusCode;
 use serde_json::{Map, Value};
 
 use super::error::OAuthError;
-use super::{Call, client_auth, form, hint, respond};
+use super::{Call, client_auth, form, id_token_hint, respond};
 use doorward_core::jose::claims::check_times;
 
 /// Answers with the claims of a good ID token, or with those of `claims`
 /// (separated by commas) that it has.
 pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
-    let form = form::posted(call)?;
+    let form = form::read_body(call)?;
     let caller = client_auth::authenticate(call, &form).await?;
     let missing = || OAuthError::bad("invalid_request", "Missing parameter: id_token");
     let token = form.get("id_token").ok_or_else(missing)?;
     let now = call.now_ms.div_euclid(1000);
-    let mut claims = hint::claims(call, token)
+    let mut claims = id_token_hint::claims(call, token)
         .await
         .filter(|claims| claims.get("aud").and_then(Value::as_str) == Some(caller.id()))
         .filter(|claims| is_in_time(claims, now))

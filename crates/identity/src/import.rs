@@ -46,7 +46,7 @@ pub enum ImportError {
 
 /// How a record says that its user signs in.
 #[derive(Clone, Debug)]
-pub enum Given {
+pub enum ImportedPassword {
     /// The password itself.
     Plain(Secret),
     /// A hash of it.
@@ -55,11 +55,11 @@ pub enum Given {
 
 /// A user of a file, as the file has it.
 #[derive(Debug)]
-pub struct Found {
+pub struct ImportedUser {
     /// The record, by the names of SCIM.
     pub record: Map<String, Value>,
     /// How the user signs in.
-    pub given: Option<Given>,
+    pub password: Option<ImportedPassword>,
 }
 
 /// A record of a file.
@@ -68,7 +68,7 @@ pub struct Record {
     /// The line that it begins in.
     pub line: u64,
     /// The user; none if it is of something else than a person.
-    pub found: Result<Option<Found>, String>,
+    pub found: Result<Option<ImportedUser>, String>,
 }
 
 /// A file of either kind, record by record. It ends with an error, if there is
@@ -100,7 +100,7 @@ pub struct Ready {
     pub password: Option<Secret>,
 }
 
-impl Found {
+impl ImportedUser {
     /// The user of `realm`, made at `now_ms`.
     ///
     /// # Errors
@@ -116,10 +116,10 @@ impl Found {
         }
         (user.created_ms, user.updated_ms) = (now_ms, now_ms);
         let mut password = None;
-        match self.given {
+        match self.password {
             None => {}
-            Some(Given::Plain(plain)) => password = Some(plain),
-            Some(Given::Hash(hash)) => {
+            Some(ImportedPassword::Plain(plain)) => password = Some(plain),
+            Some(ImportedPassword::Hash(hash)) => {
                 let read = StoredHash::foreign(&hash);
                 read.map_err(|error| format!("passwordHash: {error}"))?;
                 user.password_hash = Some(Secret::new(hash.expose().trim()));

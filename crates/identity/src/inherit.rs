@@ -13,10 +13,10 @@ use serde_json::{Map, Value};
 
 use super::config::RealmSettings;
 use super::federation::{self, Provider};
-use super::goto::Destinations;
+use super::goto_url::GotoUrls;
 use super::ldap::Directory;
 use super::password_policy::Rules;
-use super::settings::{self, Trusted};
+use super::settings::{self, AssertionIssuer};
 use doorward_core::model::serde_message;
 use doorward_core::model::user::schema::RecordError;
 
@@ -41,19 +41,19 @@ impl From<Map<String, Value>> for OwnSettings {
 /// The settings that are in force in a realm, ready for requests. Realms that
 /// set nothing share those of their parent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct InForce {
+pub(super) struct EffectiveSettings {
     /// All that this realm and those above it set.
     written: Arc<Map<String, Value>>,
     pub(super) settings: Arc<RealmSettings>,
     pub(super) admin_networks: Option<Arc<[IpNet]>>,
-    pub(super) trusted: Arc<[Trusted]>,
-    pub(super) destinations: Arc<Destinations>,
+    pub(super) trusted: Arc<[AssertionIssuer]>,
+    pub(super) goto_urls: Arc<GotoUrls>,
     pub(super) passwords: Arc<Rules>,
     pub(super) providers: Arc<[Arc<Provider>]>,
     pub(super) directory: Option<Arc<Directory>>,
 }
 
-impl InForce {
+impl EffectiveSettings {
     /// Whether the same settings are in force.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.written, &other.written) || self.written == other.written
@@ -78,7 +78,7 @@ impl InForce {
         Ok(Self {
             admin_networks: settings::networks(&settings)?.map(Arc::from),
             trusted: settings::trusted(&settings)?.into(),
-            destinations: Arc::new(Destinations::parse(&settings.goto_urls)?),
+            goto_urls: Arc::new(GotoUrls::parse(&settings.goto_urls)?),
             passwords: Rules::read(&settings.password_policy, &self.passwords)?,
             providers: federation::compile(&settings)?.into(),
             directory: Directory::compile(&settings)?,
@@ -114,7 +114,7 @@ mod tests {
             "access_token_lifetime": 60, "default_scope": "a", "users_scope": "u",
             "admin_addresses": ["10.0.0.0/8"],
         }));
-        let top = InForce::default().below(&top).expect("settings");
+        let top = EffectiveSettings::default().below(&top).expect("settings");
         let child = own(json!({"default_scope": "b", "users_scope": null}));
         let child = top.below(&child).expect("settings");
         assert_eq!(child.settings.access_token_lifetime, 60);
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_wrong_setting_is_named() {
         let refused = |settings| {
-            let error = InForce::default().below(&own(settings));
+            let error = EffectiveSettings::default().below(&own(settings));
             let error = error.expect_err("refused");
             (error.path, error.message)
         };

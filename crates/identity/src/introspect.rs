@@ -9,12 +9,12 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::bearer::{self, GoodToken, Issued};
+use super::bearer::{self, Issued, ValidToken};
 use super::clients::LiveClient;
 use super::context::NO_CLASS;
 use super::error::{Fault, OAuthError};
 use super::form;
-use super::refresh::Presented;
+use super::refresh::RefreshToken;
 use super::{Call, client_auth, membership, respond};
 use doorward_core::model::grant::StoredRefresh;
 
@@ -42,7 +42,7 @@ const CLAIMS: [&str; 15] = [
 
 /// Answers whether a token is active, and what it means.
 pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
-    let form = form::posted(call)?;
+    let form = form::read_body(call)?;
     let caller = client_auth::authenticate(call, &form).await?;
     if caller.client.is_public() {
         let text = "Client authentication failed";
@@ -72,13 +72,13 @@ pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
 async fn access(call: &Call, caller: &LiveClient, token: &str) -> Result<Option<String>, Fault> {
     let good = bearer::check(&call.state, token, call.now_ms).await?;
     let good = good.filter(|good| good.realm.path == call.realm.path && concerns(good, caller));
-    let Some(GoodToken { issued, user, .. }) = good else {
+    let Some(ValidToken { issued, user, .. }) = good else {
         return Ok(None);
     };
-    let open = issued.introspection.get_or_init(|| said(&issued));
+    let open = issued.introspection.get_or_init(|| response_text(&issued));
     let mut text = bearer::ended(open, issued.seconds_left(call.now_ms));
     let user = user.map(|user| user.id);
-    if let Some(groups) = membership::told(&call.state, user, issued.scopes()).await? {
+    if let Some(groups) = membership::groups_claim(&call.state, user, issued.scopes()).await? {
         text.pop();
         text.push_str(&format!(",\"{}\":{}}}", membership::GROUPS, json!(groups)));
     }
@@ -86,7 +86,7 @@ async fn access(call: &Call, caller: &LiveClient, token: &str) -> Result<Option<
 }
 
 /// All that is said of a token, but for the time that it has left.
-fn said(issued: &Issued) -> Box<str> {
+fn response_text(issued: &Issued) -> Box<str> {
     let told = CLAIMS.iter().filter_map(|name| {
         let value = issued.claims.get(*name)?;
         Some(((*name).to_owned(), value.clone()))
@@ -107,7 +107,7 @@ fn said(issued: &Issued) -> Box<str> {
     bearer::open_ended(body)
 }
 
-fn concerns(token: &GoodToken, caller: &LiveClient) -> bool {
+fn concerns(token: &ValidToken, caller: &LiveClient) -> bool {
     token.issued.concerns(caller) || caller.scopes.iter().any(|scope| scope == ALL)
 }
 
@@ -115,7 +115,7 @@ fn concerns(token: &GoodToken, caller: &LiveClient) -> bool {
 /// an access token.
 async fn refresh(call: &Call, caller: &LiveClient, token: &str) -> Result<Option<String>, Fault> {
     let state = &call.state;
-    let Some(presented) = Presented::parse(token) else {
+    let Some(presented) = RefreshToken::parse(token) else {
         return Ok(None);
     };
     let Some(stored) = state.store.refresh_tokens(presented.family()).await? else {

@@ -12,7 +12,7 @@ use super::clients::LiveClient;
 use super::context::{NO_CLASS, PASSWORD};
 use super::error::Fault;
 use super::realm::Realm;
-use super::refresh::{self, Presented};
+use super::refresh::{self, RefreshToken};
 use super::{membership, token_id};
 use doorward_core::clock::random_bytes;
 use doorward_core::jose::sign::half_hash;
@@ -37,13 +37,13 @@ pub(super) struct Issue<'a> {
     pub(super) auth_time: i64,
     pub(super) context: Context<'a>,
     pub(super) now_ms: i64,
-    pub(super) asked: Asked<'a>,
-    pub(super) confined: Confined<'a>,
+    pub(super) request_claims: RequestClaims<'a>,
+    pub(super) restrictions: TokenRestrictions<'a>,
 }
 
 /// What tokens say because of the authorization request that began their grant.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Asked<'a> {
+pub(super) struct RequestClaims<'a> {
     pub(super) nonce: Option<&'a str>,
     /// The session that the grant was given in.
     pub(super) sid: Option<&'a str>,
@@ -59,7 +59,7 @@ pub(super) struct Asked<'a> {
 
 /// What an access token is confined to.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Confined<'a> {
+pub(super) struct TokenRestrictions<'a> {
     /// What it is for; none: for the client.
     pub(super) audience: &'a [String],
     /// The key (RFC 7638 thumbprint) that it is bound to.
@@ -268,7 +268,7 @@ pub(super) async fn access_token(
         settings.access_token_lifetime,
     );
     let life = issue
-        .confined
+        .restrictions
         .ends_s
         .map_or(life, |ends_s| life.min(ends_s - iat));
     let claims = access_claims(state, issue, iat, life);
@@ -317,14 +317,14 @@ fn access_claims<'a>(state: &State, issue: &Issue<'a>, iat: i64, life: i64) -> A
         token_name: "access_token",
         token_type: token_type(issue),
         auth_grant_id: issue.grant_id,
-        aud: match issue.confined.audience {
+        aud: match issue.restrictions.audience {
             [] => Audience::One(issue.client.id()),
             [one] => Audience::One(one),
             several => Audience::Several(several),
         },
-        client_id: (!issue.confined.audience.is_empty()).then_some(issue.client.id()),
-        cnf: issue.confined.bound_to.map(|jkt| Confirmation { jkt }),
-        act: issue.confined.act,
+        client_id: (!issue.restrictions.audience.is_empty()).then_some(issue.client.id()),
+        cnf: issue.restrictions.bound_to.map(|jkt| Confirmation { jkt }),
+        act: issue.restrictions.act,
         nbf: iat,
         grant_type: issue.grant_type,
         scope: issue.scopes,
@@ -337,13 +337,13 @@ fn access_claims<'a>(state: &State, issue: &Issue<'a>, iat: i64, life: i64) -> A
         expires_in: life,
         // A client that a node with a faster clock made was there.
         jti: token_id::new(issue.now_ms.max(issue.client.client.created_ms), issue.user),
-        nonce: issue.asked.nonce,
-        userinfo_claims: issue.asked.userinfo_claims,
+        nonce: issue.request_claims.nonce,
+        userinfo_claims: issue.request_claims.userinfo_claims,
     }
 }
 
 fn token_type(issue: &Issue<'_>) -> &'static str {
-    match issue.confined.bound_to {
+    match issue.restrictions.bound_to {
         Some(_) => "DPoP",
         None => "Bearer",
     }
@@ -375,7 +375,7 @@ pub(super) async fn id_token(
     access_token: Option<&str>,
 ) -> Result<String, Fault> {
     let iat = issue.now_ms.div_euclid(1000);
-    let asked = &issue.asked;
+    let request_claims = &issue.request_claims;
     let metadata = &issue.client.client.metadata;
     let alg = issue.client.id_token_alg(issue.realm);
     let life = lifetime(
@@ -384,12 +384,12 @@ pub(super) async fn id_token(
     );
     let scopes = issue.scopes.iter().map(String::as_str);
     let claims = IdClaims {
-        groups: membership::told(state, issue.user, scopes).await?,
+        groups: membership::groups_claim(state, issue.user, scopes).await?,
         at_hash: access_token.map(|token| half_hash(alg, token)),
-        c_hash: asked.code.map(|code| half_hash(alg, code)),
-        s_hash: asked.state.map(|state| half_hash(alg, state)),
-        nonce: asked.nonce,
-        sid: asked.sid,
+        c_hash: request_claims.code.map(|code| half_hash(alg, code)),
+        s_hash: request_claims.state.map(|state| half_hash(alg, state)),
+        nonce: request_claims.nonce,
+        sid: request_claims.sid,
         amr: issue.context.amr,
         sub: issue.subject,
         iss: &issue.realm.issuer,
@@ -407,7 +407,7 @@ pub(super) async fn id_token(
                 token_type: "JWTToken",
             }
         }),
-        others: asked.id_claims,
+        others: request_claims.id_claims,
     };
     match issue.client.shared_signer(alg) {
         Some(signer) => Ok(signer.sign(&claims)?),
@@ -423,7 +423,7 @@ pub(super) fn refresh_token(
     now_ms: i64,
 ) -> (String, StoredRefresh) {
     let token = refresh::new();
-    let (family, current) = match Presented::parse(&token) {
+    let (family, current) = match RefreshToken::parse(&token) {
         Some(presented) => (presented.family(), presented.hash()),
         None => (TokenHash::of(&token), TokenHash::of(&token)),
     };

@@ -8,7 +8,6 @@ use http_body_util::BodyExt;
 use serde_json::{Map, Value};
 
 use super::form::Form;
-use super::{Endpoint, Surface};
 
 /// Most members that `_fields` may name; the rest counts for nothing.
 const FIELDS_MAX: usize = 100;
@@ -24,15 +23,11 @@ pub(super) struct JsonView {
 
 impl JsonView {
     /// The view that a request to `/json` asks for; `None`: the usual one.
-    pub(super) fn of(surface: Surface, endpoint: Option<Endpoint>, uri: &Uri) -> Option<Self> {
-        if surface != Surface::Json {
-            return None;
-        }
+    /// `takes_fields`: the endpoint lets `_fields` cut its answers down.
+    pub(super) fn of(takes_fields: bool, uri: &Uri) -> Option<Self> {
         let query = uri.query().filter(|query| query.contains('_'))?;
         let form = Form::parse(query.as_bytes()).ok()?;
-        // `authenticate` is a protocol and no resource: its answers are whole.
-        let fields = form.get("_fields");
-        let fields = fields.filter(|_| endpoint != Some(Endpoint::Authenticate));
+        let fields = form.get("_fields").filter(|_| takes_fields);
         let fields = fields.unwrap_or_default().split(',').map(str::trim);
         let fields = fields.filter(|field| !field.is_empty()).take(FIELDS_MAX);
         let view = Self {
@@ -110,7 +105,7 @@ mod tests {
 
     fn view(uri: &'static str) -> Option<JsonView> {
         let uri = Uri::from_static(uri);
-        JsonView::of(Surface::Json, Some(Endpoint::Person), &uri)
+        JsonView::of(true, &uri)
     }
 
     fn written(uri: &'static str, body: Value) -> Option<String> {

@@ -1,14 +1,15 @@
 //! The identity provider: every endpoint in one table.
 //!
-//! A request to [`Identity::router`] meets `ENDPOINTS`: its path names a
-//! surface, a realm and an endpoint. The realm is resolved, the body read up
-//! to a bound, and the endpoint's function answers.
+//! A request to [`Identity::router`] meets the table in `endpoints`: its path
+//! names a surface, a realm and an endpoint. The realm is resolved, the body
+//! read up to a bound, and the endpoint's function answers.
 
 mod account;
 mod api_version;
 mod audit;
 mod authenticate;
 mod authorize;
+mod backchannel_logout;
 mod bearer;
 mod change_password;
 mod client_auth;
@@ -21,20 +22,21 @@ mod describe;
 mod device;
 mod discovery;
 mod dpop;
+mod endpoints;
 mod error;
 mod factors;
 mod federation;
-mod forgotten;
 mod form;
-mod goto;
+mod goto_url;
 mod grant;
-mod hint;
 mod hosts;
+mod id_token_hint;
 mod id_token_info;
 pub mod import;
 mod inherit;
 mod introspect;
 mod issue;
+mod json_users;
 mod json_view;
 mod keys;
 mod ldap;
@@ -42,7 +44,6 @@ mod lockout;
 mod locks;
 mod login;
 mod logout;
-mod logouts;
 mod mail;
 mod maintain;
 mod manage;
@@ -50,11 +51,11 @@ mod membership;
 mod network;
 mod pages;
 mod pairwise;
+mod par;
 mod password;
 mod password_policy;
-mod people;
+mod password_reset;
 mod profile;
-mod pushed;
 mod realm;
 mod records;
 mod refresh;
@@ -63,17 +64,17 @@ pub mod registry;
 mod resource;
 mod respond;
 mod rest;
+mod revocations;
 mod revoke;
-mod revoked;
 mod scim;
 mod serve;
 mod sessions;
 mod settings;
 mod sign_in;
-mod standing;
 mod stored_hash;
 mod token;
 mod token_id;
+mod token_status;
 mod tokeninfo;
 mod userinfo;
 mod users;
@@ -89,11 +90,12 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use axum::Router;
 use bytes::Bytes;
-use http::{HeaderMap, Method};
+use http::HeaderMap;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use authorize::References;
+use backchannel_logout::BackchannelLogout;
 use bearer::Tokens;
 use client_auth::ClientKeys;
 use clients::Clients;
@@ -103,13 +105,12 @@ use error::Fault;
 use federation::Federation;
 use keys::Keys;
 use lockout::Lockout;
-use logouts::Logouts;
 use mail::Mailer;
 use pages::Frame;
 use pairwise::Salt;
 use password::Hasher;
 use realm::{Live, Realm};
-use revoked::Revoked;
+use revocations::Revocations;
 use users::Users;
 
 use doorward_audit::Audit;
@@ -130,139 +131,12 @@ pub use manage::session_record;
 pub use manage::{factor_record, identity_record, lock_record, retired_name_record};
 pub use password::hash_blocking;
 pub use password::hash_new_blocking;
-pub use password_policy::{Rules as PasswordRules, own_texts, told as told_violations};
+pub use password_policy::{
+    Rules as PasswordRules, own_texts, refusal_text as password_refusal_text,
+};
 pub use records::{check_metadata, new_user};
 pub use scim::{parse_filter, user_record};
 pub use stored_hash::StoredHash;
-
-/// A family of endpoints that share a path prefix and a shape of errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Surface {
-    /// `/oauth2[/realms/…]/…`: OAuth 2.0 and OpenID Connect.
-    OAuth2,
-    /// `/json[/realms/…]/…`: authentication.
-    Json,
-    /// `/v1/…` and `/scim/v2/…`: users and groups; the realm is the access
-    /// token's, and names have no case.
-    V1,
-}
-
-/// An endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Endpoint {
-    AccessToken,
-    TokenInfo,
-    IdTokenInfo,
-    Introspect,
-    Revoke,
-    UserInfo,
-    DeviceCode,
-    DeviceUser,
-    Theme,
-    PasskeyScript,
-    Account,
-    Authorize,
-    Pushed,
-    SignIn,
-    Federation,
-    FederationAnswer,
-    SignOut,
-    Forgot,
-    Reset,
-    Register,
-    Metadata,
-    Keys,
-    Authenticate,
-    Sessions,
-    Session,
-    ServerInfo,
-    People,
-    Person,
-    Users,
-    UserSearch,
-    Search,
-    User,
-    Groups,
-    GroupSearch,
-    Group,
-    Me,
-    Bulk,
-    Schemas,
-    Schema,
-    ResourceTypes,
-    ResourceType,
-    ServiceProvider,
-}
-
-impl Endpoint {
-    /// Whether GET does more here than show something: it may sign in or out,
-    /// make a code or lead to another provider. HEAD asks for nothing of that.
-    fn acts_on_get(self) -> bool {
-        matches!(
-            self,
-            Self::Authorize
-                | Self::SignIn
-                | Self::Account
-                | Self::SignOut
-                | Self::DeviceUser
-                | Self::Federation
-                | Self::FederationAnswer
-        )
-    }
-}
-
-const GET: &[Method] = &[Method::GET];
-const POST: &[Method] = &[Method::POST];
-const LIST: &[Method] = &[Method::GET, Method::POST];
-const RECORD: &[Method] = &[Method::GET, Method::PUT, Method::PATCH, Method::DELETE];
-const REGISTER: &[Method] = &[Method::GET, Method::POST, Method::PUT, Method::DELETE];
-
-/// Every endpoint: surface, the rest of the path after the realm, methods.
-#[rustfmt::skip]
-const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
-    (Surface::OAuth2, "access_token", POST, Endpoint::AccessToken),
-    (Surface::OAuth2, "tokeninfo", GET, Endpoint::TokenInfo),
-    (Surface::OAuth2, "idtokeninfo", POST, Endpoint::IdTokenInfo),
-    (Surface::OAuth2, "introspect", POST, Endpoint::Introspect),
-    (Surface::OAuth2, "token/revoke", POST, Endpoint::Revoke),
-    (Surface::OAuth2, "userinfo", &[Method::GET, Method::POST], Endpoint::UserInfo),
-    (Surface::OAuth2, "device/code", POST, Endpoint::DeviceCode),
-    (Surface::OAuth2, "device/user", &[Method::GET, Method::POST], Endpoint::DeviceUser),
-    (Surface::OAuth2, "theme/{id}", GET, Endpoint::Theme),
-    (Surface::OAuth2, "passkey.js", GET, Endpoint::PasskeyScript),
-    (Surface::OAuth2, "account", &[Method::GET, Method::POST], Endpoint::Account),
-    (Surface::OAuth2, "authorize", &[Method::GET, Method::POST], Endpoint::Authorize),
-    (Surface::OAuth2, "par", POST, Endpoint::Pushed),
-    (Surface::OAuth2, "authorize/login", &[Method::GET, Method::POST], Endpoint::SignIn),
-    (Surface::OAuth2, "federation/{id}", GET, Endpoint::Federation),
-    (Surface::OAuth2, "federation/{id}/callback", &[Method::GET, Method::POST], Endpoint::FederationAnswer),
-    (Surface::OAuth2, "connect/endSession", &[Method::GET, Method::POST], Endpoint::SignOut),
-    (Surface::OAuth2, "password/forgot", &[Method::GET, Method::POST], Endpoint::Forgot),
-    (Surface::OAuth2, "password/reset", &[Method::GET, Method::POST], Endpoint::Reset),
-    (Surface::OAuth2, "connect/register", REGISTER, Endpoint::Register),
-    (Surface::OAuth2, ".well-known/openid-configuration", GET, Endpoint::Metadata),
-    (Surface::OAuth2, "connect/jwk_uri", GET, Endpoint::Keys),
-    (Surface::Json, "authenticate", POST, Endpoint::Authenticate),
-    (Surface::Json, "sessions", POST, Endpoint::Sessions),
-    (Surface::Json, "users", POST, Endpoint::People),
-    (Surface::Json, "users/{id}", LIST, Endpoint::Person),
-    (Surface::Json, "sessions/{id}", POST, Endpoint::Session),
-    (Surface::Json, "serverinfo/{id}", GET, Endpoint::ServerInfo),
-    (Surface::V1, "users", LIST, Endpoint::Users),
-    (Surface::V1, "users/.search", POST, Endpoint::UserSearch),
-    (Surface::V1, "users/{id}", RECORD, Endpoint::User),
-    (Surface::V1, "groups", LIST, Endpoint::Groups),
-    (Surface::V1, "groups/.search", POST, Endpoint::GroupSearch),
-    (Surface::V1, "groups/{id}", RECORD, Endpoint::Group),
-    (Surface::V1, ".search", POST, Endpoint::Search),
-    (Surface::V1, "Me", RECORD, Endpoint::Me),
-    (Surface::V1, "Bulk", POST, Endpoint::Bulk),
-    (Surface::V1, "Schemas", GET, Endpoint::Schemas),
-    (Surface::V1, "Schemas/{id}", GET, Endpoint::Schema),
-    (Surface::V1, "ResourceTypes", GET, Endpoint::ResourceTypes),
-    (Surface::V1, "ResourceTypes/{id}", GET, Endpoint::ResourceType),
-    (Surface::V1, "ServiceProviderConfig", GET, Endpoint::ServiceProvider),
-];
 
 /// The identity provider.
 #[derive(Clone)]
@@ -286,7 +160,7 @@ struct State {
     outbound: Arc<GuardedClient>,
     users: Users,
     tokens: Tokens,
-    revoked: Revoked,
+    revocations: Revocations,
     dpop: Dpop,
     hasher: Hasher,
     /// Wrong passwords, by name and by address.
@@ -305,7 +179,7 @@ struct State {
     /// What second factors are sealed with.
     factors: factors::Factors,
     registrations: register::Rate,
-    logouts: Logouts,
+    backchannel_logout: BackchannelLogout,
     federation: Federation,
     origins: cors::Origins,
     /// First part of every `auditTrackingId`.
@@ -347,7 +221,7 @@ impl State {
     /// Learns what is revoked, also by other processes.
     async fn read_revocations(&self) -> Result<(), StoreError> {
         for (what, until_ms) in self.store.revocations().await? {
-            self.revoked.add(&what, until_ms);
+            self.revocations.add(&what, until_ms);
         }
         Ok(())
     }
@@ -357,16 +231,16 @@ impl State {
         // No token of it is made any more, so the last one dies by then.
         let until_ms = now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
         self.store.revoke_grant(grant_id, until_ms).await?;
-        self.revoked
+        self.revocations
             .add(&Revocation::Grant(grant_id.to_owned()), until_ms);
         Ok(())
     }
 
     /// Learns that these grants were revoked in the store.
-    fn have_revoked(&self, grants: &[String], now_ms: i64) {
+    fn mark_revoked(&self, grants: &[String], now_ms: i64) {
         let until_ms = now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
         for grant in grants {
-            self.revoked
+            self.revocations
                 .add(&Revocation::Grant(grant.clone()), until_ms);
         }
     }
@@ -403,7 +277,7 @@ impl Call {
 
     /// What pages for the sender of the request have in common.
     fn frame(&self, ui_locales: Option<&str>) -> Frame {
-        Frame::of(&self.state.live().look, self.headers(), ui_locales)
+        Frame::of(&self.state.live().appearance, self.headers(), ui_locales)
     }
 }
 
@@ -449,7 +323,7 @@ impl Identity {
             outbound,
             users: Users::new(),
             tokens: Tokens::new(),
-            revoked: Revoked::default(),
+            revocations: Revocations::default(),
             dpop,
             hasher,
             lockout: Lockout::new(),
@@ -462,7 +336,7 @@ impl Identity {
             resets: Lockout::new(),
             secrets: GuessLimiter::default(),
             registrations: register::Rate::new(),
-            logouts: Logouts::new(),
+            backchannel_logout: BackchannelLogout::new(),
             origins: cors::Origins::new(),
             process: random_uuid(),
             issued: AtomicU64::new(1),
@@ -472,7 +346,7 @@ impl Identity {
         warn_of_directories(&state.live());
         scim::tell_who_reads(&state.live());
         maintain::start(&state);
-        logouts::start(&state);
+        backchannel_logout::start(&state);
         Ok(Self { state })
     }
 
@@ -509,7 +383,7 @@ impl Identity {
         state.forget();
         // Declared users may have gone, or may not sign in any more.
         state.read_revocations().await?;
-        state.logouts.wake();
+        state.backchannel_logout.wake();
         maintain::hash_declared(state);
         maintain::make_keys(state);
         Ok(())
@@ -520,7 +394,7 @@ impl Identity {
         self.state.federation.report_to(Arc::clone(&metrics));
         // Only the first ones count.
         let _ = self.state.metrics.set(Arc::clone(&metrics));
-        self.state.logouts.report_to(metrics);
+        self.state.backchannel_logout.report_to(metrics);
     }
 
     /// Tells verifiers in this process when a token has ended.

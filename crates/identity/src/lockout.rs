@@ -56,7 +56,7 @@ struct Counter {
 
 /// A lock that an attempt has brought about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Locking {
+pub(super) struct NewLock {
     pub(super) id: TokenHash,
     pub(super) until_ms: i64,
     /// How many there were in a row.
@@ -65,7 +65,7 @@ pub(super) struct Locking {
 
 /// The name is locked: the attempt fails whatever its password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Locked;
+pub(super) struct LockedOut;
 
 /// An attempt under way. Dropped without an outcome (the store failed, the
 /// client went away) it has not been one.
@@ -123,7 +123,7 @@ impl Lockout {
         realm: &str,
         key: &str,
         now_ms: i64,
-    ) -> Result<Attempt, Locked> {
+    ) -> Result<Attempt, LockedOut> {
         let id = self.kind.id(realm, key);
         if config.failures == 0 {
             return Ok(Attempt { name: None, id });
@@ -134,9 +134,9 @@ impl Lockout {
             // From here on no end is missed.
             ended.as_mut().enable();
             match name.lock().take_try(config, now_ms) {
-                Try::Taken => break,
-                Try::Locked => return Err(Locked),
-                Try::AllTaken => {}
+                TryOutcome::Taken => break,
+                TryOutcome::Locked => return Err(LockedOut),
+                TryOutcome::AllTaken => {}
             }
             ended.await;
         }
@@ -151,7 +151,7 @@ impl Name {
     }
 }
 
-enum Try {
+enum TryOutcome {
     Taken,
     /// Others may give theirs back.
     AllTaken,
@@ -159,9 +159,9 @@ enum Try {
 }
 
 impl Counter {
-    fn take_try(&mut self, config: &LockoutConfig, now_ms: i64) -> Try {
+    fn take_try(&mut self, config: &LockoutConfig, now_ms: i64) -> TryOutcome {
         if now_ms < self.locked_until_ms {
-            return Try::Locked;
+            return TryOutcome::Locked;
         }
         if now_ms - self.window_began_ms >= i64::from(config.window) * 1000 {
             self.failures = 0;
@@ -170,10 +170,10 @@ impl Counter {
         // With none under way there is nobody to wait for: a limit that was
         // lowered below what was counted locks with the next failure.
         if self.under_way > 0 && self.failures + self.under_way >= config.failures {
-            return Try::AllTaken;
+            return TryOutcome::AllTaken;
         }
         self.under_way += 1;
-        Try::Taken
+        TryOutcome::Taken
     }
 
     /// Says whether that was one too many.
@@ -194,11 +194,11 @@ impl Counter {
 
 impl Attempt {
     /// Its password was wrong; tells of the lock that this brings about.
-    pub(super) fn failed(self, config: &LockoutConfig, now_ms: i64) -> Option<Locking> {
+    pub(super) fn failed(self, config: &LockoutConfig, now_ms: i64) -> Option<NewLock> {
         let name = self.name.as_ref()?;
         let mut counter = name.lock();
         let locked = counter.count_failure(config, now_ms);
-        locked.then_some(Locking {
+        locked.then_some(NewLock {
             id: self.id,
             until_ms: counter.locked_until_ms,
             locks: counter.locks,
@@ -245,7 +245,7 @@ mod tests {
                 attempt.failed(&CONFIG, now_ms);
                 true
             }
-            Err(Locked) => false,
+            Err(LockedOut) => false,
         }
     }
 
@@ -384,6 +384,6 @@ mod tests {
         for attempt in taken {
             attempt.failed(&CONFIG, 1);
         }
-        assert_eq!(fifth.await.map(drop), Err(Locked));
+        assert_eq!(fifth.await.map(drop), Err(LockedOut));
     }
 }

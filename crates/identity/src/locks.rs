@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use super::config::LockoutConfig;
-use super::lockout::{Attempt, Locked, Locking};
+use super::lockout::{Attempt, LockedOut, NewLock};
 use super::network::network;
 use super::{Call, State, audit};
 use doorward_core::model::audit::Kind;
@@ -62,7 +62,7 @@ impl State {
         (realm, key): (&str, &str),
         address: Option<IpAddr>,
         now_ms: i64,
-    ) -> Result<Attempts, Locked> {
+    ) -> Result<Attempts, LockedOut> {
         let (names, addresses) = {
             let live = self.live();
             let section = &live.config.lockout;
@@ -180,7 +180,7 @@ fn stored(
     kind: LockKind,
     realm: String,
     subject: Option<String>,
-    locking: Locking,
+    locking: NewLock,
     now_ms: i64,
 ) -> StoredLock {
     StoredLock {

@@ -2,7 +2,7 @@
 
 use super::error::Fault;
 use super::locks::counted_address;
-use super::password::{PASSWORD_MAX, Place};
+use super::password::{PASSWORD_MAX, QueueSlot};
 use super::password_policy::prepared_secret;
 use super::realm::Realm;
 use super::{Call, State};
@@ -125,9 +125,9 @@ async fn check(call: &Call, name: &str, password: &str) -> Result<User, LoginErr
     }
     // First a place in the queue: names that are not even looked at must not
     // crowd out those that are counted.
-    let place = state.hasher.enter()?;
+    let slot = state.hasher.enter()?;
     let attempts = state.begin_attempts(who, address, now_ms);
-    let Ok(attempts) = place.wait(attempts).await? else {
+    let Ok(attempts) = slot.wait(attempts).await? else {
         return Err(LoginError::Locked);
     };
     let user = state.store.user_by_name(&realm.path, name).await?;
@@ -140,7 +140,7 @@ async fn check(call: &Call, name: &str, password: &str) -> Result<User, LoginErr
         Some(directory) => {
             let asked = (name, user.as_ref());
             // Nobody learns by the clock whose password is known where.
-            let nobodys = state.hasher.verify(&place, password.clone(), None);
+            let nobodys = state.hasher.verify(&slot, password.clone(), None);
             let there = ldap::user(state, (realm, directory), asked, &password, now_ms);
             let (there, nobodys) = tokio::join!(there, nobodys);
             nobodys?;
@@ -148,12 +148,12 @@ async fn check(call: &Call, name: &str, password: &str) -> Result<User, LoginErr
         }
         None => {
             let hash = match &user {
-                Some(user) => known_hash(state, realm, user, &place).await?,
+                Some(user) => known_hash(state, realm, user, &slot).await?,
                 None => None,
             };
             let right = state
                 .hasher
-                .verify_user(&place, who, password.clone(), hash)
+                .verify_user(&slot, who, password.clone(), hash)
                 .await?;
             user.filter(|_| right)
         }
@@ -167,7 +167,7 @@ async fn check(call: &Call, name: &str, password: &str) -> Result<User, LoginErr
     if !user.active {
         return Err(LoginError::Deactivated);
     }
-    if let Some(new) = bring_to_cost(state, realm, &user, &password, &place).await {
+    if let Some(new) = bring_to_cost(state, realm, &user, &password, &slot).await {
         user.password_hash = Some(new);
     }
     Ok(user)
@@ -201,7 +201,7 @@ async fn bring_to_cost(
     realm: &Realm,
     user: &User,
     password: &Secret,
-    place: &Place<'_>,
+    slot: &QueueSlot<'_>,
 ) -> Option<Secret> {
     let old = user.password_hash.as_ref();
     let old = old.filter(|old| !state.hasher.is_current(old));
@@ -209,7 +209,7 @@ async fn bring_to_cost(
         return None;
     }
     let password = prepared_secret(password);
-    let new = state.hasher.hash(place, &password).await.ok()?;
+    let new = state.hasher.hash(slot, &password).await.ok()?;
     let replaced = state
         .store
         .replace_hash(user.id, old, Some(&new), false, state.clock.now_ms());
@@ -228,7 +228,7 @@ async fn known_hash(
     state: &State,
     realm: &Realm,
     user: &User,
-    place: &Place<'_>,
+    slot: &QueueSlot<'_>,
 ) -> Result<Option<Secret>, Fault> {
     let Some(declared) = realm.password(&user_name::key(&user.user_name)) else {
         return Ok(user.password_hash.clone());
@@ -242,7 +242,7 @@ async fn known_hash(
     };
     let made = declared
         .hash
-        .get_or_try_init(|| declared_hash(state, user, secret, place));
+        .get_or_try_init(|| declared_hash(state, user, secret, slot));
     Ok(Some(made.await?.clone()))
 }
 
@@ -253,14 +253,12 @@ async fn declared_hash(
     state: &State,
     user: &User,
     secret: &Secret,
-    place: &Place<'_>,
+    slot: &QueueSlot<'_>,
 ) -> Result<Secret, Fault> {
     let old = user.password_hash.as_ref();
     let same = match old {
         Some(old) => {
-            let verdict = state
-                .hasher
-                .verify(place, secret.clone(), Some(old.clone()));
+            let verdict = state.hasher.verify(slot, secret.clone(), Some(old.clone()));
             verdict.await?
         }
         None => false,
@@ -269,7 +267,7 @@ async fn declared_hash(
         return Ok(old.clone());
     }
     let prepared = prepared_secret(secret);
-    let new = state.hasher.hash(place, &prepared).await?;
+    let new = state.hasher.hash(slot, &prepared).await?;
     replace(state, user, Some(&new), !same).await?;
     Ok(new)
 }
@@ -287,7 +285,7 @@ async fn replace(
     let replaced = state.store.replace_hash(user.id, old, new, ends, now_ms);
     if replaced.await? && ends && old.is_some() {
         state.read_revocations().await?;
-        state.logouts.wake();
+        state.backchannel_logout.wake();
     }
     Ok(())
 }
@@ -304,8 +302,8 @@ pub(super) async fn settle(state: &State, realm: &Realm, user: &User) -> Result<
         None => user.password_hash.is_none(),
     };
     if !settled {
-        let place = state.hasher.enter()?;
-        known_hash(state, realm, user, &place).await?;
+        let slot = state.hasher.enter()?;
+        known_hash(state, realm, user, &slot).await?;
     }
     Ok(())
 }

@@ -12,8 +12,8 @@ use url::Url;
 use super::authorize::{Browser, page, redirect};
 use super::error::OAuthError;
 use super::form::{self, Form};
-use super::hint::{self, Hint};
-use super::pages::{self, Farewell, Frame};
+use super::id_token_hint::{self, IdTokenHint};
+use super::pages::{self, AfterLogout, Frame};
 use super::{Call, audit, serve, sessions};
 use doorward_core::model::audit::{Event, Kind};
 use doorward_core::model::grant::StoredSession;
@@ -43,7 +43,7 @@ async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
     let form = form.map_err(|error| OAuthError::bad("invalid_request", error.to_string()))?;
     let hint = match form.get("id_token_hint") {
         Some(token) => {
-            let hint = hint::read(call, token).await;
+            let hint = id_token_hint::read(call, token).await;
             let wrong = || OAuthError::bad("bad_request", "The id_token_hint is not one of ours");
             Some(hint.ok_or_else(wrong)?)
         }
@@ -60,7 +60,7 @@ async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
     if let Some((session, user)) = found {
         let vouched = hint
             .as_ref()
-            .is_some_and(|hint| is_of(hint, &session, &user));
+            .is_some_and(|hint| matches(hint, &session, &user));
         let browser = Browser::of(call);
         let purpose = ["logout", &session.sid];
         let confirmed = call.parts.method == Method::POST
@@ -83,7 +83,7 @@ async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
         };
         ended.extend(audit::with(&call.state, Kind::SessionEnd, told, ends).await?);
     }
-    let farewell = Farewell {
+    let farewell = AfterLogout {
         frames: frames(call, &ended).await?,
         next,
     };
@@ -91,7 +91,7 @@ async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
         Some(address) if farewell.frames.is_empty() => redirect(call, address),
         _ => pages::signed_out(&frame, &farewell),
     };
-    sessions::take_back(call, &mut response).await?;
+    sessions::clear_cookie(call, &mut response).await?;
     Ok(response)
 }
 
@@ -115,7 +115,7 @@ fn as_link(call: &Call, form: &Form<'_>) -> String {
 /// browser with another session may not end one that others use.
 async fn end_hinted(
     call: &Call,
-    hint: Option<&Hint>,
+    hint: Option<&IdTokenHint>,
     own: Option<&str>,
 ) -> Result<Vec<EndedSession>, OAuthError> {
     let sid = hint.and_then(|hint| hint.sid.as_deref());
@@ -185,7 +185,7 @@ fn parameters(call: &Call) -> Result<Vec<u8>, OAuthError> {
 
 /// Whether the ID token was given to the user of this session, and in it, as
 /// far as it says.
-fn is_of(hint: &Hint, session: &StoredSession, user: &User) -> bool {
+fn matches(hint: &IdTokenHint, session: &StoredSession, user: &User) -> bool {
     let same = hint.sid.as_ref().is_none_or(|sid| *sid == session.sid);
     hint.subject == user.user_name && same
 }
@@ -195,7 +195,7 @@ fn is_of(hint: &Hint, session: &StoredSession, user: &User) -> bool {
 async fn next(
     call: &Call,
     form: &Form<'_>,
-    hint: Option<&Hint>,
+    hint: Option<&IdTokenHint>,
 ) -> Result<Option<String>, OAuthError> {
     let named = form.get("client_id");
     let hinted = hint.map(|hint| hint.client_id.as_str());

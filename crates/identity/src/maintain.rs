@@ -107,7 +107,7 @@ async fn run(weak: Weak<State>) {
                 rotate_keys(&state).await;
                 end_lapsed(&state).await;
                 sweep_clients(&state, SWEPT).await;
-                state.revoked.prune(state.clock.now_ms());
+                state.revocations.prune(state.clock.now_ms());
                 more_to_sweep = true;
             }
             // The next poll goes on: no flood of records outruns that.
@@ -140,7 +140,7 @@ async fn poll(state: &State, seen: &mut Option<i64>) -> Result<(), Fault> {
         state.read_realms().await?;
         state.read_revocations().await?;
         state.read_locks().await?;
-        state.logouts.wake();
+        state.backchannel_logout.wake();
         match state.keys.reload().await {
             // It would not become usable by being read again.
             Err(Fault::Key(error)) => tracing::error!(%error, "keys of the store are not used"),
@@ -212,7 +212,7 @@ mod tests {
     use serde_json::Map;
 
     use super::*;
-    use crate::revoked::Marks;
+    use crate::revocations::TokenDigests;
     use crate::testing::{Provider, START_MS};
     use doorward_core::model::grant::{StoredAccess, TokenHash};
 
@@ -232,7 +232,7 @@ mod tests {
         let mend = "DELETE FROM realms WHERE path = '/x'";
         provider.damage(mend).await;
         poll(state, &mut seen).await.expect("read");
-        assert!(state.revoked.has(&Marks::of("g", "")));
+        assert!(state.revocations.has(&TokenDigests::of("g", "")));
     }
 
     #[tokio::test]
@@ -242,7 +242,7 @@ mod tests {
         other.revoke_grant("g", i64::MAX).await.expect("revoked");
         let state = &provider.identity.state;
         poll(state, &mut None).await.expect("read");
-        assert!(state.revoked.has(&Marks::of("g", "")));
+        assert!(state.revocations.has(&TokenDigests::of("g", "")));
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@ const MAX: usize = 200;
 
 /// The names of the groups of a user, in ascending order, if the scopes allow
 /// it. Read from the store at each time: nobody keeps what has been left.
-pub(super) async fn told<'s>(
+pub(super) async fn groups_claim<'s>(
     state: &State,
     user: Option<Uuid>,
     mut scopes: impl Iterator<Item = &'s str>,

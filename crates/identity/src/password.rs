@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::IdentityError;
 use super::config::HashingConfig;
-use super::password_policy::{Rules, Violation, prepared_secret, told};
+use super::password_policy::{Rules, Violation, prepared_secret, refusal_text};
 use super::stored_hash::StoredHash;
 use doorward_core::clock::random_bytes;
 use doorward_core::model::secret::Secret;
@@ -41,7 +41,7 @@ pub(super) struct Busy;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NewPasswordError {
     /// The rules of the realm don't allow it.
-    #[error("{}", told(.0))]
+    #[error("{}", refusal_text(.0))]
     Refused(Vec<Violation>),
     /// It could not be judged.
     #[error(transparent)]
@@ -68,20 +68,20 @@ pub(super) struct Hasher {
 
 /// A place inside, given back on drop, also when the request goes away.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct QueueSlot<'a> {
     inside: &'a AtomicUsize,
     /// When its request stops waiting for a turn.
     until: Instant,
 }
 
-impl Place<'_> {
+impl QueueSlot<'_> {
     /// What `waited` gives, if that comes before the place's time is over.
     pub(super) async fn wait<T>(&self, waited: impl Future<Output = T>) -> Result<T, Busy> {
         timeout_at(self.until, waited).await.map_err(|_| Busy)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueueSlot<'_> {
     fn drop(&mut self) {
         self.inside.fetch_sub(1, Ordering::AcqRel);
     }
@@ -122,19 +122,19 @@ impl Hasher {
     }
 
     /// Takes a place inside, for any number of hashes one after the other.
-    pub(super) fn enter(&self) -> Result<Place<'_>, Busy> {
+    pub(super) fn enter(&self) -> Result<QueueSlot<'_>, Busy> {
         let inside = self.inside.fetch_add(1, Ordering::AcqRel);
-        let place = Place {
+        let slot = QueueSlot {
             inside: &self.inside,
             until: Instant::now() + self.wait,
         };
-        (inside < self.room).then_some(place).ok_or(Busy)
+        (inside < self.room).then_some(slot).ok_or(Busy)
     }
 
     /// Hashes a new password, in PHC form, if the rules allow it.
     pub(super) async fn hash_new(
         &self,
-        place: &Place<'_>,
+        slot: &QueueSlot<'_>,
         password: &Secret,
         rules: Arc<Rules>,
         own: Vec<String>,
@@ -142,7 +142,7 @@ impl Hasher {
         let length = rules.check_length(password.expose());
         length.map_err(|wrong| NewPasswordError::Refused(vec![wrong]))?;
         let (argon2, password) = (self.argon2(), password.clone());
-        let judged = self.run(place, move || {
+        let judged = self.run(slot, move || {
             rules.check(password.expose(), &own)?;
             Ok(hash_now(&argon2, &prepared_secret(&password)))
         });
@@ -151,11 +151,13 @@ impl Hasher {
     }
 
     /// Hashes a password, in PHC form.
-    pub(super) async fn hash(&self, place: &Place<'_>, password: &Secret) -> Result<Secret, Busy> {
+    pub(super) async fn hash(
+        &self,
+        slot: &QueueSlot<'_>,
+        password: &Secret,
+    ) -> Result<Secret, Busy> {
         let (argon2, password) = (self.argon2(), password.clone());
-        let hash = self
-            .run(place, move || hash_now(&argon2, &password))
-            .await?;
+        let hash = self.run(slot, move || hash_now(&argon2, &password)).await?;
         hash.ok_or(Busy)
     }
 
@@ -163,14 +165,14 @@ impl Hasher {
     /// takes as long.
     pub(super) async fn verify(
         &self,
-        place: &Place<'_>,
+        slot: &QueueSlot<'_>,
         password: Secret,
         hash: Option<Secret>,
     ) -> Result<bool, Busy> {
         let hash = hash.and_then(|hash| StoredHash::read(&hash).ok());
         let known = hash.is_some();
         let hash = Arc::new(hash.unwrap_or_else(|| self.dummy.clone()));
-        let fits = self.fits(place, password, hash).await?;
+        let fits = self.fits(slot, password, hash).await?;
         Ok(known && fits)
     }
 
@@ -179,7 +181,7 @@ impl Hasher {
     /// names are as near.
     pub(super) async fn verify_user(
         &self,
-        place: &Place<'_>,
+        slot: &QueueSlot<'_>,
         (realm, key): (&str, &str),
         password: Secret,
         hash: Option<Secret>,
@@ -192,19 +194,19 @@ impl Hasher {
             Some((hash, current)) => {
                 let usual = (!current).then(|| hash.of_nobody());
                 self.costs.learn(realm, key, usual);
-                self.fits(place, password, Arc::new(hash)).await
+                self.fits(slot, password, Arc::new(hash)).await
             }
             None => {
                 let usual = self.costs.usual(realm, key);
                 let hash = usual.unwrap_or_else(|| Arc::new(self.dummy.clone()));
-                self.fits(place, password, hash).await.map(|_| false)
+                self.fits(slot, password, hash).await.map(|_| false)
             }
         }
     }
 
     async fn fits(
         &self,
-        place: &Place<'_>,
+        slot: &QueueSlot<'_>,
         password: Secret,
         hash: Arc<StoredHash>,
     ) -> Result<bool, Busy> {
@@ -217,7 +219,7 @@ impl Hasher {
             let dearer = also.is_some_and(|dummy| dummy.fits(&prepared));
             fits && !dearer
         };
-        self.run(place, work).await
+        self.run(slot, work).await
     }
 
     /// Whether a hash costs what new ones do. Checking one that does not
@@ -232,10 +234,10 @@ impl Hasher {
 
     async fn run<T: Send + 'static>(
         &self,
-        place: &Place<'_>,
+        slot: &QueueSlot<'_>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Busy> {
-        let permit = place.wait(Arc::clone(&self.permits).acquire_owned());
+        let permit = slot.wait(Arc::clone(&self.permits).acquire_owned());
         let permit = permit.await?.map_err(|_| Busy)?;
         let work = move || {
             // Held by the work itself: a request that goes away does not make
@@ -335,15 +337,15 @@ mod tests {
     }
 
     async fn verify(hasher: &Hasher, text: &str, hash: Option<Secret>) -> Result<bool, Busy> {
-        let place = hasher.enter()?;
-        hasher.verify(&place, Secret::new(text), hash).await
+        let slot = hasher.enter()?;
+        hasher.verify(&slot, Secret::new(text), hash).await
     }
 
     #[tokio::test]
     async fn only_the_right_password_fits() {
         let hasher = cheap(1, 4);
-        let place = hasher.enter().expect("a place");
-        let hash = hasher.hash(&place, &Secret::new("correct")).await;
+        let slot = hasher.enter().expect("a place");
+        let hash = hasher.hash(&slot, &Secret::new("correct")).await;
         let hash = hash.expect("a hash");
         assert!(hash.expose().starts_with("$argon2id$v=19$m=8,t=1,p=1$"));
         assert_eq!(
@@ -398,11 +400,11 @@ mod tests {
     async fn a_new_password_is_judged_before_it_is_hashed() {
         let hasher = cheap(1, 4);
         let rules = Arc::<Rules>::default();
-        let place = hasher.enter().expect("a place");
+        let slot = hasher.enter().expect("a place");
         let new = async |text: &str| {
             let password = Secret::new(text);
             let rules = Arc::clone(&rules);
-            hasher.hash_new(&place, &password, rules, Vec::new()).await
+            hasher.hash_new(&slot, &password, rules, Vec::new()).await
         };
         let refused = new("password").await;
         assert!(matches!(refused, Err(NewPasswordError::Refused(_))));

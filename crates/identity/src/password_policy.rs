@@ -4,7 +4,7 @@
 //! and reset. Judging one takes a while: [`Rules::check`] runs on the bounded
 //! pool that hashes passwords, never on a thread that serves requests.
 
-mod breached;
+mod breached_passwords;
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use super::config::PasswordPolicy;
 use super::password::PASSWORD_MAX;
-use breached::Breached;
+use breached_passwords::BreachedPasswords;
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::schema::RecordError;
 use doorward_core::model::user::{User, fold};
@@ -51,7 +51,7 @@ pub enum Violation {
 }
 
 /// All that is wrong with a password, as one text.
-pub fn told(violations: &[Violation]) -> String {
+pub fn refusal_text(violations: &[Violation]) -> String {
     let texts: Vec<_> = violations.iter().map(Violation::to_string).collect();
     texts.join("; ")
 }
@@ -60,7 +60,7 @@ pub fn told(violations: &[Violation]) -> String {
 #[derive(Debug, Default)]
 pub struct Rules {
     policy: PasswordPolicy,
-    breached: Option<Breached>,
+    breached: Option<BreachedPasswords>,
 }
 
 impl Rules {
@@ -90,7 +90,7 @@ impl Rules {
         }
         let breached = match &policy.breached_list {
             None => None,
-            Some(path) => match Breached::open(path) {
+            Some(path) => match BreachedPasswords::open(path) {
                 Ok(list) => Some(list),
                 Err(error) => return wrong("breached_list", error.to_string()),
             },

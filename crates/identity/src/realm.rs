@@ -12,13 +12,13 @@ use url::Url;
 use super::config::{IdentityConfig, RealmConfig, RealmSettings};
 use super::factors::RelyingParty;
 use super::federation::Provider;
-use super::goto::Destinations;
+use super::goto_url::GotoUrls;
 use super::hosts::Hosts;
-use super::inherit::{InForce, OwnSettings};
+use super::inherit::{EffectiveSettings, OwnSettings};
 use super::ldap::Directory;
-use super::pages::Look;
+use super::pages::Appearance;
 use super::password_policy::Rules;
-use super::settings::Trusted;
+use super::settings::AssertionIssuer;
 use super::{IdentityError, mail, records};
 use doorward_core::model::registration::StoredRealm;
 use doorward_core::model::secret::Secret;
@@ -35,7 +35,7 @@ pub(super) struct Live {
     pub(super) base_path: String,
     realms: HashMap<String, Arc<Realm>>,
     pub(super) hosts: Hosts,
-    pub(super) look: Arc<Look>,
+    pub(super) appearance: Arc<Appearance>,
     /// Who asks for passkeys, if browsers offer them here.
     pub(super) relying_party: Option<RelyingParty>,
     pub(super) config: IdentityConfig,
@@ -53,7 +53,7 @@ pub(super) struct Realm {
     /// The one issuer of its tokens, whatever path form a client used.
     pub(super) issuer: String,
     pub(super) settings: Arc<RealmSettings>,
-    in_force: InForce,
+    effective: EffectiveSettings,
     /// Declared users' passwords, by folded user name.
     passwords: HashMap<String, Arc<DeclaredPassword>>,
     /// Declared clients' secrets, by client identifier.
@@ -73,11 +73,11 @@ impl Live {
     pub(super) fn compile(config: IdentityConfig) -> Result<(Self, Declared), IdentityError> {
         let base = base(&config.base_url)?;
         mail::check(&config.mail)?;
-        let look = Look::compile(&config.pages, &base.url, &base.path)?;
+        let appearance = Appearance::compile(&config.pages, &base.url, &base.path)?;
         let rp_id = config.passkeys.rp_id.as_deref();
         let mut live = Self {
             relying_party: RelyingParty::of(&base.url, rp_id)?,
-            look: Arc::new(look),
+            appearance: Arc::new(appearance),
             base_url: base.url,
             base_path: base.path,
             realms: HashMap::new(),
@@ -93,11 +93,11 @@ impl Live {
         for (path, realm) in missing_root.chain(&config.realms) {
             check_path(path)?;
             let wrong = |error| IdentityError::in_realm(path, error);
-            let in_force = live.above(path).below(&realm.settings);
-            let in_force = in_force.map_err(|error| wrong(error.below("settings")))?;
+            let effective = live.above(path).below(&realm.settings);
+            let effective = effective.map_err(|error| wrong(error.below("settings")))?;
             let host = base.host.as_deref();
             live.hosts.add(path, &realm.hosts, host).map_err(wrong)?;
-            let mut compiled = Realm::new(&live.base_url, path, in_force);
+            let mut compiled = Realm::new(&live.base_url, path, effective);
             compiled.declare(realm, &mut declared).map_err(wrong)?;
             declared.realms.push(path.clone());
             live.realms.insert(path.clone(), Arc::new(compiled));
@@ -112,14 +112,14 @@ impl Live {
     pub(super) fn complete(&mut self, mut stored: Vec<StoredRealm>, previous: Option<&Self>) {
         stored.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         self.stored = stored;
-        for (path, in_force) in self.composed(&self.stored) {
-            let in_force = in_force.unwrap_or_else(|(above, error)| {
+        for (path, effective) in self.composed(&self.stored) {
+            let effective = effective.unwrap_or_else(|(above, error)| {
                 tracing::error!(realm = path, %error, "settings of a realm are not used");
                 above
             });
             let realm = match self.realms.remove(&path) {
-                Some(declared) => declared.with(in_force),
-                None => Realm::new(&self.base_url, &path, in_force),
+                Some(declared) => declared.with(effective),
+                None => Realm::new(&self.base_url, &path, effective),
             };
             self.realms.insert(path, Arc::new(realm));
         }
@@ -150,7 +150,7 @@ impl Live {
     /// What is in force in every realm of the file and of `stored`, those above
     /// before those below. Where settings can't be: what is in force above, and
     /// what is wrong.
-    fn composed(&self, stored: &[StoredRealm]) -> BTreeMap<String, Composed> {
+    fn composed(&self, stored: &[StoredRealm]) -> BTreeMap<String, ComposeResult> {
         let mut own: BTreeMap<&str, OwnSettings> = BTreeMap::new();
         for realm in stored {
             if check_path(&realm.path).is_ok() {
@@ -162,21 +162,21 @@ impl Live {
             own.insert(path, realm.settings.clone());
         }
         own.entry("/").or_default();
-        let mut composed: BTreeMap<String, Composed> = BTreeMap::new();
+        let mut composed: BTreeMap<String, ComposeResult> = BTreeMap::new();
         for (path, own) in own {
             let above = parents(path).find_map(|parent| composed.get(parent));
             let above = match above {
                 Some(Ok(above) | Err((above, _))) => above.clone(),
-                None => InForce::default(),
+                None => EffectiveSettings::default(),
             };
             let known = self.realms.get(path);
             let known = known.filter(|_| self.config.realms.contains_key(path));
-            let in_force = match known {
+            let effective = match known {
                 // Lists and keys of the file are not read again for nothing.
-                Some(known) if self.above(path).is_same(&above) => Ok(known.in_force.clone()),
+                Some(known) if self.above(path).is_same(&above) => Ok(known.effective.clone()),
                 _ => above.below(&own).map_err(|error| (above, error)),
             };
-            composed.insert(path.to_owned(), in_force);
+            composed.insert(path.to_owned(), effective);
         }
         composed
     }
@@ -196,8 +196,8 @@ impl Live {
             settings: own,
         });
         let before = self.composed(&self.stored);
-        for (realm, in_force) in self.composed(&stored) {
-            let Err((_, error)) = in_force else { continue };
+        for (realm, effective) in self.composed(&stored) {
+            let Err((_, error)) = effective else { continue };
             if realm == path {
                 return Err(error.below("settings"));
             }
@@ -230,9 +230,9 @@ impl Live {
     }
 
     /// What is in force in the nearest realm above `path`.
-    fn above(&self, path: &str) -> InForce {
+    fn above(&self, path: &str) -> EffectiveSettings {
         let realm = parents(path).find_map(|parent| self.realms.get(parent));
-        realm.map_or_else(InForce::default, |realm| realm.in_force.clone())
+        realm.map_or_else(EffectiveSettings::default, |realm| realm.effective.clone())
     }
 
     /// The realm of this path.
@@ -247,7 +247,7 @@ impl Live {
 }
 
 /// What is in force in a realm; or what is above it, and why its own is not.
-type Composed = Result<InForce, (InForce, RecordError)>;
+type ComposeResult = Result<EffectiveSettings, (EffectiveSettings, RecordError)>;
 
 /// The paths above `path`, the nearest first.
 fn parents(path: &str) -> impl Iterator<Item = &str> {
@@ -343,24 +343,24 @@ fn issuer(base_url: &str, path: &str) -> String {
 }
 
 impl Realm {
-    fn new(base_url: &str, path: &str, in_force: InForce) -> Self {
+    fn new(base_url: &str, path: &str, effective: EffectiveSettings) -> Self {
         Self {
             path: path.to_owned(),
             issuer: issuer(base_url, path),
-            settings: Arc::clone(&in_force.settings),
-            in_force,
+            settings: Arc::clone(&effective.settings),
+            effective,
             passwords: HashMap::new(),
             secrets: HashMap::new(),
         }
     }
 
     /// The same realm with these settings.
-    fn with(&self, in_force: InForce) -> Self {
+    fn with(&self, effective: EffectiveSettings) -> Self {
         Self {
             path: self.path.clone(),
             issuer: self.issuer.clone(),
-            settings: Arc::clone(&in_force.settings),
-            in_force,
+            settings: Arc::clone(&effective.settings),
+            effective,
             passwords: self.passwords.clone(),
             secrets: self.secrets.clone(),
         }
@@ -407,36 +407,36 @@ impl Realm {
     }
 
     /// The issuer of this name, if its assertions are believed.
-    pub(super) fn trusted(&self, issuer: &str) -> Option<&Trusted> {
-        self.in_force
+    pub(super) fn trusted(&self, issuer: &str) -> Option<&AssertionIssuer> {
+        self.effective
             .trusted
             .iter()
             .find(|one| one.issuer == issuer)
     }
 
     /// Where users may be sent after signing in, besides here.
-    pub(super) fn destinations(&self) -> &Destinations {
-        &self.in_force.destinations
+    pub(super) fn goto_urls(&self) -> &GotoUrls {
+        &self.effective.goto_urls
     }
 
     /// What new passwords must be like.
     pub(super) fn password_rules(&self) -> &Arc<Rules> {
-        &self.in_force.passwords
+        &self.effective.passwords
     }
 
     /// The providers that users may sign in through, in the order of pages.
     pub(super) fn providers(&self) -> &[Arc<Provider>] {
-        &self.in_force.providers
+        &self.effective.providers
     }
 
     /// The directory that knows passwords of users, if there is one.
     pub(super) fn directory(&self) -> Option<&Arc<Directory>> {
-        self.in_force.directory.as_ref()
+        self.effective.directory.as_ref()
     }
 
     /// Where the administrator may sign in from, if that is restricted.
     pub(super) fn admin_networks(&self) -> Option<&[IpNet]> {
-        self.in_force.admin_networks.as_deref()
+        self.effective.admin_networks.as_deref()
     }
 
     /// Whether users of the realm can sign in by the way of this name.

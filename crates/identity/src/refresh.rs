@@ -21,7 +21,7 @@ const FAMILY: usize = 16;
 const TOKEN_MAX: usize = 128;
 
 /// A refresh token as a client brings it.
-pub(super) struct Presented<'a> {
+pub(super) struct RefreshToken<'a> {
     text: &'a str,
     family: Vec<u8>,
 }
@@ -31,7 +31,7 @@ pub(super) fn new() -> String {
     URL_SAFE_NO_PAD.encode(random_bytes::<{ FAMILY + SECRET }>())
 }
 
-impl<'a> Presented<'a> {
+impl<'a> RefreshToken<'a> {
     /// Takes a token apart; `None` if it is none of ours.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         if text.len() > TOKEN_MAX {
@@ -73,32 +73,32 @@ mod tests {
     #[test]
     fn a_successor_is_of_the_same_family_and_the_same_each_time() {
         let first = new();
-        let presented = Presented::parse(&first).expect("a token");
+        let presented = RefreshToken::parse(&first).expect("a token");
         let successor = presented.successor(b"salt");
         assert_eq!(successor.len(), first.len());
         assert_eq!(successor, presented.successor(b"salt"));
         assert_ne!(successor, presented.successor(b"other"));
-        let next = Presented::parse(&successor).expect("a token");
+        let next = RefreshToken::parse(&successor).expect("a token");
         assert!(next.family() == presented.family() && next.hash() != presented.hash());
     }
 
     #[test]
     fn a_token_without_family_begins_one() {
         let old = URL_SAFE_NO_PAD.encode([7; SECRET]);
-        let presented = Presented::parse(&old).expect("a token");
+        let presented = RefreshToken::parse(&old).expect("a token");
         assert_eq!(presented.family(), TokenHash::of(&old));
         let successor = presented.successor(b"salt");
-        let next = Presented::parse(&successor).expect("a token");
+        let next = RefreshToken::parse(&successor).expect("a token");
         assert_eq!(next.family(), presented.family());
         let third = next.successor(b"salt");
-        let third = Presented::parse(&third).expect("a token");
+        let third = RefreshToken::parse(&third).expect("a token");
         assert_eq!(third.family(), presented.family());
     }
 
     #[test]
     fn what_is_no_token_is_not_looked_up() {
         for text in ["", "x", "a.b.c", "====", &"A".repeat(200), "AAAA"] {
-            assert!(Presented::parse(text).is_none(), "{text}");
+            assert!(RefreshToken::parse(text).is_none(), "{text}");
         }
     }
 }

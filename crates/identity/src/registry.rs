@@ -25,7 +25,7 @@ const READ_ONLY: [&str; 4] = ["realm", "owner", "created_at", "updated_at"];
 
 /// A client to be stored, and the secret to show if one was made for it.
 #[derive(Debug)]
-pub struct Made {
+pub struct NewClient {
     /// The record.
     pub client: Client,
     /// Its new secret, which nobody can ask for later.
@@ -73,7 +73,7 @@ pub fn create(
     realm: &str,
     mut members: Map<String, Value>,
     now_ms: i64,
-) -> Result<Made, RecordError> {
+) -> Result<NewClient, RecordError> {
     if members.get("client_id").is_none_or(Value::is_null) {
         let id = doorward_core::clock::random_uuid().to_string();
         members.insert("client_id".to_owned(), id.into());
@@ -90,7 +90,7 @@ pub fn create(
         created_ms: now_ms,
         updated_ms: now_ms,
     };
-    Ok(Made {
+    Ok(NewClient {
         client,
         secret: made,
     })
@@ -105,7 +105,7 @@ pub fn replace(
     old: &Client,
     mut members: Map<String, Value>,
     now_ms: i64,
-) -> Result<Made, RecordError> {
+) -> Result<NewClient, RecordError> {
     let id = old.metadata.client_id.as_str();
     let named = members.get("client_id").filter(|named| !named.is_null());
     if named.is_some_and(|named| named != id) {
@@ -140,7 +140,7 @@ pub fn replace(
         updated_ms: now_ms.max(old.updated_ms + 1),
         ..old.clone()
     };
-    Ok(Made {
+    Ok(NewClient {
         client,
         secret: made,
     })
@@ -150,7 +150,11 @@ pub fn replace(
 ///
 /// # Errors
 /// The member that can't be.
-pub fn patch(old: &Client, change: Map<String, Value>, now_ms: i64) -> Result<Made, RecordError> {
+pub fn patch(
+    old: &Client,
+    change: Map<String, Value>,
+    now_ms: i64,
+) -> Result<NewClient, RecordError> {
     let mut members = members(&old.metadata);
     for (name, value) in change {
         members.insert(name, value);
@@ -162,7 +166,7 @@ pub fn patch(old: &Client, change: Map<String, Value>, now_ms: i64) -> Result<Ma
 ///
 /// # Errors
 /// The client has no use for one, or this can't be one.
-pub fn rotate(old: &Client, given: Option<Secret>, now_ms: i64) -> Result<Made, RecordError> {
+pub fn rotate(old: &Client, given: Option<Secret>, now_ms: i64) -> Result<NewClient, RecordError> {
     if !old.metadata.has_use_for_secret() {
         let text = "the client has no use for one (token_endpoint_auth_method)";
         return Err(RecordError::new("client_secret", text));
@@ -173,7 +177,7 @@ pub fn rotate(old: &Client, given: Option<Secret>, now_ms: i64) -> Result<Made, 
         updated_ms: now_ms.max(old.updated_ms + 1),
         ..old.clone()
     };
-    Ok(Made {
+    Ok(NewClient {
         client,
         secret: made,
     })
@@ -182,7 +186,7 @@ pub fn rotate(old: &Client, given: Option<Secret>, now_ms: i64) -> Result<Made, 
 /// What an initial access token is to be good for.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct TokenWish {
+pub struct InitialTokenRequest {
     /// How many clients may be registered with it; null: any number.
     pub uses: Option<u32>,
     /// Seconds that it lives; null: until it is deleted.
@@ -191,7 +195,7 @@ pub struct TokenWish {
     pub note: String,
 }
 
-impl Default for TokenWish {
+impl Default for InitialTokenRequest {
     /// One client, within a day.
     fn default() -> Self {
         Self {
@@ -209,7 +213,7 @@ impl Default for TokenWish {
 /// The member that can't be.
 pub fn initial_token(
     realm: &str,
-    wish: TokenWish,
+    wish: InitialTokenRequest,
     now_ms: i64,
 ) -> Result<(InitialToken, Secret), RecordError> {
     for (name, value) in [("uses", wish.uses), ("expires_in", wish.expires_in)] {
@@ -287,11 +291,11 @@ mod tests {
         }
     }
 
-    fn made(members: Value) -> Made {
+    fn made(members: Value) -> NewClient {
         create("/", object(members), 1_000).expect("a client")
     }
 
-    fn refused(outcome: Result<Made, RecordError>) -> String {
+    fn refused(outcome: Result<NewClient, RecordError>) -> String {
         outcome.expect_err("refused").to_string()
     }
 

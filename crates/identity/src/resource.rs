@@ -15,18 +15,18 @@ fn invalid_target(text: &str) -> OAuthError {
 
 /// The resources that the request names, all of them registered for the
 /// client; none: the token is for the client.
-pub(super) fn asked(form: &Form<'_>, client: &LiveClient) -> Result<Vec<String>, OAuthError> {
+pub(super) fn requested(form: &Form<'_>, client: &LiveClient) -> Result<Vec<String>, OAuthError> {
     registered(form.all("resource"), client)
 }
 
 /// These resources, if all of them are registered for the client.
 pub(super) fn registered<'f>(
-    asked: impl Iterator<Item = &'f str>,
+    requested: impl Iterator<Item = &'f str>,
     client: &LiveClient,
 ) -> Result<Vec<String>, OAuthError> {
     let allowed = &client.client.metadata.resources;
     let mut all = Vec::new();
-    for resource in asked {
+    for resource in requested {
         let absolute = Url::parse(resource).is_ok_and(|url| url.fragment().is_none());
         if !absolute {
             let text = "A resource is an absolute URI without fragment";
@@ -37,9 +37,9 @@ pub(super) fn registered<'f>(
     Ok(all)
 }
 
-/// As [`asked`], also by the logical names of `audience` (RFC 8693 §2.1).
+/// As [`requested`], also by the logical names of `audience` (RFC 8693 §2.1).
 pub(super) fn targets(form: &Form<'_>, client: &LiveClient) -> Result<Vec<String>, OAuthError> {
-    let mut all = asked(form, client)?;
+    let mut all = requested(form, client)?;
     for audience in form.all("audience") {
         // It may always ask for itself, and then only for itself.
         if audience == client.id() && all.is_empty() {
@@ -64,11 +64,11 @@ pub(super) fn narrowed_targets(
 }
 
 fn among<'f>(
-    asked: impl Iterator<Item = &'f str>,
+    requested: impl Iterator<Item = &'f str>,
     granted: &[String],
 ) -> Result<Vec<String>, OAuthError> {
     let mut all = Vec::new();
-    for one in asked {
+    for one in requested {
         add(one, granted, &mut all)?;
     }
     Ok(match all.is_empty() {

@@ -5,20 +5,20 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 
-use super::api_version::{self, Chosen, Version};
+use super::api_version::{self, SelectedVersion, Version};
 use super::error::JsonError;
 use super::form::Form;
 use super::{Call, respond};
 use doorward_core::jose::json;
 
 /// The version that answers, or the refusal.
-pub(super) fn version(call: &Call, offered: &[Version]) -> Result<Chosen, JsonError> {
+pub(super) fn version(call: &Call, offered: &[Version]) -> Result<SelectedVersion, JsonError> {
     let api = &call.state.live().config.api;
     api_version::choose(call.headers(), offered, api).map_err(JsonError::from)
 }
 
 /// The response, which no cache keeps and which says what version answered.
-pub(super) fn finish(chosen: Chosen, answer: Result<Response, JsonError>) -> Response {
+pub(super) fn finish(chosen: SelectedVersion, answer: Result<Response, JsonError>) -> Response {
     let mut response = answer.unwrap_or_else(JsonError::response);
     respond::never_stored(&mut response);
     chosen.stamp(&mut response, "CREST");

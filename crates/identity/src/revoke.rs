@@ -8,7 +8,7 @@ use serde_json::json;
 use super::clients::LiveClient;
 use super::error::OAuthError;
 use super::form;
-use super::refresh::Presented;
+use super::refresh::RefreshToken;
 use super::{Call, audit, bearer, client_auth, respond};
 use doorward_core::model::audit::{Event, Kind};
 use doorward_core::model::grant::{Revocation, TokenHash};
@@ -16,7 +16,7 @@ use doorward_core::model::grant::{Revocation, TokenHash};
 /// Revokes an access token, or with a refresh token its whole grant. What is
 /// no token (or no longer) was revoked successfully (RFC 7009 §2.2).
 pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
-    let form = form::posted(call)?;
+    let form = form::read_body(call)?;
     let client = client_auth::authenticate(call, &form).await?;
     let missing = || OAuthError::bad("invalid_request", "Missing parameter: token");
     let token = form.get("token").ok_or_else(missing)?;
@@ -31,7 +31,7 @@ pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
 /// Whether it was a refresh token.
 async fn revoke_refresh(call: &Call, client: &LiveClient, token: &str) -> Result<bool, OAuthError> {
     let state = &call.state;
-    let Some(presented) = Presented::parse(token) else {
+    let Some(presented) = RefreshToken::parse(token) else {
         return Ok(false);
     };
     // Also a spent one is a handle of its grant.
@@ -69,6 +69,6 @@ async fn revoke_access(call: &Call, client: &LiveClient, token: &str) -> Result<
     let told = |event: Event| event.with("token", issued.id());
     audit::with(state, Kind::TokenRevoke, told, revoked).await?;
     let what = Revocation::Token(issued.id().to_owned());
-    state.revoked.add(&what, until_ms);
+    state.revocations.add(&what, until_ms);
     Ok(())
 }

@@ -11,23 +11,20 @@ use http::header::{ACCEPT, ALLOW, CONTENT_LENGTH, ORIGIN};
 use http::{HeaderValue, Method, StatusCode, Uri};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
+use super::endpoints::{ENDPOINTS, Endpoint, Surface};
 use super::error::{JsonError, OAuthError, ScimError, allow, printable, wrong_method};
 use super::form::Form;
 use super::json_view::JsonView;
 use super::pages::{self, Frame};
 use super::realm::{Live, Realm, realm_of_path};
-use super::{
-    Call, ENDPOINTS, Endpoint, State, Surface, account, audit, authenticate, authorize, cors,
-    device, discovery, federation, forgotten, id_token_info, introspect, logout, people, pushed,
-    register, revoke, scim, sessions, token, tokeninfo, userinfo,
-};
+use super::{Call, State, audit, cors, scim};
 use doorward_net::http::bridge::SecretPath;
 
 /// Longest body, in bytes.
 const BODY_MAX: usize = 64 * 1024;
 
 /// Why a request reached no endpoint.
-enum Lost {
+enum RoutingError {
     /// No such path.
     Path,
     /// No such realm.
@@ -51,14 +48,14 @@ pub(super) async fn serve(Shared(state): Shared<Arc<State>>, request: Request) -
     let head = request.method() == Method::HEAD;
     let uri = request.uri().clone();
     let path = below_base(&live.base_path, uri.path());
-    let wanted = wanted(&live, &path, &request);
-    let response = match &wanted {
+    let cors_request = cors_request(&live, &path, &request);
+    let response = match &cors_request {
         None => on_realm(&state, &live, &path, request).await,
-        Some(wanted) => match wanted.preflight(&state).await {
+        Some(cors_request) => match cors_request.preflight(&state).await {
             Some(response) => response,
             None => {
                 let mut response = on_realm(&state, &live, &path, request).await;
-                wanted.share(&state, &mut response).await;
+                cors_request.share(&state, &mut response).await;
                 response
             }
         },
@@ -71,15 +68,15 @@ pub(super) async fn serve(Shared(state): Shared<Arc<State>>, request: Request) -
 }
 
 /// What pages of other origins are to be let read of the answer.
-fn wanted(live: &Live, path: &str, request: &Request) -> Option<cors::Wanted> {
+fn cors_request(live: &Live, path: &str, request: &Request) -> Option<cors::CorsRequest> {
     let origin = request.headers().get(ORIGIN)?;
     let (surface, rest) = surface(path)?;
     if surface != Surface::OAuth2 {
         return None;
     }
-    let (realm, methods, endpoint) = endpoint(surface, rest)?;
+    let (realm, endpoint) = endpoint(surface, rest)?;
     let realm = || resolve(live, surface, realm, request).ok();
-    cors::Wanted::of(request, origin, (endpoint, methods), realm)
+    cors::CorsRequest::of(request, origin, (endpoint.sharing, endpoint.methods), realm)
 }
 
 /// The path without that of the base URL. Metadata addresses that RFC 8414 §3
@@ -117,7 +114,7 @@ pub(super) fn url_of_realm(call: &Call) -> Option<String> {
     let live = call.state.live();
     let path = below_base(&live.base_path, call.parts.uri.path());
     let (surface, rest) = surface(&path)?;
-    let (part, ..) = endpoint(surface, rest)?;
+    let (part, _) = endpoint(surface, rest)?;
     let named = realm_of_path(part)? == call.realm.path;
     named.then(|| format!("{}{path}", live.base_url))
 }
@@ -151,15 +148,22 @@ async fn on_realm(state: &Arc<State>, live: &Live, path: &str, request: Request)
         .response();
     };
     let method = request.method().clone();
-    let found = endpoint(surface, rest).map(|(_, _, endpoint)| endpoint);
-    let secret = found == Some(Endpoint::Session);
-    let view = JsonView::of(surface, found, request.uri());
+    let endpoint = endpoint(surface, rest).map(|(_, endpoint)| endpoint);
+    let secret = endpoint.is_some_and(|endpoint| endpoint.has_secret_path);
+    let takes_fields = endpoint.is_none_or(|endpoint| endpoint.takes_fields);
+    let view = match surface {
+        Surface::Json => JsonView::of(takes_fields, request.uri()),
+        Surface::OAuth2 | Surface::V1 => None,
+    };
     let frame = frame(live, surface, rest, &request);
     let mut response = match call(state, live, surface, rest, request).await {
-        Ok((endpoint, call)) => audit::follow(endpoint, &call, dispatch(endpoint, &call)).await,
-        Err(lost) => match frame {
-            Some(frame) => lost_page(lost, &frame, &method),
-            None => lost_response(lost, surface, path, &method),
+        Ok((endpoint, call)) => {
+            let answer = (endpoint.handler)(&call);
+            audit::follow(endpoint.audit, &call, answer).await
+        }
+        Err(error) => match frame {
+            Some(frame) => error_page(error, &frame, &method),
+            None => error_response(error, surface, path, &method),
         },
     };
     if let Some(view) = view {
@@ -178,34 +182,22 @@ fn frame(live: &Live, surface: Surface, rest: &str, request: &Request) -> Option
     if !accept.contains("text/html") {
         return None;
     }
-    let (_, _, endpoint) = endpoint(surface, rest)?;
-    let is_page = matches!(
-        endpoint,
-        Endpoint::Authorize
-            | Endpoint::SignIn
-            | Endpoint::Account
-            | Endpoint::SignOut
-            | Endpoint::DeviceUser
-            | Endpoint::Forgot
-            | Endpoint::Reset
-            | Endpoint::Federation
-            | Endpoint::FederationAnswer
-    );
-    if !is_page {
+    let (_, endpoint) = endpoint(surface, rest)?;
+    if !endpoint.is_page {
         return None;
     }
     let query = request.uri().query().unwrap_or_default();
     let query = Form::parse(query.as_bytes()).unwrap_or_default();
     let locales = query.get("ui_locales");
-    Some(Frame::of(&live.look, request.headers(), locales))
+    Some(Frame::of(&live.appearance, request.headers(), locales))
 }
 
-fn lost_page(lost: Lost, frame: &Frame, method: &Method) -> Response {
-    let allowed = match lost {
-        Lost::Method(methods) => allow(methods),
+fn error_page(error: RoutingError, frame: &Frame, method: &Method) -> Response {
+    let allowed = match error {
+        RoutingError::Method(methods) => allow(methods),
         _ => None,
     };
-    let error = lost_oauth(lost, method);
+    let error = oauth_error(error, method);
     let text = printable(&error.description);
     let mut response = pages::error(frame, error.status, error.error, &text);
     if let Some(allowed) = allowed {
@@ -214,15 +206,15 @@ fn lost_page(lost: Lost, frame: &Frame, method: &Method) -> Response {
     response
 }
 
-fn lost_response(lost: Lost, surface: Surface, path: &str, method: &Method) -> Response {
-    let allowed = match lost {
-        Lost::Method(methods) => allow(methods),
+fn error_response(error: RoutingError, surface: Surface, path: &str, method: &Method) -> Response {
+    let allowed = match error {
+        RoutingError::Method(methods) => allow(methods),
         _ => None,
     };
     let mut response = match surface {
-        Surface::OAuth2 => lost_oauth(lost, method).response(),
-        Surface::Json => lost_json(lost, path).response(),
-        Surface::V1 => lost_scim(lost),
+        Surface::OAuth2 => oauth_error(error, method).response(),
+        Surface::Json => json_error(error, path).response(),
+        Surface::V1 => scim_error(error),
     };
     if let Some(allowed) = allowed {
         response.headers_mut().insert(ALLOW, allowed);
@@ -248,15 +240,15 @@ async fn call(
     surface: Surface,
     rest: &str,
     request: Request,
-) -> Result<(Endpoint, Call), Lost> {
-    let (realm_part, methods, endpoint) = endpoint(surface, rest).ok_or(Lost::Path)?;
+) -> Result<(&'static Endpoint, Call), RoutingError> {
+    let (realm_part, endpoint) = endpoint(surface, rest).ok_or(RoutingError::Path)?;
     let realm = resolve(live, surface, realm_part, &request)?;
     let method = match request.method() {
-        &Method::HEAD if !endpoint.acts_on_get() => &Method::GET,
+        &Method::HEAD if !endpoint.acts_on_get => &Method::GET,
         method => method,
     };
-    if !methods.contains(method) {
-        return Err(Lost::Method(methods));
+    if !endpoint.methods.contains(method) {
+        return Err(RoutingError::Method(endpoint.methods));
     }
     let (parts, body) = request.into_parts();
     let by_query = realm_of_query(surface, &parts.uri);
@@ -278,38 +270,36 @@ async fn call(
 
 /// The endpoint whose path ends `rest`, and the part before it, which names the
 /// realm.
-fn endpoint(surface: Surface, rest: &str) -> Option<(&str, &'static [Method], Endpoint)> {
+fn endpoint(surface: Surface, rest: &str) -> Option<(&str, &'static Endpoint)> {
     // Clients write `/json/sessions/?_action=…`: collections end so.
     let rest = match surface {
         Surface::OAuth2 => rest,
         Surface::Json | Surface::V1 => rest.strip_suffix('/').unwrap_or(rest),
     };
-    ENDPOINTS
-        .iter()
-        .find_map(|(of, suffix, methods, endpoint)| {
-            if *of != surface {
-                return None;
+    ENDPOINTS.iter().find_map(|endpoint| {
+        if endpoint.surface != surface {
+            return None;
+        }
+        let (rest, suffix) = match endpoint.path.split_once("/{id}") {
+            Some((before, after)) => {
+                let rest = rest.strip_suffix(after)?;
+                let (rest, id) = rest.rsplit_once('/')?;
+                (Some(rest).filter(|_| !id.is_empty())?, before)
             }
-            let (rest, suffix) = match suffix.split_once("/{id}") {
-                Some((before, after)) => {
-                    let rest = rest.strip_suffix(after)?;
-                    let (rest, id) = rest.rsplit_once('/')?;
-                    (Some(rest).filter(|_| !id.is_empty())?, before)
-                }
-                None => (rest, *suffix),
-            };
-            let realm = match surface {
-                // Clients of other makers begin them with capitals.
-                Surface::V1 => rest.eq_ignore_ascii_case(suffix).then_some("")?,
-                _ => rest.strip_suffix(suffix)?,
-            };
-            let realm = match realm.strip_suffix('/') {
-                Some(realm) if !realm.is_empty() => realm,
-                None if realm.is_empty() => "",
-                _ => return None,
-            };
-            Some((realm, *methods, *endpoint))
-        })
+            None => (rest, endpoint.path),
+        };
+        let realm = match surface {
+            // Clients of other makers begin them with capitals.
+            Surface::V1 => rest.eq_ignore_ascii_case(suffix).then_some("")?,
+            _ => rest.strip_suffix(suffix)?,
+        };
+        let realm = match realm.strip_suffix('/') {
+            Some(realm) if !realm.is_empty() => realm,
+            None if realm.is_empty() => "",
+            _ => return None,
+        };
+        Some((realm, endpoint))
+    })
 }
 
 /// The realm: named by the query, or by the path, or else by the host.
@@ -318,11 +308,11 @@ fn resolve(
     surface: Surface,
     part: &str,
     request: &Request,
-) -> Result<Arc<Realm>, Lost> {
+) -> Result<Arc<Realm>, RoutingError> {
     if let Some(path) = realm_of_query(surface, request.uri()) {
         let by_query = true;
         let realm = live.realm(&path).cloned();
-        return realm.ok_or(Lost::Realm { path, by_query });
+        return realm.ok_or(RoutingError::Realm { path, by_query });
     }
     if part.is_empty()
         && let Some(path) = live.hosts.realm(request.uri(), request.headers())
@@ -330,7 +320,7 @@ fn resolve(
     {
         return Ok(Arc::clone(realm));
     }
-    let unknown = |path| Lost::Realm {
+    let unknown = |path| RoutingError::Realm {
         path,
         by_query: false,
     };
@@ -361,26 +351,26 @@ fn body_max(surface: Surface) -> usize {
     }
 }
 
-async fn read(body: Body, most: usize) -> Result<Bytes, Lost> {
+async fn read(body: Body, most: usize) -> Result<Bytes, RoutingError> {
     match Limited::new(body, most).collect().await {
         Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Lost::TooLong),
-        Err(_) => Err(Lost::Body),
+        Err(error) if error.is::<LengthLimitError>() => Err(RoutingError::TooLong),
+        Err(_) => Err(RoutingError::Body),
     }
 }
 
-fn lost_oauth(lost: Lost, method: &Method) -> OAuthError {
+fn oauth_error(error: RoutingError, method: &Method) -> OAuthError {
     let with = |status, error, text: String| OAuthError {
         status,
         ..OAuthError::bad(error, text)
     };
-    match lost {
-        Lost::Path => with(
+    match error {
+        RoutingError::Path => with(
             StatusCode::NOT_FOUND,
             "not_found",
             "Resource not found".to_owned(),
         ),
-        Lost::Realm { path, .. } => {
+        RoutingError::Realm { path, .. } => {
             let name = path.trim_start_matches('/');
             with(
                 StatusCode::NOT_FOUND,
@@ -388,107 +378,62 @@ fn lost_oauth(lost: Lost, method: &Method) -> OAuthError {
                 format!("Invalid realm, {name}"),
             )
         }
-        Lost::Method(allowed) => wrong_method(allowed, method),
-        Lost::TooLong => {
+        RoutingError::Method(allowed) => wrong_method(allowed, method),
+        RoutingError::TooLong => {
             let text = format!("The body is longer than {BODY_MAX} bytes");
             with(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request", text)
         }
-        Lost::Body => OAuthError::bad("invalid_request", "The body is incomplete"),
+        RoutingError::Body => OAuthError::bad("invalid_request", "The body is incomplete"),
     }
 }
 
-fn lost_json(lost: Lost, path: &str) -> JsonError {
-    match lost {
-        Lost::Path => JsonError::new(
+fn json_error(error: RoutingError, path: &str) -> JsonError {
+    match error {
+        RoutingError::Path => JsonError::new(
             StatusCode::NOT_FOUND,
             format!("Resource '{path}' not found"),
         ),
-        Lost::Realm {
+        RoutingError::Realm {
             path,
             by_query: true,
         } => JsonError::new(StatusCode::BAD_REQUEST, format!("Invalid realm, {path}")),
-        Lost::Realm { path, .. } => {
+        RoutingError::Realm { path, .. } => {
             let text = format!("Realm \"{path}\" not found");
             JsonError::new(StatusCode::NOT_FOUND, text)
         }
-        Lost::Method(_) => JsonError::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed"),
-        Lost::TooLong => JsonError::new(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long"),
-        Lost::Body => JsonError::new(StatusCode::BAD_REQUEST, "The body is incomplete"),
+        RoutingError::Method(_) => {
+            JsonError::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
+        }
+        RoutingError::TooLong => {
+            JsonError::new(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long")
+        }
+        RoutingError::Body => JsonError::new(StatusCode::BAD_REQUEST, "The body is incomplete"),
     }
 }
 
-fn lost_scim(lost: Lost) -> Response {
+fn scim_error(cause: RoutingError) -> Response {
     let error = |status, text: &str| ScimError::new(status, text);
-    match lost {
-        Lost::Path | Lost::Realm { .. } => {
+    match cause {
+        RoutingError::Path | RoutingError::Realm { .. } => {
             error(StatusCode::NOT_FOUND, "There is no such resource.").response()
         }
-        Lost::Method(_) => {
+        RoutingError::Method(_) => {
             let text = "The resource does not have this method.";
             error(StatusCode::METHOD_NOT_ALLOWED, text).response()
         }
-        Lost::TooLong => error(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long.").response(),
-        Lost::Body => error(StatusCode::BAD_REQUEST, "The body is incomplete.").response(),
+        RoutingError::TooLong => {
+            error(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long.").response()
+        }
+        RoutingError::Body => error(StatusCode::BAD_REQUEST, "The body is incomplete.").response(),
     }
 }
 
-async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
-    let result = match endpoint {
-        Endpoint::AccessToken => token::post(call).await,
-        Endpoint::TokenInfo => tokeninfo::get(call).await,
-        Endpoint::IdTokenInfo => id_token_info::post(call).await,
-        Endpoint::Introspect => introspect::post(call).await,
-        Endpoint::Revoke => revoke::post(call).await,
-        Endpoint::UserInfo => userinfo::answer(call).await,
-        Endpoint::DeviceCode => device::authorize(call).await,
-        Endpoint::Theme => Ok(theme_file(call)),
-        Endpoint::PasskeyScript => Ok(pages::passkey_script()),
-        Endpoint::Account => Ok(account::answer(call).await),
-        Endpoint::DeviceUser => Ok(device::page(call).await),
-        Endpoint::Authorize => Ok(authorize::answer(call).await),
-        Endpoint::Pushed => pushed::post(call).await,
-        Endpoint::Federation => Ok(federation::start(call).await),
-        Endpoint::FederationAnswer => Ok(federation::callback(call).await),
-        Endpoint::SignOut => Ok(logout::answer(call).await),
-        Endpoint::Forgot => Ok(forgotten::forgot(call).await),
-        Endpoint::Reset => Ok(forgotten::reset(call).await),
-        Endpoint::Register => register::answer(call).await,
-        Endpoint::SignIn => Ok(authorize::sign_in(call).await),
-        Endpoint::Metadata => Ok(discovery::metadata(call)),
-        Endpoint::Keys => discovery::keys(call).await,
-        Endpoint::Authenticate => Ok(authenticate::post(call).await),
-        Endpoint::Sessions => Ok(sessions::post(call, None).await),
-        Endpoint::Session => Ok(sessions::post(call, Some(call.last_segment())).await),
-        Endpoint::ServerInfo => Ok(sessions::server_info(call).await),
-        Endpoint::People => Ok(people::post(call, None).await),
-        Endpoint::Person if call.parts.method == Method::POST => {
-            Ok(people::post(call, Some(call.last_segment())).await)
-        }
-        Endpoint::Person => Ok(people::get(call).await),
-        Endpoint::Users
-        | Endpoint::UserSearch
-        | Endpoint::Search
-        | Endpoint::User
-        | Endpoint::Groups
-        | Endpoint::GroupSearch
-        | Endpoint::Group
-        | Endpoint::Me
-        | Endpoint::Bulk
-        | Endpoint::Schemas
-        | Endpoint::Schema
-        | Endpoint::ResourceTypes
-        | Endpoint::ResourceType
-        | Endpoint::ServiceProvider => Ok(scim::answer(call, endpoint).await),
-    };
-    result.unwrap_or_else(OAuthError::response)
-}
-
 /// A file of the theme: by its exact name, out of memory.
-fn theme_file(call: &Call) -> Response {
+pub(super) fn theme_file(call: &Call) -> Response {
     let live = call.state.live();
     let name = call.parts.uri.path().rsplit('/').next().unwrap_or_default();
     let query = call.parts.uri.query().unwrap_or_default();
-    let file = live.look.theme();
+    let file = live.appearance.theme();
     let file = file.and_then(|theme| theme.answer(name, query, call.headers()));
-    file.unwrap_or_else(|| lost_oauth(Lost::Path, &call.parts.method).response())
+    file.unwrap_or_else(|| oauth_error(RoutingError::Path, &call.parts.method).response())
 }

@@ -161,7 +161,7 @@ pub(super) async fn of_browser(call: &Call) -> Result<Option<(StoredSession, Use
 /// The token of the session that another tab of the browser has just begun for
 /// `user` by no less than `proof`, since the page of this one was shown: replaced,
 /// it would be gone while that tab is on its way with it.
-pub(super) async fn begun_beside(
+pub(super) async fn concurrent_session(
     call: &Call,
     user: &User,
     proof: &Proof,
@@ -251,7 +251,7 @@ async fn begin_after(
         event.target(&format!("sessions/{}", session.sid))
     };
     let ended = audit::with(state, Kind::SessionBegin, told, kept).await?;
-    state.have_ended(&ended, now_ms);
+    state.mark_ended(&ended, now_ms);
     audit::keep_each(state, Kind::SessionEnd, &ended, |event, ended| {
         event_of(event, ended, "replaced")
     })
@@ -302,7 +302,7 @@ impl State {
         let mut all = Vec::new();
         loop {
             let ended = self.store.end_sessions(which, now_ms).await?;
-            self.have_ended(&ended, now_ms);
+            self.mark_ended(&ended, now_ms);
             let more = ended.len() >= usize::try_from(ENDED_AT_ONCE).unwrap_or(usize::MAX);
             all.extend(ended);
             if !more {
@@ -327,12 +327,12 @@ impl State {
     }
 
     /// Learns what ended with these sessions.
-    fn have_ended(&self, ended: &[EndedSession], now_ms: i64) {
+    fn mark_ended(&self, ended: &[EndedSession], now_ms: i64) {
         for session in ended {
-            self.have_revoked(&session.grants, now_ms);
+            self.mark_revoked(&session.grants, now_ms);
         }
         if ended.iter().any(|session| session.told > 0) {
-            self.logouts.wake();
+            self.backchannel_logout.wake();
         }
     }
 
@@ -377,7 +377,7 @@ pub(super) fn event_of(event: Event, ended: &EndedSession, cause: &'static str) 
 }
 
 /// Gives the browser the token of its session.
-pub(super) fn hand_over(call: &Call, response: &mut Response, token: &str) {
+pub(super) fn set_cookie(call: &Call, response: &mut Response, token: &str) {
     let live = call.state.live();
     let name = cookies::name(&live, &live.config.session.cookie_name);
     cookies::set(response, &live, &name, token);
@@ -385,7 +385,7 @@ pub(super) fn hand_over(call: &Call, response: &mut Response, token: &str) {
 
 /// Takes the token of its session from the browser, unless it is good: the
 /// cookie may be that of a session of another realm. Says whether it did.
-pub(super) async fn take_back(call: &Call, response: &mut Response) -> Result<bool, Fault> {
+pub(super) async fn clear_cookie(call: &Call, response: &mut Response) -> Result<bool, Fault> {
     if let Some(token) = token_of_browser(call)
         && find(call, &token).await?.is_some()
     {

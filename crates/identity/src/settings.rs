@@ -135,14 +135,14 @@ fn check_devices(settings: &RealmSettings) -> Result<(), RecordError> {
 
 /// An issuer whose assertions are believed, ready for requests.
 #[derive(Debug)]
-pub(super) struct Trusted {
+pub(super) struct AssertionIssuer {
     pub(super) issuer: String,
     pub(super) keys: Option<KeySet>,
     pub(super) jwks_uri: Option<String>,
 }
 
 /// The issuers whose assertions are believed.
-pub(super) fn trusted(settings: &RealmSettings) -> Result<Vec<Trusted>, RecordError> {
+pub(super) fn trusted(settings: &RealmSettings) -> Result<Vec<AssertionIssuer>, RecordError> {
     let compile = |(index, one): (usize, &TrustedIssuer)| {
         let at = format!("trusted_issuers[{index}]");
         let keys = records::key_set(one.jwks.as_ref(), one.jwks_uri.as_deref());
@@ -150,7 +150,7 @@ pub(super) fn trusted(settings: &RealmSettings) -> Result<Vec<Trusted>, RecordEr
         if keys.is_none() && one.jwks_uri.is_none() {
             return Err(RecordError::new(at, "needs jwks or jwks_uri"));
         }
-        Ok(Trusted {
+        Ok(AssertionIssuer {
             issuer: one.issuer.clone(),
             keys,
             jwks_uri: one.jwks_uri.clone(),

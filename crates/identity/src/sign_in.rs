@@ -1,20 +1,24 @@
 //! Signing in on a page, whatever page that is: the form, what it leads to, and
 //! the steps that may follow.
 
-mod entrance;
-mod steps;
+mod login_page;
+mod step_up;
 mod trusted;
 
 use super::context::Methods;
 use super::error::Fault;
 use super::login::{LoginError, login};
-use super::pages::Failed;
+use super::pages::FormError;
 use super::{Call, sessions};
 use doorward_core::model::grant::StoredSession;
 use doorward_core::model::user::User;
 use doorward_core::model::user::name_place::SignInName;
-pub(super) use entrance::{ARRIVED, CODE, Entrance, Fields, PASSKEY, STEP, carried, enrol_passkey};
-pub(super) use steps::{Lacking, Next, complete, lacking, policy};
+pub(super) use login_page::{
+    CODE, Fields, LoginPage, PASSKEY, RESUME, STEP, enrol_passkey, resume_parameter,
+};
+pub(super) use step_up::{
+    MissingFactor, NextStep, complete, missing_factor, requires_second_factor,
+};
 pub(super) use trusted::COOKIE as TRUSTED_COOKIE;
 
 /// What a user has shown, and when.
@@ -50,9 +54,9 @@ pub(super) enum SignIn {
     /// The user has a session; this is its token.
     Done(String),
     /// Something is missing yet, and there is no session.
-    Next(Box<Next>),
+    Next(Box<NextStep>),
     /// The form is to be shown again.
-    Again(Failed),
+    Again(FormError),
     /// The address may not sign this user in.
     Forbidden,
 }
@@ -68,10 +72,10 @@ async fn by_password(
         Err(LoginError::Confined) => Ok(SignIn::Forbidden),
         // One answer for all of them: nobody learns who exists.
         Err(LoginError::Failed | LoginError::Locked | LoginError::Deactivated) => {
-            Ok(SignIn::Again(Failed::Credentials))
+            Ok(SignIn::Again(FormError::Credentials))
         }
         Err(LoginError::Fault(Fault::Busy(_) | Fault::Directory)) => {
-            Ok(SignIn::Again(Failed::Busy))
+            Ok(SignIn::Again(FormError::Busy))
         }
         Err(LoginError::Fault(fault)) => Err(fault),
     }
@@ -86,12 +90,12 @@ async fn begin(
     shown_ms: Option<i64>,
 ) -> Result<SignIn, Fault> {
     if let Some(shown_ms) = shown_ms
-        && let Some(token) = sessions::begun_beside(call, user, proof, shown_ms).await?
+        && let Some(token) = sessions::concurrent_session(call, user, proof, shown_ms).await?
     {
         return Ok(SignIn::Done(token));
     }
     Ok(match sessions::begin(call, user, proof).await? {
         Some(token) => SignIn::Done(token),
-        None => SignIn::Again(Failed::Credentials),
+        None => SignIn::Again(FormError::Credentials),
     })
 }

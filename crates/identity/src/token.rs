@@ -15,7 +15,7 @@ use doorward_net::http::bridge::ForUser;
 
 /// Answers a token request.
 pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
-    let form = form::posted(call)?;
+    let form = form::read_body(call)?;
     let grant_type = form
         .get("grant_type")
         .ok_or_else(|| OAuthError::bad("invalid_request", "Grant type is not set"))?;
@@ -76,33 +76,37 @@ pub(super) fn required<'f>(form: &'f Form<'_>, name: &str) -> Result<&'f str, OA
 pub(super) fn scopes_for(
     call: &Call,
     client: &LiveClient,
-    asked: Option<&str>,
+    requested: Option<&str>,
     by_default: UnknownScope,
 ) -> Result<Vec<String>, OAuthError> {
     let unknown = call.realm.settings.unknown_scope.unwrap_or(by_default);
     let known;
-    let asked = match (unknown, asked) {
-        (UnknownScope::Ignore, Some(asked)) => {
+    let requested = match (unknown, requested) {
+        (UnknownScope::Ignore, Some(requested)) => {
             let has = |scope: &&str| client.scopes.iter().any(|one| one == scope);
-            known = asked.split(' ').filter(has).collect::<Vec<_>>().join(" ");
+            known = requested
+                .split(' ')
+                .filter(has)
+                .collect::<Vec<_>>()
+                .join(" ");
             // The defaults are for who asks for nothing.
-            let nothing_left = known.is_empty() && !asked.trim_matches(' ').is_empty();
-            Some(if nothing_left { asked } else { &known })
+            let nothing_left = known.is_empty() && !requested.trim_matches(' ').is_empty();
+            Some(if nothing_left { requested } else { &known })
         }
-        (_, asked) => asked,
+        (_, requested) => requested,
     };
-    granted(asked, &client.scopes, &client.default_scopes)
+    granted(requested, &client.scopes, &client.default_scopes)
 }
 
 /// The scopes to grant: those asked for, each once and in their order, or the
 /// defaults. `allowed` are all that may be asked for.
 pub(super) fn granted(
-    asked: Option<&str>,
+    requested: Option<&str>,
     allowed: &[String],
     defaults: &[String],
 ) -> Result<Vec<String>, OAuthError> {
     let mut scopes: Vec<String> = Vec::new();
-    for scope in asked
+    for scope in requested
         .unwrap_or_default()
         .split(' ')
         .filter(|scope| !scope.is_empty())

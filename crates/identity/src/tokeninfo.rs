@@ -31,7 +31,7 @@ pub(super) async fn get(call: &Call) -> Result<Response, OAuthError> {
     let good = bearer::check(&call.state, token, call.now_ms).await?;
     let good = good.ok_or_else(OAuthError::invalid_token)?;
     let issued = &good.issued;
-    let open = issued.info.get_or_init(|| said(issued, token));
+    let open = issued.info.get_or_init(|| response_text(issued, token));
     let body = bearer::ended(open, issued.seconds_left(call.now_ms));
     let mut response = respond::json_text(StatusCode::OK, body);
     respond::never_stored(&mut response);
@@ -41,7 +41,7 @@ pub(super) async fn get(call: &Call) -> Result<Response, OAuthError> {
 }
 
 /// All that is said of a token, but for the time that it has left.
-fn said(issued: &Issued, token: &str) -> Box<str> {
+fn response_text(issued: &Issued, token: &str) -> Box<str> {
     let mut body = issued.claims.clone();
     for scope in issued.scopes() {
         // A scope named like a claim must not hide it.

@@ -7,7 +7,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Map, Value, json};
 
-use super::bearer::{self, GoodToken};
+use super::bearer::{self, ValidToken};
 use super::error::OAuthError;
 use super::form::{self, Form};
 use super::{Call, dpop, membership, respond};
@@ -73,7 +73,7 @@ pub(super) async fn answer(call: &Call) -> Result<Response, OAuthError> {
     }
     let mut claims = claims(&good);
     let user = good.user.as_ref().map(|user| user.id);
-    if let Some(groups) = membership::told(&call.state, user, good.issued.scopes()).await? {
+    if let Some(groups) = membership::groups_claim(&call.state, user, good.issued.scopes()).await? {
         claims.insert(membership::GROUPS.to_owned(), json!(groups));
     }
     let mut response = match client.client.metadata.userinfo_signed_response_alg {
@@ -98,7 +98,7 @@ pub(super) async fn answer(call: &Call) -> Result<Response, OAuthError> {
 
 /// Whether the token is of this realm, and was not given for other resources
 /// (RFC 8707) than the provider: whoever serves those is not told about users.
-fn is_for_us(call: &Call, token: &GoodToken) -> bool {
+fn is_for_us(call: &Call, token: &ValidToken) -> bool {
     let issuer = &token.realm.issuer;
     let here = format!("{issuer}/userinfo");
     let issued = &token.issued;
@@ -110,7 +110,7 @@ fn is_for_us(call: &Call, token: &GoodToken) -> bool {
 /// both, and never of the address (RFC 6750 §2).
 fn token(call: &Call) -> Result<String, OAuthError> {
     let form = match call.parts.method == Method::POST && form::is_form(call.headers()) {
-        true => form::posted(call)?,
+        true => form::read_body(call)?,
         false => Form::default(),
     };
     let by_form = form.get("access_token");
@@ -129,7 +129,7 @@ fn token(call: &Call) -> Result<String, OAuthError> {
 }
 
 /// The claims by scope (OpenID Connect Core §5.4); none that is empty.
-fn claims(token: &GoodToken) -> Map<String, Value> {
+fn claims(token: &ValidToken) -> Map<String, Value> {
     let mut claims = Map::new();
     let subject = token.issued.claims.get("sub").cloned();
     claims.insert("sub".to_owned(), subject.unwrap_or_default());

@@ -10,7 +10,7 @@ use doorward_core::model::registration::ClientQuery;
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::Owner;
 use doorward_core::model::user::schema::RecordError;
-use doorward_identity::registry::{self, Made};
+use doorward_identity::registry::{self, NewClient};
 use doorward_store::StoreError;
 
 /// What `doorward clients --help` ends with.
@@ -232,7 +232,7 @@ async fn add(client: Add, desk: &mut Desk<'_>) -> anyhow::Result<()> {
 async fn changed(
     client_id: &str,
     what: &str,
-    made: impl Fn(&Client) -> Result<Made, RecordError>,
+    made: impl Fn(&Client) -> Result<NewClient, RecordError>,
     desk: &mut Desk<'_>,
 ) -> anyhow::Result<()> {
     for _ in 0..TRIES {
@@ -254,7 +254,7 @@ async fn changed(
 }
 
 /// Prints the record, with the secret that was made for it.
-fn show(made: &Made, mut line: String, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+fn show(made: &NewClient, mut line: String, desk: &mut Desk<'_>) -> anyhow::Result<()> {
     let mut record = registry::record(&made.client);
     if let Some(secret) = &made.secret {
         line.push_str(&format!("\nclient_secret: {}", secret.expose()));

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::Desk;
-use doorward_identity::registry::{self, TokenWish};
+use doorward_identity::registry::{self, InitialTokenRequest};
 
 /// What `doorward tokens --help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -56,8 +56,8 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
             no_expiry,
             note,
         } => {
-            let usual = TokenWish::default();
-            let wish = TokenWish {
+            let usual = InitialTokenRequest::default();
+            let wish = InitialTokenRequest {
                 uses: if any_uses { None } else { uses.or(usual.uses) },
                 expires_in: if no_expiry {
                     None
@@ -77,7 +77,7 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
     }
 }
 
-async fn add(wish: TokenWish, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+async fn add(wish: InitialTokenRequest, desk: &mut Desk<'_>) -> anyhow::Result<()> {
     let now_ms = desk.clock.now_ms();
     let (token, text) = registry::initial_token(&desk.realm, wish, now_ms)?;
     desk.store.insert_initial_token(&token).await?;

@@ -214,7 +214,7 @@ async fn new_hash(
         let realms = desk.store.realms().await?;
         let rules = identity::password_rules(desk.identity.clone(), realms, &desk.realm)?;
         let judged = rules.check(secret.expose(), &identity::own_texts(user));
-        judged.map_err(|wrong| anyhow::anyhow!(identity::told_violations(&wrong)))?;
+        judged.map_err(|wrong| anyhow::anyhow!(identity::password_refusal_text(&wrong)))?;
     }
     Ok(identity::hash_new_blocking(secret, &desk.hashing)?)
 }

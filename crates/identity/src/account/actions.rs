@@ -4,14 +4,14 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{SignedIn, Visit, purpose};
+use super::{AccountRequest, SessionAndUser, purpose};
 use crate::authorize::redirect;
 use crate::change_password::{self, ChangeError};
 use crate::context::{PASSWORD, SEVERAL};
 use crate::error::OAuthError;
-use crate::factors::{self, Enrolled, NewSecret};
+use crate::factors::{self, EnrolmentResult, NewSecret};
 use crate::form::Form;
-use crate::pages::{self, Applicant, Ceremony, Failed, FormParts};
+use crate::pages::{self, Applicant, Ceremony, FormError, FormParts};
 use crate::sign_in::{self, CODE, PASSKEY, Proof, STEP};
 use crate::{audit, sessions};
 use doorward_core::model::audit::Kind as Audited;
@@ -20,17 +20,17 @@ use doorward_core::model::session::Ending;
 
 /// A factor that is about to be added, as the browser carries it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Adding {
+struct PendingFactor {
     challenge: String,
     handle: String,
     secret: String,
 }
 
-impl Visit<'_> {
+impl AccountRequest<'_> {
     /// Does what a form asks for.
     pub(super) async fn act(
         &self,
-        at: SignedIn<'_>,
+        at: SessionAndUser<'_>,
         body: &Form<'_>,
     ) -> Result<Response, OAuthError> {
         match body.get("do").unwrap_or_default() {
@@ -52,7 +52,7 @@ impl Visit<'_> {
                     "remove" => self.remove(at, body.get("id").unwrap_or_default()).await,
                     "codes" => self.codes(at).await,
                     "unlink" => self.unlink(at, body.get("id").unwrap_or_default()).await,
-                    _ => self.show(at, Some(Failed::Stale)).await,
+                    _ => self.show(at, Some(FormError::Stale)).await,
                 }
             }
         }
@@ -63,7 +63,7 @@ impl Visit<'_> {
         redirect(self.call, &self.address())
     }
 
-    async fn end(&self, at: SignedIn<'_>, sid: &str) -> Result<Response, OAuthError> {
+    async fn end(&self, at: SessionAndUser<'_>, sid: &str) -> Result<Response, OAuthError> {
         // Of the user's own, or of nobody's.
         let all = self.sessions(at).await?;
         if let Some(found) = all.iter().find(|one| one.session.sid == sid) {
@@ -77,7 +77,7 @@ impl Visit<'_> {
         Ok(self.back())
     }
 
-    async fn end_others(&self, at: SignedIn<'_>) -> Result<Response, OAuthError> {
+    async fn end_others(&self, at: SessionAndUser<'_>) -> Result<Response, OAuthError> {
         let call = self.call;
         let all = self.sessions(at).await?;
         for one in all.iter().filter(|one| one.session.sid != at.0.sid) {
@@ -92,7 +92,7 @@ impl Visit<'_> {
 
     async fn withdraw(
         &self,
-        (_, user): SignedIn<'_>,
+        (_, user): SessionAndUser<'_>,
         client_id: &str,
     ) -> Result<Response, OAuthError> {
         let call = self.call;
@@ -104,23 +104,23 @@ impl Visit<'_> {
                 .target(&format!("clients/{client_id}"))
         };
         let grants = audit::with(&call.state, Audited::ConsentRevoke, of_client, withdrawn).await?;
-        call.state.have_revoked(&grants, call.now_ms);
+        call.state.mark_revoked(&grants, call.now_ms);
         Ok(self.back())
     }
 
     /// The page that offers what may be added.
     async fn add(
         &self,
-        (session, user): SignedIn<'_>,
-        known: Option<Adding>,
-        failed: Option<Failed>,
+        (session, user): SessionAndUser<'_>,
+        known: Option<PendingFactor>,
+        failed: Option<FormError>,
     ) -> Result<Response, OAuthError> {
         let call = self.call;
         let kinds = factors::kinds(call);
         let has = call.state.store.factors(user.id).await?;
         let secret = known.and_then(|known| NewSecret::parse(&known.secret));
         let secret = secret.or_else(|| kinds.contains(&Kind::Totp).then(NewSecret::make));
-        let mut adding = Adding {
+        let mut adding = PendingFactor {
             challenge: factors::new_challenge(),
             handle: String::new(),
             secret: secret.as_ref().map(NewSecret::text).unwrap_or_default(),
@@ -152,7 +152,7 @@ impl Visit<'_> {
             action: address.clone(),
             csrf: self.browser.token(&purpose(session)),
             since: String::new(),
-            ways: Vec::new(),
+            provider_links: Vec::new(),
             forgot: None,
         };
         let applicant = Applicant::ours(&self.frame);
@@ -163,16 +163,18 @@ impl Visit<'_> {
 
     async fn added(
         &self,
-        (session, user): SignedIn<'_>,
+        (session, user): SessionAndUser<'_>,
         body: &Form<'_>,
         is_first: bool,
     ) -> Result<Response, OAuthError> {
         let call = self.call;
         let most = if is_first { 1 } else { FACTORS_MAX };
         let step = body.get(STEP).unwrap_or_default();
-        let adding: Option<Adding> = self.browser.brought(call, &purpose(session), step);
+        let adding: Option<PendingFactor> = self.browser.brought(call, &purpose(session), step);
         let Some(adding) = adding else {
-            return self.add((session, user), None, Some(Failed::Stale)).await;
+            return self
+                .add((session, user), None, Some(FormError::Stale))
+                .await;
         };
         let (texts, name) = (self.frame.texts(), body.get("doorward_name"));
         let (enrolled, wrong) = match body.get(PASSKEY) {
@@ -180,25 +182,25 @@ impl Visit<'_> {
                 let ceremony = (adding.challenge.as_str(), adding.handle.as_str());
                 let name = factors::name(name, &texts.passkey);
                 let made = sign_in::enrol_passkey(call, user, ceremony, (&name, most), text);
-                (made.await?, Failed::Passkey)
+                (made.await?, FormError::Passkey)
             }
             None => {
                 let typed = body.get(CODE).unwrap_or_default();
                 let name = factors::name(name, &texts.totp);
                 let made = match NewSecret::parse(&adding.secret) {
                     Some(secret) => secret.enrol(call, user, (&name, most), typed).await?,
-                    None => Enrolled::Wrong,
+                    None => EnrolmentResult::Wrong,
                 };
-                (made, Failed::Code)
+                (made, FormError::Code)
             }
         };
         let (shown, codes) = match enrolled {
-            Enrolled::Done(shown, codes) => (shown, codes),
+            EnrolmentResult::Done(shown, codes) => (shown, codes),
             other => {
                 let failed = match other {
-                    Enrolled::Locked => Failed::Tries,
-                    Enrolled::Full if is_first => Failed::Stale,
-                    Enrolled::Full => Failed::Full,
+                    EnrolmentResult::Locked => FormError::Tries,
+                    EnrolmentResult::Full if is_first => FormError::Stale,
+                    EnrolmentResult::Full => FormError::Full,
                     _ => wrong,
                 };
                 return self.add((session, user), Some(adding), Some(failed)).await;
@@ -212,14 +214,14 @@ impl Visit<'_> {
         let mut proof = Proof::of(session);
         proof.methods.add(shown.words.into_iter().chain([SEVERAL]));
         if let Some(token) = sessions::begin(call, user, &proof).await? {
-            sessions::hand_over(call, &mut response, &token);
+            sessions::set_cookie(call, &mut response, &token);
         }
         Ok(response)
     }
 
     async fn rename(
         &self,
-        (_, user): SignedIn<'_>,
+        (_, user): SessionAndUser<'_>,
         body: &Form<'_>,
     ) -> Result<Response, OAuthError> {
         let id = body.get("id").and_then(|id| Uuid::parse_str(id).ok());
@@ -231,7 +233,11 @@ impl Visit<'_> {
         Ok(self.back())
     }
 
-    async fn remove(&self, (_, user): SignedIn<'_>, id: &str) -> Result<Response, OAuthError> {
+    async fn remove(
+        &self,
+        (_, user): SessionAndUser<'_>,
+        id: &str,
+    ) -> Result<Response, OAuthError> {
         if let Ok(id) = Uuid::parse_str(id) {
             let state = &self.call.state;
             let removed = state.store.delete_factor(user.id, id);
@@ -246,7 +252,7 @@ impl Visit<'_> {
         Ok(self.back())
     }
 
-    async fn codes(&self, at: SignedIn<'_>) -> Result<Response, OAuthError> {
+    async fn codes(&self, at: SessionAndUser<'_>) -> Result<Response, OAuthError> {
         let (call, (_, user)) = (self.call, at);
         if call.state.store.factors(user.id).await?.is_empty() {
             return self.show(at, None).await;
@@ -255,7 +261,11 @@ impl Visit<'_> {
         Ok(pages::recovery(&self.frame, &codes, &self.address()))
     }
 
-    async fn password(&self, at: SignedIn<'_>, body: &Form<'_>) -> Result<Response, OAuthError> {
+    async fn password(
+        &self,
+        at: SessionAndUser<'_>,
+        body: &Form<'_>,
+    ) -> Result<Response, OAuthError> {
         let (call, (session, user)) = (self.call, at);
         // With the password alone, its owner must not be locked out.
         if !call.state.store.factors(user.id).await?.is_empty()
@@ -267,12 +277,14 @@ impl Visit<'_> {
         let changed = change_password::change(call, user, field("current"), field("new")).await;
         let user = match changed {
             Ok(user) => user,
-            Err(ChangeError::Wrong) => return self.show(at, Some(Failed::Credentials)).await,
+            Err(ChangeError::Wrong) => return self.show(at, Some(FormError::Credentials)).await,
             Err(ChangeError::Refused(wrong)) => {
                 let told = self.frame.violations(&wrong);
-                return self.show_refused(at, Some(Failed::Password), &told).await;
+                return self
+                    .show_refused(at, Some(FormError::Password), &told)
+                    .await;
             }
-            Err(ChangeError::Elsewhere) => return self.show(at, Some(Failed::Unmet)).await,
+            Err(ChangeError::NotLocal) => return self.show(at, Some(FormError::Unmet)).await,
             Err(ChangeError::Fault(fault)) => return Err(fault.into()),
         };
         let mut response = self.back();
@@ -281,7 +293,7 @@ impl Visit<'_> {
         proof.methods.add([PASSWORD]);
         proof.auth_ms = call.now_ms;
         if let Some(token) = sessions::begin(call, &user, &proof).await? {
-            sessions::hand_over(call, &mut response, &token);
+            sessions::set_cookie(call, &mut response, &token);
         }
         Ok(response)
     }

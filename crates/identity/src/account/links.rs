@@ -5,11 +5,11 @@
 use axum::response::Response;
 use uuid::Uuid;
 
-use super::{SignedIn, Visit};
+use super::{AccountRequest, SessionAndUser};
 use crate::error::{Fault, OAuthError};
 use crate::factors;
-use crate::federation::{Offer, Way};
-use crate::pages::{self, Failed};
+use crate::federation::{ProviderChoices, ProviderLink};
+use crate::pages::{self, FormError};
 use crate::sign_in::Proof;
 use crate::{audit, ldap, sessions};
 use doorward_core::model::audit::{Event, Kind as Audited};
@@ -17,22 +17,26 @@ use doorward_core::model::factor::Kind;
 use doorward_core::model::federation::FederatedIdentity;
 use doorward_core::model::user::{Owner, User};
 
-impl Visit<'_> {
+impl AccountRequest<'_> {
     /// What is linked, and the ways to link more.
     pub(super) async fn links(
         &self,
-        (_, user): SignedIn<'_>,
-    ) -> Result<(Vec<pages::AccountLink>, Vec<Way>), Fault> {
+        (_, user): SessionAndUser<'_>,
+    ) -> Result<(Vec<pages::AccountLink>, Vec<ProviderLink>), Fault> {
         if user.owner == Owner::File {
             return Ok((Vec::new(), Vec::new()));
         }
-        let links = self.linked(user).await?;
-        let offer = Offer {
+        let links = self.removable_links(user).await?;
+        let choices = ProviderChoices {
             link: Some(user.id),
-            ..self.offer()
+            ..self.choices()
         };
-        let mut ways = offer.ways(self.call, &self.browser);
-        ways.retain(|way| !links.iter().any(|link| self.is_of(link, &way.name)));
+        let mut provider_links = choices.provider_links(self.call, &self.browser);
+        provider_links.retain(|choice| {
+            !links
+                .iter()
+                .any(|link| self.is_from_provider(link, &choice.name))
+        });
         let shown = links.iter().map(|link| pages::AccountLink {
             id: link.id.to_string(),
             title: self.title(link),
@@ -40,19 +44,19 @@ impl Visit<'_> {
             since: self.moment(link.created_ms),
             used: self.moment(link.used_ms),
         });
-        Ok((shown.collect(), ways))
+        Ok((shown.collect(), provider_links))
     }
 
     /// The links that are the user's own affair: entries of directories are the
     /// operator's.
-    async fn linked(&self, user: &User) -> Result<Vec<FederatedIdentity>, Fault> {
+    async fn removable_links(&self, user: &User) -> Result<Vec<FederatedIdentity>, Fault> {
         let mut links = self.call.state.store.identities(user.id).await?;
         links.retain(|link| !ldap::is_entry(&link.issuer));
         Ok(links)
     }
 
     /// Whether a link is to a user of the provider of this name.
-    fn is_of(&self, link: &FederatedIdentity, name: &str) -> bool {
+    fn is_from_provider(&self, link: &FederatedIdentity, name: &str) -> bool {
         let mut all = self.call.realm.providers().iter();
         let provider = all.find(|provider| provider.name() == name);
         link.provider == name
@@ -61,20 +65,24 @@ impl Visit<'_> {
 
     fn title(&self, link: &FederatedIdentity) -> String {
         let mut all = self.call.realm.providers().iter();
-        let provider = all.find(|provider| self.is_of(link, provider.name()));
+        let provider = all.find(|provider| self.is_from_provider(link, provider.name()));
         provider.map_or_else(|| link.issuer.clone(), |found| found.title().to_owned())
     }
 
     /// Removes a link, if its user has another way in. What was begun ends, as
     /// when the password changes; the browser gets a new session.
-    pub(super) async fn unlink(&self, at: SignedIn<'_>, id: &str) -> Result<Response, OAuthError> {
+    pub(super) async fn unlink(
+        &self,
+        at: SessionAndUser<'_>,
+        id: &str,
+    ) -> Result<Response, OAuthError> {
         let (call, (session, user)) = (self.call, at);
-        let links = self.linked(user).await?;
+        let links = self.removable_links(user).await?;
         let Some(link) = links.iter().find(|link| link.id.to_string() == id) else {
             return Ok(self.back());
         };
         if !self.has_another_way(user, link.id, &links).await? {
-            return self.show(at, Some(Failed::LastWay)).await;
+            return self.show(at, Some(FormError::LastWay)).await;
         }
         let state = &call.state;
         let removed = state.store.unlink_identity(user.id, link.id, call.now_ms);
@@ -88,10 +96,10 @@ impl Visit<'_> {
         let mut response = self.back();
         if gone {
             state.read_revocations().await?;
-            state.logouts.wake();
+            state.backchannel_logout.wake();
             let proof = Proof::of(session);
             if let Some(token) = sessions::begin(call, user, &proof).await? {
-                sessions::hand_over(call, &mut response, &token);
+                sessions::set_cookie(call, &mut response, &token);
             }
         }
         Ok(response)
@@ -111,7 +119,9 @@ impl Visit<'_> {
         }
         let offered = |link: &FederatedIdentity| {
             let mut all = realm.providers().iter();
-            all.any(|provider| provider.is_enabled() && self.is_of(link, provider.name()))
+            all.any(|provider| {
+                provider.is_enabled() && self.is_from_provider(link, provider.name())
+            })
         };
         if links.iter().any(|link| link.id != id && offered(link)) {
             return Ok(true);

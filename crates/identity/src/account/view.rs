@@ -2,9 +2,9 @@
 
 use axum::response::Response;
 
-use super::{SignedIn, Visit, agent, purpose};
+use super::{AccountRequest, SessionAndUser, agent, purpose};
 use crate::error::{Fault, OAuthError};
-use crate::pages::{self, AccountPage, Applicant, Failed, FormParts};
+use crate::pages::{self, AccountPage, Applicant, FormError, FormParts};
 use crate::{factors, ldap};
 use doorward_core::model::factor::{Kind, StoredFactor};
 use doorward_core::model::grant::Consent;
@@ -14,21 +14,21 @@ use doorward_core::model::user::Owner;
 /// Most sessions that are shown.
 const SESSIONS_MAX: u32 = 200;
 
-impl Visit<'_> {
+impl AccountRequest<'_> {
     /// The page, with why a form failed.
     pub(super) async fn show(
         &self,
-        (session, user): SignedIn<'_>,
-        failed: Option<Failed>,
+        (session, user): SessionAndUser<'_>,
+        failed: Option<FormError>,
     ) -> Result<Response, OAuthError> {
         self.show_refused((session, user), failed, "").await
     }
 
-    /// As [`Visit::show`], with what is wrong with a new password.
+    /// As [`AccountRequest::show`], with what is wrong with a new password.
     pub(super) async fn show_refused(
         &self,
-        (session, user): SignedIn<'_>,
-        failed: Option<Failed>,
+        (session, user): SessionAndUser<'_>,
+        failed: Option<FormError>,
         refused: &str,
     ) -> Result<Response, OAuthError> {
         let call = self.call;
@@ -46,10 +46,10 @@ impl Visit<'_> {
             action: self.address(),
             csrf: self.browser.token(&purpose(session)),
             since: String::new(),
-            ways: Vec::new(),
+            provider_links: Vec::new(),
             forgot: None,
         };
-        let (links, ways) = self.links((session, user)).await?;
+        let (links, provider_links) = self.links((session, user)).await?;
         let directory = ldap::source(&call.state, &call.realm, Some(user)).await?;
         let own = user.owner != Owner::File && user.password_hash.is_some();
         let page = AccountPage {
@@ -64,7 +64,7 @@ impl Visit<'_> {
             may_add: !factors::kinds(call).is_empty(),
             may_change_password: own && directory.is_none(),
             links,
-            ways,
+            provider_links,
             refused,
         };
         let mut response = pages::account(&self.frame, &form, page, failed);
@@ -75,7 +75,7 @@ impl Visit<'_> {
     /// The sessions of the user in this realm, at most [`SESSIONS_MAX`].
     pub(super) async fn sessions(
         &self,
-        (_, user): SignedIn<'_>,
+        (_, user): SessionAndUser<'_>,
     ) -> Result<Vec<SessionRecord>, Fault> {
         let call = self.call;
         let query = SessionQuery {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::super::error::{Fault, JsonError};
 use super::super::{Call, respond};
-use super::Asked;
+use super::Options;
 use doorward_core::clock::random_uuid;
 use doorward_core::jose::verify::Unverified;
 use doorward_core::model::client::SignAlg;
@@ -34,18 +34,18 @@ pub(super) struct Credentials {
     /// A second user name, which does not count.
     pub(super) other_name: Option<SignInName>,
     /// The code that was asked for after the password.
-    pub(super) second: Option<Second>,
+    pub(super) second: Option<SecondFactorAnswer>,
     /// The `authId` that these answer.
-    pub(super) begun: Option<Begun>,
+    pub(super) pending: Option<PendingLogin>,
 }
 
 /// A sign-in that an `authId` has begun: it ends once.
-pub(super) struct Begun {
+pub(super) struct PendingLogin {
     id: TokenHash,
     until_ms: i64,
 }
 
-impl Begun {
+impl PendingLogin {
     fn of(call: &Call, claims: &Map<String, Value>) -> Option<Self> {
         let id = claims.get("jti")?.as_str()?;
         let exp = claims.get("exp")?.as_i64()?;
@@ -68,8 +68,8 @@ impl Begun {
     ///
     /// # Errors
     /// It has ended already: as if its time were over.
-    pub(super) async fn spend(call: &Call, begun: Option<&Self>) -> Result<(), JsonError> {
-        let Some(Self { id, until_ms }) = begun else {
+    pub(super) async fn spend(call: &Call, pending: Option<&Self>) -> Result<(), JsonError> {
+        let Some(Self { id, until_ms }) = pending else {
             return Ok(());
         };
         let store = &call.state.store;
@@ -86,7 +86,7 @@ fn timed_out() -> JsonError {
 }
 
 /// The answer to the question for a second factor.
-pub(super) struct Second {
+pub(super) struct SecondFactorAnswer {
     /// Who has shown the password, and the version of their record then.
     pub(super) user_id: Uuid,
     pub(super) version: i64,
@@ -113,7 +113,7 @@ impl Credentials {
 pub(super) async fn ask(
     call: &Call,
     given: &Credentials,
-    asked: &Asked,
+    options: &Options,
 ) -> Result<Response, JsonError> {
     let now = call.now_ms.div_euclid(1000);
     let mut claims = json!({
@@ -124,7 +124,7 @@ pub(super) async fn ask(
         "iat": now,
         "exp": now + LIFE,
     });
-    asked.remember(&mut claims);
+    options.remember(&mut claims);
     let name = given.name.as_ref().map_or("", SignInName::as_str);
     let callbacks = [
         callback("NameCallback", "User Name:", "IDToken1", name),
@@ -138,7 +138,7 @@ pub(super) async fn ask(
 pub(super) async fn ask_code(
     call: &Call,
     user: &User,
-    asked: &Asked,
+    options: &Options,
 ) -> Result<Response, JsonError> {
     let now = call.now_ms.div_euclid(1000);
     let mut claims = json!({
@@ -152,7 +152,7 @@ pub(super) async fn ask_code(
         "iat": now,
         "exp": now + LIFE,
     });
-    asked.remember(&mut claims);
+    options.remember(&mut claims);
     let callbacks = [callback(
         "PasswordCallback",
         "Verification code:",
@@ -193,11 +193,11 @@ fn callback(kind: &str, prompt: &str, input: &str, value: &str) -> Value {
 }
 
 /// The credentials in a posted callback object; what the request that began it
-/// asked for is added to `asked`.
+/// asked for is added to `options`.
 pub(super) fn submitted(
     call: &Call,
     body: &Map<String, Value>,
-    asked: &mut Asked,
+    options: &mut Options,
 ) -> Result<Credentials, JsonError> {
     let auth_id = body.get("authId").and_then(Value::as_str);
     let claims = auth_id.and_then(|auth_id| {
@@ -226,15 +226,15 @@ pub(super) fn submitted(
     if call.now_ms.div_euclid(1000) >= exp {
         return Err(timed_out());
     }
-    asked.recall(&claims);
-    let begun = Some(Begun::of(call, &claims).ok_or_else(not_valid)?);
+    options.recall(&claims);
+    let pending = Some(PendingLogin::of(call, &claims).ok_or_else(not_valid)?);
     if is(&claims, "tokenName", SECOND) {
         let second = second(&claims, body)?;
         let known = claims.get("name").and_then(Value::as_str);
         return Ok(Credentials {
             name: known.map(SignInName::signed),
             second: Some(second),
-            begun,
+            pending,
             ..Credentials::default()
         });
     }
@@ -242,13 +242,16 @@ pub(super) fn submitted(
     Ok(Credentials {
         name: Some(NamePlace::CallbackValue.says(name)),
         password: Some(password),
-        begun,
+        pending,
         ..Credentials::default()
     })
 }
 
 /// The code in a posted callback object: clients know it by either callback.
-fn second(claims: &Map<String, Value>, body: &Map<String, Value>) -> Result<Second, JsonError> {
+fn second(
+    claims: &Map<String, Value>,
+    body: &Map<String, Value>,
+) -> Result<SecondFactorAnswer, JsonError> {
     let [code] = answers(body, [&["PasswordCallback", "NameCallback"]])?;
     let user_id = claims.get("user").and_then(Value::as_str);
     let user_id = user_id.and_then(|id| Uuid::parse_str(id).ok());
@@ -256,7 +259,7 @@ fn second(claims: &Map<String, Value>, body: &Map<String, Value>) -> Result<Seco
     let (Some(user_id), Some(version)) = (user_id, version) else {
         return Err(other_callbacks());
     };
-    Ok(Second {
+    Ok(SecondFactorAnswer {
         user_id,
         version,
         code,

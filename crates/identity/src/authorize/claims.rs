@@ -8,12 +8,12 @@ use doorward_core::model::user::User;
 
 /// Which claims are asked for, and of whom.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct ClaimsRequest {
     id_token: Map<String, Value>,
     userinfo: Map<String, Value>,
 }
 
-impl Wanted {
+impl ClaimsRequest {
     /// Reads the parameter; `None`: it is malformed.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut members = json::object(text.as_bytes()).ok()?;
@@ -107,9 +107,9 @@ mod tests {
             "{\"id_token\":5}",
             "{\"userinfo\":{\"email\":1}}",
         ] {
-            assert!(Wanted::parse(bad).is_none(), "{bad}");
+            assert!(ClaimsRequest::parse(bad).is_none(), "{bad}");
         }
-        let wanted = Wanted::parse(r#"{"userinfo":{"email":null,"shoe":null},"x":1}"#);
+        let wanted = ClaimsRequest::parse(r#"{"userinfo":{"email":null,"shoe":null},"x":1}"#);
         let wanted = wanted.expect("well-formed");
         assert_eq!(wanted.for_userinfo(), ["email"]);
     }
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn claims_smuggled_past_the_scopes_of_the_client_are_dropped() {
         let text = r#"{"id_token":{"email":null,"acr":null},"userinfo":{"phone_number":null}}"#;
-        let mut wanted = Wanted::parse(text).expect("well-formed");
+        let mut wanted = ClaimsRequest::parse(text).expect("well-formed");
         assert_eq!(wanted.scopes().collect::<Vec<_>>(), ["email", "phone"]);
         wanted.confine(&["openid".to_owned(), "phone".to_owned()]);
         assert_eq!(wanted.scopes().collect::<Vec<_>>(), ["phone"]);
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn an_essential_class_is_told_from_a_wish() {
         let classes = |wish: &str| {
-            let wanted = Wanted::parse(&format!(r#"{{"id_token":{{"acr":{wish}}}}}"#));
+            let wanted = ClaimsRequest::parse(&format!(r#"{{"id_token":{{"acr":{wish}}}}}"#));
             let wanted = wanted.expect("well-formed");
             let (values, essential) = wanted.classes();
             (values.join(" "), essential)

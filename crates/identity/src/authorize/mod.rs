@@ -6,37 +6,37 @@
 //! pushed, and what is too long for an address, is kept; then the address of
 //! that travels.
 
-mod back;
+mod authorization_response;
 mod browser;
 mod claims;
 mod finish;
-mod kept;
-mod object;
 mod params;
-mod push;
+mod pushed_request;
 mod redirect_uri;
-mod reference;
 mod request;
+mod request_object;
+mod request_uri;
 mod resolve;
+mod stored_request;
 
 use axum::response::Response;
 use http::Method;
 
-use back::{Refused, Told};
-pub(super) use back::{page, redirect};
+use authorization_response::{AuthorizationError, RequestError};
+pub(super) use authorization_response::{page, redirect};
 pub(super) use browser::{Browser, COOKIE, SHOWN_MS};
 pub(super) use params::SWITCH;
 use params::{CARRIED_MAX, CARRIED_TO_OTHERS_MAX, Params, SINCE};
-pub(super) use push::push;
-pub(super) use reference::References;
+pub(super) use pushed_request::push;
 pub(super) use request::is_unreserved;
 use request::{Request, UNMET};
+pub(super) use request_uri::References;
 
 use super::context::ELSEWHERE;
 use super::error::OAuthError;
-use super::federation::{FAILED, Offer};
-use super::pages::{self, Applicant, Failed, FormParts};
-use super::sign_in::{self, ARRIVED, Entrance, Fields, Lacking};
+use super::federation::{FAILED, ProviderChoices};
+use super::pages::{self, Applicant, FormError, FormParts};
+use super::sign_in::{self, Fields, LoginPage, MissingFactor, RESUME};
 use super::{Call, audit, serve, sessions};
 use doorward_core::model::audit::{Detail, Event, Kind};
 use doorward_core::model::grant::{StoredSession, TokenHash};
@@ -48,14 +48,14 @@ pub(super) async fn answer(call: &Call) -> Response {
         let params = params(call)?;
         let request = resolve::read(call, &params).await?;
         let answered = authorize(call, &params, &request).await;
-        if let Err(Refused::Back(..)) = &answered {
-            kept::spend(call, &request).await?;
+        if let Err(RequestError::Redirect(..)) = &answered {
+            stored_request::spend(call, &request).await?;
         }
         answered
     };
     answered
         .await
-        .unwrap_or_else(|refused: Refused| refused.response(call))
+        .unwrap_or_else(|refused: RequestError| refused.response(call))
 }
 
 /// Answers the sign-in form; by GET, leads to the page that has it.
@@ -70,11 +70,11 @@ pub(super) async fn sign_in(call: &Call) -> Response {
     };
     answered
         .await
-        .unwrap_or_else(|refused: Refused| refused.response(call))
+        .unwrap_or_else(|refused: RequestError| refused.response(call))
 }
 
-fn params(call: &Call) -> Result<Params, Refused> {
-    let refused = |text: String| Refused::Here(OAuthError::bad("invalid_request", text));
+fn params(call: &Call) -> Result<Params, RequestError> {
+    let refused = |text: String| RequestError::Local(OAuthError::bad("invalid_request", text));
     Params::of(call).map_err(|error| refused(error.to_string()))
 }
 
@@ -88,14 +88,14 @@ fn here(call: &Call, page: &str, query: &str) -> String {
 }
 
 /// A request, and what its user has done about it so far.
-struct Visit<'a> {
+struct AuthorizationFlow<'a> {
     request: &'a Request,
     browser: Browser,
     /// When this browser was first shown the request, if it was before.
     shown_ms: Option<i64>,
 }
 
-impl<'a> Visit<'a> {
+impl<'a> AuthorizationFlow<'a> {
     fn of(call: &Call, params: &Params, request: &'a Request) -> Self {
         let browser = Browser::of(call);
         let shown_ms = browser.first_shown(&request.query, params.own(SINCE), call.now_ms);
@@ -140,14 +140,14 @@ impl<'a> Visit<'a> {
             since: self
                 .browser
                 .since(query, self.shown_ms.unwrap_or(call.now_ms)),
-            ways: Vec::new(),
+            provider_links: Vec::new(),
             forgot: None,
         }
     }
 
     /// What leads back to this request from another provider; how fresh the
     /// sign-in must be here, it must be there.
-    fn offer(&self, call: &Call, switches: bool) -> Offer {
+    fn choices(&self, call: &Call, switches: bool) -> ProviderChoices {
         let request = self.request;
         let query = &request.query;
         let since = self
@@ -159,7 +159,7 @@ impl<'a> Visit<'a> {
             (false, true) => Some("select_account"),
             (false, false) => None,
         };
-        Offer {
+        ProviderChoices {
             to: format!("authorize?{query}&{SINCE}={since}"),
             max_age: request.prompt.login.then_some(0).or(request.max_age),
             prompt: prompt.map(str::to_owned),
@@ -176,17 +176,17 @@ impl<'a> Visit<'a> {
     }
 
     /// Where the user signs in for this request.
-    fn entrance<'v>(&'v self, call: &'v Call, offer: &'v Offer) -> Entrance<'v> {
+    fn login_page<'v>(&'v self, call: &'v Call, choices: &'v ProviderChoices) -> LoginPage<'v> {
         let (request, query) = (self.request, &self.request.query);
         let shown_ms = self.shown_ms.unwrap_or(call.now_ms);
         let since = self.browser.since(query, shown_ms);
         let spelt: String = url::form_urlencoded::byte_serialize(since.as_bytes()).collect();
-        Entrance {
+        LoginPage {
             call,
             browser: &self.browser,
-            frame: &request.back.frame,
+            frame: &request.target.frame,
             applicant: applicant(request),
-            offer,
+            choices,
             purpose: vec!["login", query],
             action: here(call, "authorize/login", query),
             next: format!("{}&{SINCE}={spelt}", here(call, "authorize", query)),
@@ -195,12 +195,12 @@ impl<'a> Visit<'a> {
         }
     }
 
-    fn show_consent(&self, call: &Call, user: &User, failed: Option<Failed>) -> Response {
+    fn show_consent(&self, call: &Call, user: &User, failed: Option<FormError>) -> Response {
         let request = self.request;
         let user_id = user.id.to_string();
         let form = self.form(call, "authorize", &self.consent_purpose(&user_id));
-        let what = (user.user_name.as_str(), request.told.as_slice());
-        let frame = &request.back.frame;
+        let what = (user.user_name.as_str(), request.consent_scopes.as_slice());
+        let frame = &request.target.frame;
         let mut response = pages::consent(frame, applicant(request), &form, what, failed);
         self.browser.remember(call, &mut response);
         response
@@ -208,12 +208,21 @@ impl<'a> Visit<'a> {
 }
 
 fn applicant(request: &Request) -> Applicant<'_> {
-    Applicant::of(&request.client.client.metadata, &request.back.frame)
+    Applicant::of(&request.client.client.metadata, &request.target.frame)
 }
 
-async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Response, Refused> {
-    let tell = |error, text| Refused::Back(Box::new(request.back.clone()), Told::new(error, text));
-    let visit = Visit::of(call, params, request);
+async fn authorize(
+    call: &Call,
+    params: &Params,
+    request: &Request,
+) -> Result<Response, RequestError> {
+    let tell = |error, text| {
+        RequestError::Redirect(
+            Box::new(request.target.clone()),
+            AuthorizationError::new(error, text),
+        )
+    };
+    let flow = AuthorizationFlow::of(call, params, request);
     let found = sessions::of_browser(call).await?;
     if found.is_none()
         && call.parts.method == Method::POST
@@ -225,7 +234,7 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
     }
     let switches = call.parts.method == Method::POST && params.own(SWITCH).is_some();
     let signed_in =
-        found.filter(|(session, user)| !switches && !visit.needs_sign_in(call, session, user));
+        found.filter(|(session, user)| !switches && !flow.needs_sign_in(call, session, user));
     let Some((session, user)) = signed_in else {
         if request.prompt.none {
             return Err(tell("login_required", "The user has to sign in"));
@@ -234,22 +243,22 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
             return Ok(elsewhere);
         }
         let name = request.login_hint.as_deref().unwrap_or_default();
-        let offer = visit.offer(call, switches);
-        let entrance = visit.entrance(call, &offer);
-        if let Some(page) = entrance.arrived(params.own(ARRIVED)).await? {
+        let choices = flow.choices(call, switches);
+        let login_page = flow.login_page(call, &choices);
+        if let Some(page) = login_page.resume(params.own(RESUME)).await? {
             return Ok(page);
         }
-        let mut failed = params.own(FAILED).and_then(Failed::elsewhere);
+        let mut failed = params.own(FAILED).and_then(FormError::elsewhere);
         // Who came back from there empty-handed, or wants to be somebody else,
         // is shown the page: nobody goes round in circles.
         if failed.is_none() && params.own(FAILED).is_none() && !switches {
-            match offer.at_once(call, &visit.browser).await {
+            match choices.at_once(call, &flow.browser).await {
                 Ok(Some(elsewhere)) => return Ok(elsewhere),
                 Ok(None) => {}
                 Err(silent) => failed = Some(silent),
             }
         }
-        return Ok(entrance.show(name, failed));
+        return Ok(login_page.show(name, failed));
     };
     if request
         .subject
@@ -258,29 +267,34 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
     {
         return Err(tell("login_required", "Another user is signed in"));
     }
-    match sign_in::lacking(call, (&session, &user), &request.demand).await? {
-        Lacking::Nothing => {}
-        Lacking::Unmet => return Err(Refused::Back(Box::new(request.back.clone()), UNMET)),
-        Lacking::Next(_) if request.prompt.none && !request.demand.is_strict() => {}
-        Lacking::Next(_) if request.prompt.none => {
+    match sign_in::missing_factor(call, (&session, &user), &request.demand).await? {
+        MissingFactor::Nothing => {}
+        MissingFactor::Unmet => {
+            return Err(RequestError::Redirect(
+                Box::new(request.target.clone()),
+                UNMET,
+            ));
+        }
+        MissingFactor::Next(_) if request.prompt.none && !request.demand.is_strict() => {}
+        MissingFactor::Next(_) if request.prompt.none => {
             return Err(tell(
                 "login_required",
                 "The user has to confirm who they are",
             ));
         }
-        Lacking::Next(next) => {
+        MissingFactor::Next(next) => {
             if let Some(elsewhere) = before_a_page(call, request).await? {
                 return Ok(elsewhere);
             }
-            let offer = visit.offer(call, false);
-            return Ok(visit.entrance(call, &offer).show_next(*next, None));
+            let choices = flow.choices(call, false);
+            return Ok(flow.login_page(call, &choices).show_next(*next, None));
         }
     }
     // No link decides, and nothing is decided where nothing may be shown.
     let may_decide = call.parts.method == Method::POST && !request.prompt.none;
     let decided = decision(params).filter(|_| may_decide);
-    if decided.is_some() && !came_from_us(call, params, &visit, (&session, &user)) {
-        return Ok(visit.show_consent(call, &user, Some(Failed::Stale)));
+    if decided.is_some() && !came_from_us(call, params, &flow, (&session, &user)) {
+        return Ok(flow.show_consent(call, &user, Some(FormError::Stale)));
     }
     match decided {
         Some(false) => {
@@ -291,33 +305,33 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
             return Err(tell("access_denied", text));
         }
         Some(true) => keep_consent(call, params, request, &user).await?,
-        None if needs_consent(call, &visit, (&session, &user)).await? => {
+        None if needs_consent(call, &flow, (&session, &user)).await? => {
             if request.prompt.none {
                 return Err(tell("consent_required", "The user has to agree"));
             }
             if let Some(elsewhere) = before_a_page(call, request).await? {
                 return Ok(elsewhere);
             }
-            return Ok(visit.show_consent(call, &user, None));
+            return Ok(flow.show_consent(call, &user, None));
         }
         None => {}
     }
-    kept::spend(call, request).await?;
+    stored_request::spend(call, request).await?;
     finish::finish(call, request, &session, &user).await
 }
 
 /// Makes sure that the request outlives the page that its user is to be shown;
 /// where it is too long to be carried, leads to where it is not.
-async fn before_a_page(call: &Call, request: &Request) -> Result<Option<Response>, Refused> {
+async fn before_a_page(call: &Call, request: &Request) -> Result<Option<Response>, RequestError> {
     let most = match call.realm.providers().is_empty() {
         true => CARRIED_MAX,
         false => CARRIED_TO_OTHERS_MAX,
     };
     if request.query.len() <= most {
-        kept::prolong(call, request).await?;
+        stored_request::prolong(call, request).await?;
         return Ok(None);
     }
-    let query = kept::shorten(call, request).await?;
+    let query = stored_request::shorten(call, request).await?;
     Ok(Some(redirect(call, &here(call, "authorize", &query))))
 }
 
@@ -341,14 +355,14 @@ fn decision(params: &Params) -> Option<bool> {
 fn came_from_us(
     call: &Call,
     params: &Params,
-    visit: &Visit<'_>,
+    flow: &AuthorizationFlow<'_>,
     (session, user): (&StoredSession, &User),
 ) -> bool {
     let csrf = params.own("csrf");
     let knows = csrf.is_some_and(|token| TokenHash::of(token) == session.hash);
     let user_id = user.id.to_string();
-    let purpose = visit.consent_purpose(&user_id);
-    call.parts.method == Method::POST && (knows || visit.browser.sent(call, &purpose, csrf))
+    let purpose = flow.consent_purpose(&user_id);
+    call.parts.method == Method::POST && (knows || flow.browser.sent(call, &purpose, csrf))
 }
 
 /// Whether the user has to be asked. Where nothing assures who the client is,
@@ -356,24 +370,27 @@ fn came_from_us(
 /// a client without consent then takes a sign-in on the pages of the request.
 async fn needs_consent(
     call: &Call,
-    visit: &Visit<'_>,
+    flow: &AuthorizationFlow<'_>,
     (session, user): (&StoredSession, &User),
-) -> Result<bool, Refused> {
-    let request = visit.request;
+) -> Result<bool, RequestError> {
+    let request = flow.request;
     if request.prompt.consent {
         return Ok(true);
     }
     let metadata = &request.client.client.metadata;
     let is_asked = metadata.require_consent.unwrap_or(true);
     if !request.assures_client() {
-        return Ok(is_asked || !visit.has_just_signed_in(session));
+        return Ok(is_asked || !flow.has_just_signed_in(session));
     }
     if !is_asked {
         return Ok(false);
     }
     let store = &call.state.store;
     let agreed = store.consent(user.id, request.client.id()).await?;
-    Ok(!request.told.iter().all(|scope| agreed.contains(scope)))
+    Ok(!request
+        .consent_scopes
+        .iter()
+        .all(|scope| agreed.contains(scope)))
 }
 
 async fn keep_consent(
@@ -381,14 +398,20 @@ async fn keep_consent(
     params: &Params,
     request: &Request,
     user: &User,
-) -> Result<(), Refused> {
+) -> Result<(), RequestError> {
     // A consent to whoever says to be the client counts for this request alone.
     if params.own("save_consent").is_some() && request.assures_client() {
         let store = &call.state.store;
         let (realm, client_id) = (&call.realm.path, request.client.id());
-        let kept = store.add_consent(realm, user.id, client_id, &request.told, call.now_ms);
-        let told = |event: Event| consent(event, request).with("kept", 1);
-        audit::with(&call.state, Kind::ConsentGive, told, kept).await?;
+        let kept = store.add_consent(
+            realm,
+            user.id,
+            client_id,
+            &request.consent_scopes,
+            call.now_ms,
+        );
+        let with_details = |event: Event| consent(event, request).with("kept", 1);
+        audit::with(&call.state, Kind::ConsentGive, with_details, kept).await?;
     } else {
         audit::keep(&call.state, Kind::ConsentGive, |event| {
             consent(event, request)
@@ -400,13 +423,17 @@ async fn keep_consent(
 
 /// What the audit log is told of a consent.
 fn consent(event: Event, request: &Request) -> Event {
-    let scopes = request.told.iter().map(String::as_str);
+    let scopes = request.consent_scopes.iter().map(String::as_str);
     event.with("scope", scopes.collect::<Detail>())
 }
 
-async fn signed_in(call: &Call, params: &Params, request: &Request) -> Result<Response, Refused> {
-    let visit = Visit::of(call, params, request);
+async fn signed_in(
+    call: &Call,
+    params: &Params,
+    request: &Request,
+) -> Result<Response, RequestError> {
+    let flow = AuthorizationFlow::of(call, params, request);
     let fields = Fields::read(|name| params.own(name));
-    let offer = visit.offer(call, false);
-    Ok(visit.entrance(call, &offer).submitted(&fields).await?)
+    let choices = flow.choices(call, false);
+    Ok(flow.login_page(call, &choices).submitted(&fields).await?)
 }

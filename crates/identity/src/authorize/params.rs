@@ -6,7 +6,7 @@ use url::form_urlencoded;
 use crate::Call;
 use crate::federation::FAILED;
 use crate::form::{self, Form, FormError};
-use crate::sign_in::{ARRIVED, Fields};
+use crate::sign_in::{Fields, RESUME};
 
 /// Longest request that is carried on through sign-in, in bytes: it becomes part
 /// of addresses, which whoever is on the way must take.
@@ -17,7 +17,7 @@ pub(super) const CARRIED_TO_OTHERS_MAX: usize = 1024;
 
 /// Parameters of ours, which are not part of the client's request.
 const OWN: [&str; 9] = [
-    ARRIVED,
+    RESUME,
     SINCE,
     SWITCH,
     FAILED,

@@ -3,43 +3,43 @@
 
 use std::sync::Arc;
 
-use super::back::{Back, Mode, Refused, Told};
-use super::claims::Wanted;
+use super::authorization_response::{AuthorizationError, Mode, RequestError, ResponseTarget};
+use super::claims::ClaimsRequest;
 use super::params::Params;
 use super::redirect_uri::is_registered;
-use super::resolve::Resolved;
+use super::resolve::ResolvedRequest;
 use crate::clients::LiveClient;
 use crate::config::UnknownScope;
 use crate::context::Demand;
 use crate::error::OAuthError;
 use crate::token::scopes_for;
-use crate::{Call, audit, hint, resource};
+use crate::{Call, audit, id_token_hint, resource};
 use doorward_core::model::authorization::{Challenge, ChallengeMethod, StoredRequest};
 
 /// What the client wants to be given: `response_type`, a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Given {
+pub(super) struct ResponseTypes {
     pub(super) code: bool,
     pub(super) id_token: bool,
     pub(super) token: bool,
 }
 
-impl Given {
+impl ResponseTypes {
     /// The set that these words name, in any order.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        let mut given = Self::default();
+        let mut response_types = Self::default();
         for word in text.split(' ') {
             let slot = match word {
-                "code" => &mut given.code,
-                "id_token" => &mut given.id_token,
-                "token" => &mut given.token,
+                "code" => &mut response_types.code,
+                "id_token" => &mut response_types.id_token,
+                "token" => &mut response_types.token,
                 _ => return None,
             };
             if std::mem::replace(slot, true) {
                 return None;
             }
         }
-        Some(given)
+        Some(response_types)
     }
 
     fn only_code(self) -> bool {
@@ -67,13 +67,13 @@ pub(super) struct Prompt {
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) client: Arc<LiveClient>,
-    pub(super) back: Back,
+    pub(super) target: ResponseTarget,
     /// Whether the request named the redirect URI.
     pub(super) named_uri: bool,
-    pub(super) given: Given,
+    pub(super) response_types: ResponseTypes,
     pub(super) scopes: Vec<String>,
     /// What the user has to agree to: the scopes, and those of single claims.
-    pub(super) told: Vec<String>,
+    pub(super) consent_scopes: Vec<String>,
     pub(super) nonce: Option<String>,
     pub(super) challenge: Option<Challenge>,
     pub(super) prompt: Prompt,
@@ -83,7 +83,7 @@ pub(super) struct Request {
     pub(super) login_hint: Option<String>,
     /// The user that the client will have no other than.
     pub(super) subject: Option<String>,
-    pub(super) wanted: Wanted,
+    pub(super) claims: ClaimsRequest,
     /// How the user has to have signed in.
     pub(super) demand: Demand,
     /// Whom access tokens shall be for; none: the client.
@@ -108,65 +108,71 @@ impl Request {
     /// and the identifier of a public client (RFC 8252 §8.6). An https address is
     /// its owner's alone, and a code of a confidential client needs its secret.
     pub(super) fn assures_client(&self) -> bool {
-        let redirect = url::Url::parse(&self.back.redirect_uri);
+        let redirect = url::Url::parse(&self.target.redirect_uri);
         let is_claimed = redirect.is_ok_and(|uri| uri.scheme() == "https");
-        is_claimed || (self.given.only_code() && !self.client.client.is_public())
+        is_claimed || (self.response_types.only_code() && !self.client.client.is_public())
     }
 }
 
 /// Checks the request.
-pub(super) async fn read(call: &Call, resolved: Resolved) -> Result<Request, Refused> {
-    let Resolved {
+pub(super) async fn read(call: &Call, resolved: ResolvedRequest) -> Result<Request, RequestError> {
+    let ResolvedRequest {
         client,
         params,
         kept,
         object,
     } = resolved;
     audit::client(&client, false);
-    let (mut back, given, named_uri) = back(call, &client, &params).map_err(Refused::Here)?;
-    match checked(call, &params, &client, &mut back, given).await {
+    let (mut target, response_types, named_uri) =
+        response_target(call, &client, &params).map_err(RequestError::Local)?;
+    match checked(call, &params, &client, &mut target, response_types).await {
         Ok(request) => Ok(Request {
             named_uri,
             kept,
             object,
             ..request
         }),
-        Err(told) => Err(Refused::Back(Box::new(back), told)),
+        Err(error) => Err(RequestError::Redirect(Box::new(target), error)),
     }
 }
 
 /// Tells the client, if these parameters say where it may be told.
-pub(super) fn refused(call: &Call, client: &LiveClient, params: &Params, told: Told) -> Refused {
-    match back(call, client, params) {
-        Ok((mut back, ..)) => {
+pub(super) fn refused(
+    call: &Call,
+    client: &LiveClient,
+    params: &Params,
+    error: AuthorizationError,
+) -> RequestError {
+    match response_target(call, client, params) {
+        Ok((mut target, ..)) => {
             // An unknown mode is not what is wrong here.
-            let _: Result<(), Told> = choose_mode(params, &mut back);
-            Refused::Back(Box::new(back), told)
+            let _: Result<(), AuthorizationError> = choose_mode(params, &mut target);
+            RequestError::Redirect(Box::new(target), error)
         }
-        Err(_) => Refused::Here(OAuthError::bad(told.error, told.description)),
+        Err(_) => RequestError::Local(OAuthError::bad(error.error, error.description)),
     }
 }
 
 /// Where the answer goes, what the client wants to be given, and whether the
 /// request named the redirect URI.
-fn back(
+fn response_target(
     call: &Call,
     client: &LiveClient,
     params: &Params,
-) -> Result<(Back, Option<Given>, bool), OAuthError> {
+) -> Result<(ResponseTarget, Option<ResponseTypes>, bool), OAuthError> {
     let (redirect_uri, named_uri) = redirect_uri(client, params)?;
-    let given = params.get("response_type").and_then(Given::parse);
-    let mut back = Back {
+    let response_types = params.get("response_type").and_then(ResponseTypes::parse);
+    let mut target = ResponseTarget {
         redirect_uri,
-        mode: match given {
-            Some(given) if !given.only_code() => Mode::Fragment,
+        mode: match response_types {
+            Some(response_types) if !response_types.only_code() => Mode::Fragment,
             _ => Mode::Query,
         },
         state: params.get("state").map(str::to_owned),
         frame: call.frame(params.get("ui_locales")),
     };
-    back.frame = back.frame.clone().leading_to(&back.redirect_uri);
-    Ok((back, given, named_uri))
+    target.frame = target.frame.clone().leading_to(&target.redirect_uri);
+    Ok((target, response_types, named_uri))
 }
 
 /// The redirect URI, and whether the request named it.
@@ -194,49 +200,50 @@ async fn checked(
     call: &Call,
     params: &Params,
     client: &Arc<LiveClient>,
-    back: &mut Back,
-    given: Option<Given>,
-) -> Result<Request, Told> {
-    let given = response_type(params, client, back, given)?;
+    target: &mut ResponseTarget,
+    response_types: Option<ResponseTypes>,
+) -> Result<Request, AuthorizationError> {
+    let response_types = response_type(params, client, target, response_types)?;
     not_supported(params)?;
-    let scopes = scopes(call, params, client, given)?;
+    let scopes = scopes(call, params, client, response_types)?;
     let is_openid = scopes.iter().any(|scope| scope == "openid");
-    if given.id_token && !is_openid {
+    if response_types.id_token && !is_openid {
         let text = "Missing expected scope=openid from request";
-        return Err(Told::new("invalid_request", text));
+        return Err(AuthorizationError::new("invalid_request", text));
     }
     let nonce = params.get("nonce").map(str::to_owned);
-    if given.id_token && nonce.is_none() {
+    if response_types.id_token && nonce.is_none() {
         let text = "Missing required parameter nonce from request";
-        return Err(Told::new("invalid_request", text));
+        return Err(AuthorizationError::new("invalid_request", text));
     }
-    let challenge = challenge(call, params, client, given)?;
+    let challenge = challenge(call, params, client, response_types)?;
     let prompt = prompt(params)?;
     let mut wanted = match params.get("claims") {
-        Some(text) => Wanted::parse(text)
-            .ok_or_else(|| Told::new("invalid_request", "Malformed parameter, claims"))?,
-        None => Wanted::default(),
+        Some(text) => ClaimsRequest::parse(text).ok_or_else(|| {
+            AuthorizationError::new("invalid_request", "Malformed parameter, claims")
+        })?,
+        None => ClaimsRequest::default(),
     };
     let demand = demand(call, params, client, &wanted)?;
     wanted.confine(&client.scopes);
-    let mut told = scopes.clone();
+    let mut consent_scopes = scopes.clone();
     for scope in wanted.scopes() {
-        if !told.iter().any(|one| one == scope) {
-            told.push(scope.to_owned());
+        if !consent_scopes.iter().any(|one| one == scope) {
+            consent_scopes.push(scope.to_owned());
         }
     }
     let max_age = params.get("max_age").map(str::parse::<u32>).transpose();
-    let max_age =
-        max_age.map_err(|_| Told::new("invalid_request", "Malformed parameter, max_age"))?;
-    let (subject, is_told) = subject(call, params, client, &wanted).await?;
+    let max_age = max_age
+        .map_err(|_| AuthorizationError::new("invalid_request", "Malformed parameter, max_age"))?;
+    let (subject, is_subject_claim) = subject(call, params, client, &wanted).await?;
     let login_hint = params.get("login_hint").map(str::to_owned);
     Ok(Request {
         client: Arc::clone(client),
-        back: back.clone(),
+        target: target.clone(),
         named_uri: true,
-        given,
+        response_types,
         scopes,
-        told,
+        consent_scopes,
         nonce,
         challenge,
         prompt,
@@ -245,9 +252,9 @@ async fn checked(
             .map(i64::from),
         // A client that knows its user by another name must not learn this one
         // from the form.
-        login_hint: login_hint.or_else(|| subject.clone().filter(|_| is_told)),
+        login_hint: login_hint.or_else(|| subject.clone().filter(|_| is_subject_claim)),
         subject,
-        wanted,
+        claims: wanted,
         demand,
         resources: resources(params, client)?,
         dpop_jkt: params.get("dpop_jkt").map(str::to_owned),
@@ -264,8 +271,8 @@ fn demand(
     call: &Call,
     params: &Params,
     client: &LiveClient,
-    wanted: &Wanted,
-) -> Result<Demand, Told> {
+    wanted: &ClaimsRequest,
+) -> Result<Demand, AuthorizationError> {
     let settings = &call.realm.settings;
     let metadata = &client.client.metadata;
     let demand = Demand::second_factor(metadata.require_second_factor == Some(true));
@@ -290,7 +297,7 @@ const ACR_VALUES_MAX: usize = 50;
 
 /// What was insisted on can't be had (OpenID Connect Unmet Authentication
 /// Requirements 1.0 §2).
-pub(super) const UNMET: Told = Told::new(
+pub(super) const UNMET: AuthorizationError = AuthorizationError::new(
     "unmet_authentication_requirements",
     "The class of authentication is not available",
 );
@@ -301,12 +308,13 @@ async fn subject(
     call: &Call,
     params: &Params,
     client: &LiveClient,
-    wanted: &Wanted,
-) -> Result<(Option<String>, bool), Told> {
+    wanted: &ClaimsRequest,
+) -> Result<(Option<String>, bool), AuthorizationError> {
     if let Some(token) = params.get("id_token_hint") {
-        let wrong = || Told::new("invalid_request", "The id_token_hint is not one of ours");
-        let hint = hint::read(call, token).await.ok_or_else(wrong)?;
-        return Ok((Some(hint.subject), hint.is_told));
+        let wrong =
+            || AuthorizationError::new("invalid_request", "The id_token_hint is not one of ours");
+        let hint = id_token_hint::read(call, token).await.ok_or_else(wrong)?;
+        return Ok((Some(hint.subject), hint.is_subject_claim));
     }
     let Some(subject) = wanted.subject() else {
         return Ok((None, false));
@@ -314,64 +322,64 @@ async fn subject(
     let name = call.state.name_called(&call.realm, client, subject).await;
     let failed = |error| {
         tracing::error!(%error, "the user that a client asks for can't be looked up");
-        Told::new("server_error", "The request can't be answered now")
+        AuthorizationError::new("server_error", "The request can't be answered now")
     };
     let name = name.map_err(failed)?;
-    let is_told = name == subject;
-    Ok((Some(name), is_told))
+    let is_subject_claim = name == subject;
+    Ok((Some(name), is_subject_claim))
 }
 
 fn response_type(
     params: &Params,
     client: &LiveClient,
-    back: &mut Back,
-    given: Option<Given>,
-) -> Result<Given, Told> {
-    choose_mode(params, back)?;
+    target: &mut ResponseTarget,
+    response_types: Option<ResponseTypes>,
+) -> Result<ResponseTypes, AuthorizationError> {
+    choose_mode(params, target)?;
     if params.get("response_type").is_none() {
         let text = "Missing parameter, response_type";
-        return Err(Told::new("invalid_request", text));
+        return Err(AuthorizationError::new("invalid_request", text));
     }
-    let Some(given) = given else {
+    let Some(response_types) = response_types else {
         let text = "Response type is not supported.";
-        return Err(Told::new("unsupported_response_type", text));
+        return Err(AuthorizationError::new("unsupported_response_type", text));
     };
-    if !given.is_allowed(client) {
+    if !response_types.is_allowed(client) {
         let text = "Client does not support this response type.";
-        return Err(Told::new("unsupported_response_type", text));
+        return Err(AuthorizationError::new("unsupported_response_type", text));
     }
-    if given.code && !client.may("authorization_code") {
+    if response_types.code && !client.may("authorization_code") {
         let text = "The client is not authorized to use this authorization grant type.";
-        return Err(Told::new("unauthorized_client", text));
+        return Err(AuthorizationError::new("unauthorized_client", text));
     }
-    if given.token && client.must_prove_possession() {
+    if response_types.token && client.must_prove_possession() {
         let text = "The access tokens of the client are bound to keys";
-        return Err(Told::new("unauthorized_client", text));
+        return Err(AuthorizationError::new("unauthorized_client", text));
     }
-    Ok(given)
+    Ok(response_types)
 }
 
 /// How the answer travels, if the request says.
-fn choose_mode(params: &Params, back: &mut Back) -> Result<(), Told> {
+fn choose_mode(params: &Params, target: &mut ResponseTarget) -> Result<(), AuthorizationError> {
     let Some(name) = params.get("response_mode") else {
         return Ok(());
     };
     match Mode::parse(name) {
-        Some(mode) if !(mode == Mode::Query && back.mode == Mode::Fragment) => {
-            back.mode = mode;
+        Some(mode) if !(mode == Mode::Query && target.mode == Mode::Fragment) => {
+            target.mode = mode;
             Ok(())
         }
         _ => {
             let text = "The response_mode is unknown or unfit for the response_type";
-            Err(Told::new("invalid_request", text))
+            Err(AuthorizationError::new("invalid_request", text))
         }
     }
 }
 
 /// To ignore it would be to grant something else than was asked for.
-fn not_supported(params: &Params) -> Result<(), Told> {
+fn not_supported(params: &Params) -> Result<(), AuthorizationError> {
     match params.get("registration") {
-        Some(_) => Err(Told::new(
+        Some(_) => Err(AuthorizationError::new(
             "registration_not_supported",
             "The parameter registration is not supported",
         )),
@@ -386,10 +394,10 @@ fn scopes(
     call: &Call,
     params: &Params,
     client: &LiveClient,
-    given: Given,
-) -> Result<Vec<String>, Told> {
+    response_types: ResponseTypes,
+) -> Result<Vec<String>, AuthorizationError> {
     let asked = params.get("scope");
-    let invalid = || Told::new("invalid_scope", "Unknown or invalid scope, or none");
+    let invalid = || AuthorizationError::new("invalid_scope", "Unknown or invalid scope, or none");
     let is_openid = |scopes: &str| scopes.split(' ').any(|scope| scope == "openid");
     let asks_openid = asked.is_some_and(is_openid);
     if asks_openid && !client.scopes.iter().any(|scope| scope == "openid") {
@@ -402,15 +410,15 @@ fn scopes(
     };
     let scopes = scopes_for(call, client, asked, by_default);
     let mut scopes = scopes.map_err(|_| invalid())?;
-    if !given.code {
+    if !response_types.code {
         scopes.retain(|scope| scope != "offline_access");
     }
     Ok(scopes)
 }
 
 /// The resources that the request names (RFC 8707 §2.1).
-fn resources(params: &Params, client: &LiveClient) -> Result<Vec<String>, Told> {
-    let invalid = Told::new(
+fn resources(params: &Params, client: &LiveClient) -> Result<Vec<String>, AuthorizationError> {
+    let invalid = AuthorizationError::new(
         "invalid_target",
         "The requested resource is invalid or unknown",
     );
@@ -423,15 +431,15 @@ fn challenge(
     call: &Call,
     params: &Params,
     client: &LiveClient,
-    given: Given,
-) -> Result<Option<Challenge>, Told> {
-    let wrong = |text| Err(Told::new("invalid_request", text));
+    response_types: ResponseTypes,
+) -> Result<Option<Challenge>, AuthorizationError> {
+    let wrong = |text| Err(AuthorizationError::new("invalid_request", text));
     let method = params.get("code_challenge_method");
     let Some(value) = params.get("code_challenge") else {
         let required = client.must_challenge();
         return match method {
             Some(_) => wrong("Missing parameter, code_challenge"),
-            None if given.code && required => wrong("Missing parameter, code_challenge"),
+            None if response_types.code && required => wrong("Missing parameter, code_challenge"),
             None => Ok(None),
         };
     };
@@ -455,7 +463,7 @@ pub(crate) fn is_unreserved(text: &str) -> bool {
     (43..=128).contains(&text.len()) && text.bytes().all(unreserved)
 }
 
-fn prompt(params: &Params) -> Result<Prompt, Told> {
+fn prompt(params: &Params) -> Result<Prompt, AuthorizationError> {
     let mut prompt = Prompt::default();
     let words = params.get("prompt").unwrap_or_default();
     for word in words.split(' ').filter(|word| !word.is_empty()) {
@@ -464,12 +472,12 @@ fn prompt(params: &Params) -> Result<Prompt, Told> {
             // Another account is chosen by signing in with it.
             "login" | "select_account" => prompt.login = true,
             "consent" => prompt.consent = true,
-            _ => return Err(Told::new("invalid_request", "Unknown prompt")),
+            _ => return Err(AuthorizationError::new("invalid_request", "Unknown prompt")),
         }
     }
     if prompt.none && (prompt.login || prompt.consent) {
         let text = "The prompt none excludes all others";
-        return Err(Told::new("invalid_request", text));
+        return Err(AuthorizationError::new("invalid_request", text));
     }
     Ok(prompt)
 }
@@ -480,7 +488,10 @@ mod tests {
 
     #[test]
     fn a_response_type_is_a_set() {
-        assert_eq!(Given::parse("code id_token"), Given::parse("id_token code"));
+        assert_eq!(
+            ResponseTypes::parse("code id_token"),
+            ResponseTypes::parse("id_token code")
+        );
         for bad in [
             "",
             "code code",
@@ -489,7 +500,7 @@ mod tests {
             "none",
             "code,token",
         ] {
-            assert_eq!(Given::parse(bad), None, "{bad}");
+            assert_eq!(ResponseTypes::parse(bad), None, "{bad}");
         }
     }
 }

@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use super::back::{Refused, Told};
+use super::authorization_response::{AuthorizationError, RequestError};
 use super::browser::Browser;
-use super::object::{self, Opened};
 use super::params::{Params, SINCE};
 use super::request::{self, Request};
-use super::{kept, reference};
+use super::request_object::{self, RequestObject};
+use super::{request_uri, stored_request};
 use crate::Call;
 use crate::clients::LiveClient;
 use crate::error::OAuthError;
@@ -17,7 +17,7 @@ use doorward_core::model::authorization::StoredRequest;
 
 /// A request whose parameters have been found.
 #[derive(Debug)]
-pub(super) struct Resolved {
+pub(super) struct ResolvedRequest {
     pub(super) client: Arc<LiveClient>,
     pub(super) params: Params,
     /// The record with the parameters, if we keep them.
@@ -27,22 +27,22 @@ pub(super) struct Resolved {
 }
 
 /// Finds and checks the request.
-pub(super) async fn read(call: &Call, params: &Params) -> Result<Request, Refused> {
+pub(super) async fn read(call: &Call, params: &Params) -> Result<Request, RequestError> {
     let client = client(call, params).await?;
     let resolved = resolve(call, params, client).await?;
-    if let Err(told) = is_sent_as_demanded(call, &resolved) {
+    if let Err(error) = is_sent_as_demanded(call, &resolved) {
         return Err(request::refused(
             call,
             &resolved.client,
             &resolved.params,
-            told,
+            error,
         ));
     }
     request::read(call, resolved).await
 }
 
-async fn client(call: &Call, params: &Params) -> Result<Arc<LiveClient>, Refused> {
-    let here = |error, text: &str| Refused::Here(OAuthError::bad(error, text));
+async fn client(call: &Call, params: &Params) -> Result<Arc<LiveClient>, RequestError> {
+    let here = |error, text: &str| RequestError::Local(OAuthError::bad(error, text));
     let id = params.get("client_id");
     let id = id.ok_or_else(|| here("invalid_request", "Missing parameter, 'client_id'"))?;
     let state = &call.state;
@@ -57,49 +57,53 @@ async fn resolve(
     call: &Call,
     params: &Params,
     client: Arc<LiveClient>,
-) -> Result<Resolved, Refused> {
+) -> Result<ResolvedRequest, RequestError> {
     let first_ms = Browser::of(call).first_shown(params.carried(), params.own(SINCE), call.now_ms);
     let (by_value, uri) = (params.get("request"), params.get("request_uri"));
-    let opened = match (by_value, uri) {
+    let object = match (by_value, uri) {
         (None, None) => None,
-        (None, Some(uri)) if kept::is_ours(uri) => {
-            return kept::resolve(call, params, client, uri).await;
+        (None, Some(uri)) if stored_request::is_ours(uri) => {
+            return stored_request::resolve(call, params, client, uri).await;
         }
-        (Some(_), Some(_)) => Some(Err(Told::new(
+        (Some(_), Some(_)) => Some(Err(AuthorizationError::new(
             "invalid_request",
             "The parameters request and request_uri exclude each other",
         ))),
         (Some(text), None) => {
             let at_ms = first_ms.unwrap_or(call.now_ms);
-            Some(object::open(call, &client, text, at_ms).await)
+            Some(request_object::open(call, &client, text, at_ms).await)
         }
         (None, Some(uri)) => {
             let at_ms = first_ms.unwrap_or(call.now_ms);
-            Some(reference::open(call, &client, uri, at_ms).await)
+            Some(request_uri::open(call, &client, uri, at_ms).await)
         }
     };
-    let merged = match opened {
+    let merged = match object {
         None => Ok((params.clone(), false)),
-        Some(Ok(opened)) => merged(&client, params, opened).map(|params| (params, true)),
-        Some(Err(told)) => Err(told),
+        Some(Ok(object)) => merged(&client, params, object).map(|params| (params, true)),
+        Some(Err(error)) => Err(error),
     };
     match merged {
-        Ok((params, object)) => Ok(Resolved {
+        Ok((params, object)) => Ok(ResolvedRequest {
             client,
             params,
             kept: None,
             object,
         }),
         // What an object says that is not the client's counts for nothing.
-        Err(told) => Err(request::refused(call, &client, params, told)),
+        Err(error) => Err(request::refused(call, &client, params, error)),
     }
 }
 
 /// The parameters of the object, and those beside it that it does not have.
 /// Where the client demands signed objects, nothing else counts (RFC 9101
 /// §6.3); OpenID Connect has both count, and agree (Core §6.1).
-fn merged(client: &LiveClient, outer: &Params, opened: Opened) -> Result<Params, Told> {
-    let mut all = opened.parameters;
+fn merged(
+    client: &LiveClient,
+    outer: &Params,
+    object: RequestObject,
+) -> Result<Params, AuthorizationError> {
+    let mut all = object.parameters;
     all.retain(|(name, _)| name != "client_id");
     all.push(("client_id".to_owned(), client.id().to_owned()));
     if client.needs_signed_requests() {
@@ -114,7 +118,7 @@ fn merged(client: &LiveClient, outer: &Params, opened: Opened) -> Result<Params,
     };
     if differs("response_type") {
         let text = "The response_type is not that of the request object";
-        return Err(Told::new("invalid_request", text));
+        return Err(AuthorizationError::new("invalid_request", text));
     }
     let is_openid = |params: &Params| {
         let scope = params.get("scope");
@@ -124,7 +128,7 @@ fn merged(client: &LiveClient, outer: &Params, opened: Opened) -> Result<Params,
         && one != other
     {
         let text = "The scope is not that of the request object";
-        return Err(Told::new("invalid_request", text));
+        return Err(AuthorizationError::new("invalid_request", text));
     }
     for (name, value) in outer.request() {
         let known = inner.get(name).is_some();
@@ -136,12 +140,12 @@ fn merged(client: &LiveClient, outer: &Params, opened: Opened) -> Result<Params,
 }
 
 /// Whether the request came in the way that its client, or the realm, insists on.
-fn is_sent_as_demanded(call: &Call, resolved: &Resolved) -> Result<(), Told> {
+fn is_sent_as_demanded(call: &Call, resolved: &ResolvedRequest) -> Result<(), AuthorizationError> {
     let client = &resolved.client;
     let pushed = resolved.kept.as_ref().is_some_and(|kept| kept.kept.pushed);
     if client.must_push(&call.realm) && !pushed {
         let text = "Authorization requests of this client must be pushed";
-        return Err(Told::new("invalid_request", text));
+        return Err(AuthorizationError::new("invalid_request", text));
     }
     let signed = match &resolved.kept {
         Some(kept) => kept.kept.object,
@@ -149,7 +153,7 @@ fn is_sent_as_demanded(call: &Call, resolved: &Resolved) -> Result<(), Told> {
     };
     if client.needs_signed_requests() && !signed {
         let text = "The client must send a signed request object";
-        return Err(Told::new("invalid_request", text));
+        return Err(AuthorizationError::new("invalid_request", text));
     }
     Ok(())
 }

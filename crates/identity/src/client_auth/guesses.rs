@@ -3,7 +3,7 @@
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 
-use super::{Claimed, Proof};
+use super::{ClientCredentials, ClientProof};
 use crate::error::OAuthError;
 use crate::locks::counted_address;
 use crate::network::network;
@@ -15,7 +15,7 @@ use doorward_net::http::guess_limit::{GuessAttempt, Pair, TooManyGuesses};
 /// Seconds after which a client whose secret was not looked at may try again.
 const AGAIN_SECONDS: HeaderValue = HeaderValue::from_static("1");
 
-impl Proof<'_> {
+impl ClientProof<'_> {
     /// Whether somebody can arrive at it by trying: a secret, or a signature with
     /// one.
     fn is_guessable(&self) -> bool {
@@ -30,13 +30,13 @@ impl Proof<'_> {
 /// Begins to look at what a request proves itself with.
 pub(super) fn look<'c>(
     call: &'c Call,
-    claimed: &Claimed<'_>,
+    credentials: &ClientCredentials<'_>,
 ) -> Result<GuessAttempt<'c>, OAuthError> {
-    let address = counted_address(call).filter(|_| claimed.proof.is_guessable());
+    let address = counted_address(call).filter(|_| credentials.proof.is_guessable());
     let state = &*call.state;
     let pair = address.map(|address| {
         let realm = &call.realm.path;
-        state.secrets.pair(realm, &claimed.id, address)
+        state.secrets.pair(realm, &credentials.id, address)
     });
     let config = state.live().config.lockout.per_client;
     let look = state.secrets.look(config, pair, call.now_ms);
@@ -48,12 +48,12 @@ pub(super) fn look<'c>(
 pub(super) async fn wrong(
     call: &Call,
     look: GuessAttempt<'_>,
-    claimed: &Claimed<'_>,
+    credentials: &ClientCredentials<'_>,
     is_known: bool,
 ) -> Option<OAuthError> {
     let wrong = look.wrong(call.now_ms);
     if let Some(until_ms) = wrong.begun_ms {
-        begun(call, claimed, is_known, until_ms).await;
+        begun(call, credentials, is_known, until_ms).await;
     }
     let braked = wrong.braked;
     wrong.pause().await;
@@ -71,16 +71,16 @@ fn too_many() -> OAuthError {
 
 /// Tells of a brake that begins. What strangers type may be a secret, so only
 /// identifiers of clients are told.
-async fn begun(call: &Call, claimed: &Claimed<'_>, is_known: bool, until_ms: i64) {
+async fn begun(call: &Call, credentials: &ClientCredentials<'_>, is_known: bool, until_ms: i64) {
     let (Some(address), true) = (counted_address(call), is_known) else {
         return;
     };
-    let key = format!("{}\0{}", claimed.id, network(address));
+    let key = format!("{}\0{}", credentials.id, network(address));
     let lock = StoredLock {
         id: LockKind::Client.id(&call.realm.path, &key),
         kind: LockKind::Client,
         realm: call.realm.path.clone(),
-        subject: Some(format!("{address} {}", claimed.id)),
+        subject: Some(format!("{address} {}", credentials.id)),
         until_ms,
         locks: 1,
         set_ms: call.now_ms,

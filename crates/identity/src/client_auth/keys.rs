@@ -44,13 +44,13 @@ pub(crate) struct ClientKeys {
 /// An address with keys.
 #[derive(Default)]
 struct Source {
-    held: Mutex<Held>,
+    held: Mutex<CachedKeys>,
     /// Held while fetching: the others wait for that answer.
     fetching: tokio::sync::Mutex<()>,
 }
 
 #[derive(Clone, Default)]
-struct Held {
+struct CachedKeys {
     keys: Arc<KeySet>,
     /// When they were fetched.
     fetched_ms: Option<i64>,
@@ -120,9 +120,9 @@ impl ClientKeys {
         &self,
         source: &Source,
         (by, url): (ChosenBy, &Url),
-        seen: &Held,
+        seen: &CachedKeys,
         now_ms: i64,
-    ) -> Held {
+    ) -> CachedKeys {
         let _fetching = source.fetching.lock().await;
         let held = source.held();
         let paused = |retried: i64| now_ms < retried + pause_ms(by);
@@ -154,7 +154,7 @@ fn read(answer: Result<Bytes, OutboundError>) -> Result<KeySet, String> {
     KeySet::parse(&document).map_err(|error| error.to_string())
 }
 
-impl Held {
+impl CachedKeys {
     /// Whether the keys were fetched less than this ago.
     fn is_younger(&self, age_ms: i64, now_ms: i64) -> bool {
         self.fetched_ms.is_some_and(|at| now_ms < at + age_ms)
@@ -162,7 +162,7 @@ impl Held {
 }
 
 impl Source {
-    fn held(&self) -> Held {
+    fn held(&self) -> CachedKeys {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.clone()
     }

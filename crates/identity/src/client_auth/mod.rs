@@ -33,13 +33,13 @@ const BAD_ESCAPE: &str = "URLDecoder: Illegal hex characters in escape (%) patte
 const FAILED: &str = "Client authentication failed";
 
 /// What a request says about who sends it.
-struct Claimed<'a> {
+struct ClientCredentials<'a> {
     id: String,
-    proof: Proof<'a>,
+    proof: ClientProof<'a>,
 }
 
 /// What it proves that with.
-enum Proof<'a> {
+enum ClientProof<'a> {
     Basic(String),
     Post(&'a str),
     Assertion(Assertion<'a>),
@@ -47,7 +47,7 @@ enum Proof<'a> {
     None,
 }
 
-impl Proof<'_> {
+impl ClientProof<'_> {
     /// Whether this is one of the ways that the client registered.
     fn is_by(&self, registered: Option<AuthMethod>) -> bool {
         match self {
@@ -70,40 +70,42 @@ pub(super) async fn authenticate(
 ) -> Result<Arc<LiveClient>, OAuthError> {
     let realm = &call.realm;
     let failed = || OAuthError::invalid_client(&realm.path, FAILED);
-    let claimed = claimed(call, form)?;
-    if claimed.id.len() > 255 {
+    let credentials = credentials(call, form)?;
+    if credentials.id.len() > 255 {
         return Err(failed());
     }
-    let look = guesses::look(call, &claimed)?;
+    let look = guesses::look(call, &credentials)?;
     let State { clients, store, .. } = &*call.state;
-    let known = clients.find(&**store, realm, &claimed.id).await?;
+    let known = clients.find(&**store, realm, &credentials.id).await?;
     if let Some(client) = &known {
         audit::client(client, false);
     }
     let mut proven = match &known {
-        Some(client) => prove(call, client, &claimed.proof).await?.then_some(client),
+        Some(client) => prove(call, client, &credentials.proof)
+            .await?
+            .then_some(client),
         None => None,
     }
     .cloned();
     if proven.is_none() && known.is_some() {
-        let fresh = clients.read(&**store, realm, &claimed.id).await?;
+        let fresh = clients.read(&**store, realm, &credentials.id).await?;
         if let Some(client) = fresh
-            && prove(call, &client, &claimed.proof).await?
+            && prove(call, &client, &credentials.proof).await?
         {
             proven = Some(client);
         }
     } else if known.is_none() {
-        disprove(call, &claimed.proof);
+        disprove(call, &credentials.proof);
     }
     let Some(client) = proven else {
-        let braked = guesses::wrong(call, look, &claimed, known.is_some()).await;
-        return Err(braked.unwrap_or_else(|| match claimed.proof {
-            Proof::Assertion(_) => assertion::not_valid(call),
+        let braked = guesses::wrong(call, look, &credentials, known.is_some()).await;
+        return Err(braked.unwrap_or_else(|| match credentials.proof {
+            ClientProof::Assertion(_) => assertion::not_valid(call),
             _ => failed(),
         }));
     };
     look.right();
-    if !claimed
+    if !credentials
         .proof
         .is_by(client.client.metadata.token_endpoint_auth_method)
     {
@@ -111,33 +113,37 @@ pub(super) async fn authenticate(
         return Err(OAuthError::invalid_client(&realm.path, text));
     }
     // Last, so that nothing but a good assertion is ever remembered.
-    if let Proof::Assertion(assertion) = &claimed.proof {
+    if let ClientProof::Assertion(assertion) = &credentials.proof {
         assertion.spend(call).await?;
     }
     audit::client(&client, true);
     Ok(client)
 }
 
-async fn prove(call: &Call, client: &LiveClient, proof: &Proof<'_>) -> Result<bool, OAuthError> {
+async fn prove(
+    call: &Call,
+    client: &LiveClient,
+    proof: &ClientProof<'_>,
+) -> Result<bool, OAuthError> {
     Ok(match proof {
-        Proof::Basic(secret) => client.knows(secret),
-        Proof::Post(secret) => client.knows(secret),
-        Proof::Assertion(assertion) => assertion.is_signed_by(call, client).await?,
-        Proof::None => client.client.is_public(),
+        ClientProof::Basic(secret) => client.knows(secret),
+        ClientProof::Post(secret) => client.knows(secret),
+        ClientProof::Assertion(assertion) => assertion.is_signed_by(call, client).await?,
+        ClientProof::None => client.client.is_public(),
     })
 }
 
 /// What [`prove`] costs, for a client that does not exist.
-fn disprove(call: &Call, proof: &Proof<'_>) {
+fn disprove(call: &Call, proof: &ClientProof<'_>) {
     match proof {
-        Proof::Basic(secret) => ClientSecret::matches_nobody(secret),
-        Proof::Post(secret) => ClientSecret::matches_nobody(secret),
-        Proof::Assertion(assertion) => assertion.is_signed_by_nobody(call),
-        Proof::None => {}
+        ClientProof::Basic(secret) => ClientSecret::matches_nobody(secret),
+        ClientProof::Post(secret) => ClientSecret::matches_nobody(secret),
+        ClientProof::Assertion(assertion) => assertion.is_signed_by_nobody(call),
+        ClientProof::None => {}
     }
 }
 
-fn claimed<'a>(call: &Call, form: &'a Form<'_>) -> Result<Claimed<'a>, OAuthError> {
+fn credentials<'a>(call: &Call, form: &'a Form<'_>) -> Result<ClientCredentials<'a>, OAuthError> {
     let failed = || OAuthError::invalid_client(&call.realm.path, FAILED);
     let two_ways = || OAuthError::bad("invalid_request", FAILED);
     let mut authorizations = call.headers().get_all(AUTHORIZATION).iter();
@@ -157,24 +163,26 @@ fn claimed<'a>(call: &Call, form: &'a Form<'_>) -> Result<Claimed<'a>, OAuthErro
             BrokenBasic::Scheme | BrokenBasic::Header => failed(),
             BrokenBasic::Escape => OAuthError::bad("invalid_request", BAD_ESCAPE),
         })?;
-        (id, Proof::Basic(secret))
+        (id, ClientProof::Basic(secret))
     } else if ways[3] {
         let assertion = Assertion::read(call, form)?;
         (
             assertion.client_id().to_owned(),
-            Proof::Assertion(assertion),
+            ClientProof::Assertion(assertion),
         )
     } else {
         let id = named.ok_or_else(failed)?.to_owned();
-        let proof = form.get("client_secret").map_or(Proof::None, Proof::Post);
+        let proof = form
+            .get("client_secret")
+            .map_or(ClientProof::None, ClientProof::Post);
         (id, proof)
     };
     if named.is_some_and(|other| other != id) {
         // An assertion about another client is one that is not valid (RFC 7521 §4.2).
         return Err(match proof {
-            Proof::Assertion(_) => failed(),
+            ClientProof::Assertion(_) => failed(),
             _ => two_ways(),
         });
     }
-    Ok(Claimed { id, proof })
+    Ok(ClientCredentials { id, proof })
 }

@@ -54,11 +54,11 @@ const DRAWS: usize = 4;
 
 /// Answers a device authorization request (RFC 8628 §3.1).
 pub(super) async fn authorize(call: &Call) -> Result<Response, OAuthError> {
-    let form = form::posted(call)?;
+    let form = form::read_body(call)?;
     let client = client_for(call, &form, GRANT).await?;
     let request = DeviceRequest {
         scopes: scopes_for(call, &client, form.get("scope"), UnknownScope::Refuse)?,
-        resources: resource::asked(&form, &client)?,
+        resources: resource::requested(&form, &client)?,
         challenge: challenge(call, &form)?,
     };
     let device_code = issue::handle();

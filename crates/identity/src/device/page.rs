@@ -16,12 +16,12 @@ use crate::authorize::{self, Browser, redirect};
 use crate::clients::LiveClient;
 use crate::context::{Demand, Methods, strongest};
 use crate::error::OAuthError;
-use crate::federation::{FAILED, Offer};
+use crate::federation::{FAILED, ProviderChoices};
 use crate::form::{self, Form};
 use crate::lockout::Attempt;
 use crate::network::network;
-use crate::pages::{self, Applicant, Failed, FormParts, Frame};
-use crate::sign_in::{self, ARRIVED, Entrance, Fields, Lacking};
+use crate::pages::{self, Applicant, FormError, FormParts, Frame};
+use crate::sign_in::{self, Fields, LoginPage, MissingFactor, RESUME};
 use crate::{Call, audit, issue, serve, sessions};
 use doorward_core::model::audit::{Actor, Event, Kind};
 use doorward_core::model::device::{StoredDevice, Verdict};
@@ -33,13 +33,13 @@ use doorward_net::http::ClientInfo;
 pub(crate) async fn answer(call: &Call) -> Response {
     let answered = async {
         let input = Input::read(call)?;
-        let visit = Visit {
+        let request = DeviceRequest {
             call,
             frame: call.frame(input.get("ui_locales")),
             browser: Browser::of(call),
             input,
         };
-        visit.answer().await
+        request.answer().await
     };
     answered
         .await
@@ -85,55 +85,59 @@ impl<'a> Input<'a> {
 }
 
 /// A device's request that waits for its user, and the client that made it.
-struct Waiting {
+struct PendingDevice {
     device: StoredDevice,
     client: Arc<LiveClient>,
 }
 
 /// What a code that was entered turned out to be.
-enum Entered {
-    Waiting(Box<Waiting>),
+enum UserCodeLookup {
+    Pending(Box<PendingDevice>),
     /// Not one that waits for anybody.
     Wrong,
     /// It was not looked at: there were too many wrong ones.
     Unseen,
 }
 
-struct Visit<'a> {
+struct DeviceRequest<'a> {
     call: &'a Call,
     input: Input<'a>,
     frame: Frame,
     browser: Browser,
 }
 
-impl Visit<'_> {
+impl DeviceRequest<'_> {
     async fn answer(&self) -> Result<Response, OAuthError> {
         let posted = self.call.parts.method == Method::POST;
         let Some(typed) = self.input.get("user_code") else {
-            return Ok(self.show_entry("", posted.then_some(Failed::UserCode)));
+            return Ok(self.show_entry("", posted.then_some(FormError::UserCode)));
         };
         let session = sessions::of_browser(self.call).await?;
         let letters = user_code::letters(typed);
         let decided = self.input.decision().filter(|_| posted);
         // Who was shown the question about a code does not guess it.
         let known = match (&session, &letters) {
-            (Some((session, _)), Some(code)) => decided.is_some() && self.asked(session, code),
+            (Some((session, _)), Some(code)) => {
+                decided.is_some() && self.is_own_decision(session, code)
+            }
             _ => false,
         };
         let user = session.as_ref().map(|(_, user)| user);
-        let (waiting, code) = match (
+        let (pending, code) = match (
             self.look_up(letters.as_deref(), user, known).await?,
             letters,
         ) {
-            (Entered::Waiting(waiting), Some(code)) => (waiting, code),
-            (Entered::Unseen, _) => return Ok(self.show_entry(typed, Some(Failed::Guesses))),
-            _ => return Ok(self.show_entry(typed, Some(Failed::UserCode))),
+            (UserCodeLookup::Pending(pending), Some(code)) => (pending, code),
+            (UserCodeLookup::Unseen, _) => {
+                return Ok(self.show_entry(typed, Some(FormError::Guesses)));
+            }
+            _ => return Ok(self.show_entry(typed, Some(FormError::UserCode))),
         };
         let fields = Fields::read(|name| self.input.body.get(name));
         if posted && fields.signs_in() {
-            let offer = self.offer(&code);
-            let entrance = self.entrance(&waiting, &code, &offer);
-            return Ok(entrance.submitted(&fields).await?);
+            let choices = self.choices(&code);
+            let login_page = self.login_page(&pending, &code, &choices);
+            return Ok(login_page.submitted(&fields).await?);
         }
         let switches = posted && self.input.body.get(authorize::SWITCH).is_some();
         if posted && decided.is_none() && !switches {
@@ -141,18 +145,18 @@ impl Visit<'_> {
             return Ok(redirect(self.call, &self.address(Some(&code))));
         }
         let Some((session, user)) = session.as_ref().filter(|_| !switches) else {
-            let offer = self.offer(&code);
-            let failed = self.input.query.get(FAILED).and_then(Failed::elsewhere);
-            let entrance = self.entrance(&waiting, &code, &offer);
-            let arrived = entrance.arrived(self.input.query.get(ARRIVED)).await?;
-            return Ok(arrived.unwrap_or_else(|| entrance.show("", failed)));
+            let choices = self.choices(&code);
+            let failed = self.input.query.get(FAILED).and_then(FormError::elsewhere);
+            let login_page = self.login_page(&pending, &code, &choices);
+            let resume = login_page.resume(self.input.query.get(RESUME)).await?;
+            return Ok(resume.unwrap_or_else(|| login_page.show("", failed)));
         };
-        if let Some(page) = self.confirm(&waiting, &code, (session, user)).await? {
+        if let Some(page) = self.confirm(&pending, &code, (session, user)).await? {
             return Ok(page);
         }
         match decided {
-            Some(yes) if known => self.decide(&waiting, (session, user), yes).await,
-            stale => Ok(self.show_question(&waiting, &code, (session, user), stale.is_some())),
+            Some(yes) if known => self.decide(&pending, (session, user), yes).await,
+            stale => Ok(self.show_question(&pending, &code, (session, user), stale.is_some())),
         }
     }
 
@@ -160,20 +164,20 @@ impl Visit<'_> {
     /// lacks, if that is anything.
     async fn confirm(
         &self,
-        waiting: &Waiting,
+        pending: &PendingDevice,
         code: &str,
         (session, user): (&StoredSession, &User),
     ) -> Result<Option<Response>, OAuthError> {
-        let metadata = &waiting.client.client.metadata;
+        let metadata = &pending.client.client.metadata;
         let usual = metadata.default_acr_values.iter().map(String::as_str);
         let demand = Demand::second_factor(metadata.require_second_factor == Some(true));
         let demand = demand.wish(&self.call.realm.settings, usual.take(50));
-        let offer = self.offer(code);
-        let entrance = self.entrance(waiting, code, &offer);
-        match sign_in::lacking(self.call, (session, user), &demand).await? {
-            Lacking::Nothing => Ok(None),
-            Lacking::Unmet => Ok(Some(entrance.show("", Some(Failed::Unmet)))),
-            Lacking::Next(next) => Ok(Some(entrance.show_next(*next, None))),
+        let choices = self.choices(code);
+        let login_page = self.login_page(pending, code, &choices);
+        match sign_in::missing_factor(self.call, (session, user), &demand).await? {
+            MissingFactor::Nothing => Ok(None),
+            MissingFactor::Unmet => Ok(Some(login_page.show("", Some(FormError::Unmet)))),
+            MissingFactor::Next(next) => Ok(Some(login_page.show_next(*next, None))),
         }
     }
 
@@ -184,24 +188,24 @@ impl Visit<'_> {
         code: Option<&str>,
         user: Option<&User>,
         known: bool,
-    ) -> Result<Entered, OAuthError> {
+    ) -> Result<UserCodeLookup, OAuthError> {
         if known {
-            let waiting = self.find(code).await?;
-            return Ok(waiting.map_or(Entered::Wrong, Entered::Waiting));
+            let pending = self.find(code).await?;
+            return Ok(pending.map_or(UserCodeLookup::Wrong, UserCodeLookup::Pending));
         }
         let Some(attempts) = self.attempts(user).await else {
-            return Ok(Entered::Unseen);
+            return Ok(UserCodeLookup::Unseen);
         };
-        if let Some(waiting) = self.find(code).await? {
+        if let Some(pending) = self.find(code).await? {
             // No success for the counters, or whoever guesses would start
             // afresh with a code of their own.
-            return Ok(Entered::Waiting(waiting));
+            return Ok(UserCodeLookup::Pending(pending));
         }
         for (attempt, config) in attempts {
             // Codes are told to nobody: their locks end with the process.
             let _ = attempt.failed(&config, self.call.now_ms);
         }
-        Ok(Entered::Wrong)
+        Ok(UserCodeLookup::Wrong)
     }
 
     /// A try of the address and one of the user; `None`: there is none left.
@@ -222,7 +226,7 @@ impl Visit<'_> {
         Some(taken)
     }
 
-    async fn find(&self, code: Option<&str>) -> Result<Option<Box<Waiting>>, OAuthError> {
+    async fn find(&self, code: Option<&str>) -> Result<Option<Box<PendingDevice>>, OAuthError> {
         let Call { state, realm, .. } = self.call;
         let hash = code.and_then(|code| user_code::hash(&realm.path, code));
         let Some(hash) = hash else { return Ok(None) };
@@ -235,23 +239,23 @@ impl Visit<'_> {
         };
         let client = state.clients.find(&*state.store, realm, &device.client_id);
         let client = client.await?.filter(|client| client.may(GRANT));
-        Ok(client.map(|client| Box::new(Waiting { device, client })))
+        Ok(client.map(|client| Box::new(PendingDevice { device, client })))
     }
 
     /// Where the user signs in for this code.
-    fn entrance<'v>(
+    fn login_page<'v>(
         &'v self,
-        waiting: &'v Waiting,
+        pending: &'v PendingDevice,
         code: &'v str,
-        offer: &'v Offer,
-    ) -> Entrance<'v> {
+        choices: &'v ProviderChoices,
+    ) -> LoginPage<'v> {
         let address = self.address(Some(code));
-        Entrance {
+        LoginPage {
             call: self.call,
             browser: &self.browser,
             frame: &self.frame,
-            applicant: Applicant::of(&waiting.client.client.metadata, &self.frame),
-            offer,
+            applicant: Applicant::of(&pending.client.client.metadata, &self.frame),
+            choices,
             purpose: vec!["device login", code],
             action: address.clone(),
             since: String::new(),
@@ -263,7 +267,7 @@ impl Visit<'_> {
     /// Whether a decision is the user's own: posted from the question that this
     /// browser was shown in this session, or by somebody who knows the
     /// session's token, as scripts do.
-    fn asked(&self, session: &StoredSession, code: &str) -> bool {
+    fn is_own_decision(&self, session: &StoredSession, code: &str) -> bool {
         let csrf = self.input.body.get("csrf");
         let knows = csrf.is_some_and(|token| TokenHash::of(token) == session.hash);
         let purpose = ["device", &session.sid, code];
@@ -272,7 +276,7 @@ impl Visit<'_> {
 
     async fn decide(
         &self,
-        Waiting { device, client }: &Waiting,
+        PendingDevice { device, client }: &PendingDevice,
         (session, user): (&StoredSession, &User),
         yes: bool,
     ) -> Result<Response, OAuthError> {
@@ -296,7 +300,7 @@ impl Visit<'_> {
             *counts
         });
         if !counts.await? {
-            return Ok(self.show_entry("", Some(Failed::UserCode)));
+            return Ok(self.show_entry("", Some(FormError::UserCode)));
         }
         tracing::info!(
             client_id = client.id(),
@@ -321,10 +325,10 @@ impl Visit<'_> {
         }
     }
 
-    fn show_entry(&self, typed: &str, failed: Option<Failed>) -> Response {
+    fn show_entry(&self, typed: &str, failed: Option<FormError>) -> Response {
         let action = self.address(None);
         let mut response = pages::device_entry(&self.frame, &action, typed, failed);
-        if failed == Some(Failed::Guesses) {
+        if failed == Some(FormError::Guesses) {
             let wait = http::HeaderValue::from(ADDRESS_GUESSES.duration);
             response.headers_mut().insert(RETRY_AFTER, wait);
         }
@@ -336,36 +340,36 @@ impl Visit<'_> {
             action: self.address(Some(code)),
             csrf: self.browser.token(purpose),
             since: String::new(),
-            ways: Vec::new(),
+            provider_links: Vec::new(),
             forgot: None,
         }
     }
 
     /// What leads back to this page from another provider.
-    fn offer(&self, code: &str) -> Offer {
+    fn choices(&self, code: &str) -> ProviderChoices {
         let address = self.address(Some(code));
         let query = address.split_once('?').map_or("", |(_, query)| query);
-        Offer {
+        ProviderChoices {
             to: format!("device/user?{query}"),
-            ..Offer::default()
+            ..ProviderChoices::default()
         }
     }
 
     fn show_question(
         &self,
-        waiting: &Waiting,
+        pending: &PendingDevice,
         code: &str,
         (session, user): (&StoredSession, &User),
         stale: bool,
     ) -> Response {
         let form = self.form(code, &["device", &session.sid, code]);
         let shown = pages::Device {
-            client: Applicant::of(&waiting.client.client.metadata, &self.frame),
+            client: Applicant::of(&pending.client.client.metadata, &self.frame),
             user_name: &user.user_name,
             user_code: &format!("{}-{}", &code[..4], &code[4..]),
-            scopes: &waiting.device.request.scopes,
+            scopes: &pending.device.request.scopes,
         };
-        let failed = stale.then_some(Failed::Stale);
+        let failed = stale.then_some(FormError::Stale);
         let mut response = pages::device_question(&self.frame, &shown, &form, failed);
         self.browser.remember(self.call, &mut response);
         response

@@ -4,7 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::{
-    Checked, Enrolled, Factors, GUESSES, New, Shown, base32, keep, new_id, recovery, totp,
+    EnrolmentResult, FactorCheck, FactorProof, Factors, GUESSES, NewFactor, base32, keep, new_id,
+    recovery, totp,
 };
 use crate::context::{CODE, SEVERAL};
 use crate::error::Fault;
@@ -32,11 +33,15 @@ impl Factors {
 
 /// Checks a code that `user` typed: of any app of theirs, or a recovery code.
 /// Wrong ones are counted by user.
-pub(crate) async fn check_code(call: &Call, user: &User, typed: &str) -> Result<Checked, Fault> {
+pub(crate) async fn check_code(
+    call: &Call,
+    user: &User,
+    typed: &str,
+) -> Result<FactorCheck, Fault> {
     audit::user(user);
     let Some(attempt) = attempt(call, user).await else {
         super::refused(call, None, "locked");
-        return Ok(Checked::Locked);
+        return Ok(FactorCheck::Locked);
     };
     let found = match by_app(call, user, typed).await? {
         Some(shown) => Some(shown),
@@ -45,12 +50,12 @@ pub(crate) async fn check_code(call: &Call, user: &User, typed: &str) -> Result<
     match found {
         Some(shown) => {
             attempt.succeeded();
-            Ok(Checked::Right(shown))
+            Ok(FactorCheck::Right(shown))
         }
         None => {
             attempt.failed(&GUESSES, call.now_ms);
             super::refused(call, None, "wrong_code");
-            Ok(Checked::Wrong)
+            Ok(FactorCheck::Wrong)
         }
     }
 }
@@ -71,7 +76,7 @@ async fn attempt(call: &Call, user: &User) -> Option<Attempt> {
     begun.await.ok()
 }
 
-async fn by_app(call: &Call, user: &User, typed: &str) -> Result<Option<Shown>, Fault> {
+async fn by_app(call: &Call, user: &User, typed: &str) -> Result<Option<FactorProof>, Fault> {
     let store = &call.state.store;
     let factors = store.factors(user.id).await?;
     for factor in factors.iter().filter(|factor| factor.kind == Kind::Totp) {
@@ -87,7 +92,7 @@ async fn by_app(call: &Call, user: &User, typed: &str) -> Result<Option<Shown>, 
         let Some(step) = step else { continue };
         let spent = store.use_factor(factor.id, step, sealed.as_ref(), call.now_ms);
         if super::verified(call, Some(factor.id), spent).await? {
-            return Ok(Some(Shown {
+            return Ok(Some(FactorProof {
                 words: vec![CODE],
                 factor: Some(factor.id),
             }));
@@ -97,7 +102,7 @@ async fn by_app(call: &Call, user: &User, typed: &str) -> Result<Option<Shown>, 
     Ok(None)
 }
 
-async fn by_list(call: &Call, user: &User, typed: &str) -> Result<Option<Shown>, Fault> {
+async fn by_list(call: &Call, user: &User, typed: &str) -> Result<Option<FactorProof>, Fault> {
     let Some(hash) = recovery::hash(user.id, typed) else {
         return Ok(None);
     };
@@ -106,7 +111,7 @@ async fn by_list(call: &Call, user: &User, typed: &str) -> Result<Option<Shown>,
         return Ok(None);
     }
     tracing::info!(user_id = %user.id, "a recovery code was used");
-    Ok(Some(Shown {
+    Ok(Some(FactorProof {
         words: vec![CODE],
         factor: None,
     }))
@@ -152,20 +157,20 @@ impl NewSecret {
         user: &User,
         (name, most): (&str, u32),
         typed: &str,
-    ) -> Result<Enrolled, Fault> {
+    ) -> Result<EnrolmentResult, Fault> {
         let Some(attempt) = attempt(call, user).await else {
-            return Ok(Enrolled::Locked);
+            return Ok(EnrolmentResult::Locked);
         };
         let Some(step) = totp::step_of(&self.0, typed, call.now_ms, 0) else {
             attempt.failed(&GUESSES, call.now_ms);
-            return Ok(Enrolled::Wrong);
+            return Ok(EnrolmentResult::Wrong);
         };
         attempt.succeeded();
         let id = new_id();
         let plain = Secret::new(STANDARD.encode(&self.0));
         let vault = &call.state.factors.vault;
         let sealed = vault.seal_own(NAME, &id.to_string(), &plain)?;
-        let new = New {
+        let new = NewFactor {
             kind: Kind::Totp,
             name,
             credential: None,

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::webauthn::{
-    self, ALGORITHMS, CHALLENGE_BYTES, CREDENTIAL_MAX, Expected, PublicKey, WebauthnError,
+    self, ALGORITHMS, CHALLENGE_BYTES, CREDENTIAL_MAX, CeremonyContext, PublicKey, WebauthnError,
 };
-use super::{Enrolled, New, RelyingParty, Shown, issuer_name, keep, new_id};
+use super::{EnrolmentResult, FactorProof, NewFactor, RelyingParty, issuer_name, keep, new_id};
 use crate::authorize::SHOWN_MS;
 use crate::context::{DEVICE_KEY, KEY, PRESENCE, SEVERAL, SOFT_KEY};
 use crate::error::Fault;
@@ -37,7 +37,7 @@ const TRANSPORTS_MAX: usize = 8;
 
 /// What is kept of a passkey besides its identifier.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Kept {
+struct PasskeyRecord {
     key: PublicKey,
     /// What the authenticator calls its user: random, the same for all of them.
     handle: String,
@@ -48,7 +48,7 @@ struct Kept {
     transports: Vec<String>,
 }
 
-impl Kept {
+impl PasskeyRecord {
     fn of(factor: &StoredFactor) -> Option<Self> {
         serde_json::from_str(factor.secret.expose()).ok()
     }
@@ -61,18 +61,21 @@ impl Kept {
 
 /// Whether a passkey is copied to other devices.
 pub(crate) fn is_backed_up(factor: &StoredFactor) -> bool {
-    factor.kind == Kind::Passkey && Kept::of(factor).is_some_and(|kept| kept.backed_up)
+    factor.kind == Kind::Passkey && PasskeyRecord::of(factor).is_some_and(|kept| kept.backed_up)
 }
 
 /// What authenticators call the user who has these factors.
 fn handle(factors: &[StoredFactor]) -> Option<String> {
     let known = factors.iter().filter(|factor| factor.kind == Kind::Passkey);
-    known.filter_map(Kept::of).map(|kept| kept.handle).next()
+    known
+        .filter_map(PasskeyRecord::of)
+        .map(|kept| kept.handle)
+        .next()
 }
 
 fn descriptors(factors: &[StoredFactor]) -> Vec<Value> {
     let descriptor = |factor: &StoredFactor| {
-        let kept = Kept::of(factor)?;
+        let kept = PasskeyRecord::of(factor)?;
         Some(json!({
             "type": "public-key",
             "id": factor.credential.as_ref()?,
@@ -205,7 +208,7 @@ pub(crate) async fn check_passkey(
     challenge: &str,
     answer: &Answer,
     of: Option<Uuid>,
-) -> Result<Option<(User, Shown)>, Fault> {
+) -> Result<Option<(User, FactorProof)>, Fault> {
     let live = call.state.live.load_full();
     let Some(party) = &live.relying_party else {
         return Ok(None);
@@ -227,7 +230,7 @@ pub(crate) async fn check_passkey(
         super::refused(call, Some(factor.id), "wrong_passkey");
         Ok(None)
     };
-    let Some(mut kept) = Kept::of(&factor) else {
+    let Some(mut kept) = PasskeyRecord::of(&factor) else {
         return refused(WebauthnError::Malformed("what is kept of the passkey"));
     };
     // Who is not known yet must be named by the authenticator (§7.2, step 6).
@@ -259,7 +262,7 @@ pub(crate) async fn check_passkey(
     if !super::verified(call, Some(factor.id), used).await? {
         return refused(WebauthnError::Counter);
     }
-    let shown = Shown {
+    let shown = FactorProof {
         words: words(kept.backup_eligible, asserted.verified),
         factor: Some(factor.id),
     };
@@ -285,16 +288,16 @@ fn signed(
     answer: &Answer,
     key: &PublicKey,
     verified: bool,
-) -> Result<webauthn::Asserted, WebauthnError> {
+) -> Result<webauthn::AssertionResult, WebauthnError> {
     let challenge = bytes_of(challenge)?;
-    let expected = Expected {
+    let expected = CeremonyContext {
         challenge: &challenge,
         origin: &party.origin,
         rp_id: &party.id,
         verified,
     };
     let (client_data, data) = (&answer.client_data, &answer.authenticator_data);
-    webauthn::asserted(&expected, key, client_data, data, &answer.signature)
+    webauthn::verify_assertion(&expected, key, client_data, data, &answer.signature)
 }
 
 fn bytes_of(challenge: &str) -> Result<Vec<u8>, WebauthnError> {
@@ -321,23 +324,23 @@ impl NewPasskey<'_> {
         call: &Call,
         user: &User,
         answer: &Answer,
-    ) -> Result<Enrolled, Fault> {
+    ) -> Result<EnrolmentResult, Fault> {
         let live = call.state.live.load_full();
         let Some(party) = &live.relying_party else {
-            return Ok(Enrolled::Wrong);
+            return Ok(EnrolmentResult::Wrong);
         };
         let made = match self.made(party, answer) {
             Ok(made) => made,
             Err(error) => {
                 doorward_net::telemetry::warn_limited!(user_id = %user.id, %error, "a new passkey was refused");
-                return Ok(Enrolled::Wrong);
+                return Ok(EnrolmentResult::Wrong);
             }
         };
         if !spend(call, self.challenge).await? {
-            return Ok(Enrolled::Wrong);
+            return Ok(EnrolmentResult::Wrong);
         }
         let words = words(made.backup.eligible, made.verified);
-        let kept = Kept {
+        let kept = PasskeyRecord {
             key: made.key,
             handle: self.handle.to_owned(),
             aaguid: Uuid::from_bytes(made.aaguid),
@@ -345,7 +348,7 @@ impl NewPasskey<'_> {
             backed_up: made.backup.done,
             transports: answer.transports.clone(),
         };
-        let new = New {
+        let new = NewFactor {
             kind: Kind::Passkey,
             name: self.name,
             credential: Some(answer.credential()),
@@ -359,15 +362,16 @@ impl NewPasskey<'_> {
         self,
         party: &RelyingParty,
         answer: &Answer,
-    ) -> Result<webauthn::Registered, WebauthnError> {
+    ) -> Result<webauthn::Registration, WebauthnError> {
         let challenge = bytes_of(self.challenge)?;
-        let expected = Expected {
+        let expected = CeremonyContext {
             challenge: &challenge,
             origin: &party.origin,
             rp_id: &party.id,
             verified: false,
         };
-        let made = webauthn::registered(&expected, &answer.client_data, &answer.attestation)?;
+        let made =
+            webauthn::verify_registration(&expected, &answer.client_data, &answer.attestation)?;
         match made.credential_id == answer.id {
             true => Ok(made),
             false => Err(WebauthnError::Identifier),

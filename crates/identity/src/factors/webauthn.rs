@@ -9,7 +9,7 @@ mod client_data;
 mod cose;
 mod data;
 #[cfg(test)]
-pub(crate) mod soft;
+pub(crate) mod software_authenticator;
 #[cfg(test)]
 mod tests;
 
@@ -68,7 +68,7 @@ pub(super) enum WebauthnError {
 
 /// What a ceremony must fit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Expected<'a> {
+pub(super) struct CeremonyContext<'a> {
     /// The challenge that was given out.
     pub(super) challenge: &'a [u8],
     /// The one origin that pages with ceremonies have.
@@ -81,7 +81,7 @@ pub(super) struct Expected<'a> {
 
 /// A credential that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Registered {
+pub(super) struct Registration {
     pub(super) credential_id: Vec<u8>,
     pub(super) key: PublicKey,
     pub(super) sign_count: u32,
@@ -101,7 +101,7 @@ pub(super) struct Backup {
 
 /// What a signature proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asserted {
+pub(super) struct AssertionResult {
     pub(super) sign_count: u32,
     pub(super) backup: Backup,
     pub(super) verified: bool,
@@ -111,21 +111,21 @@ pub(super) struct Asserted {
 ///
 /// # Errors
 /// The first step that fails.
-pub(super) fn registered(
-    expected: &Expected<'_>,
+pub(super) fn verify_registration(
+    expected: &CeremonyContext<'_>,
     client_data: &[u8],
     attestation: &[u8],
-) -> Result<Registered, WebauthnError> {
+) -> Result<Registration, WebauthnError> {
     client_data::check(client_data, Ceremony::Create, expected)?;
     let (statement, data) = attestation_object(attestation)?;
     let data = AuthenticatorData::parse(&data)?;
-    checked(&data, expected)?;
+    check_flags(&data, expected)?;
     let credential = data.credential.ok_or(WebauthnError::NoCredential)?;
     // Of the statements only the empty one has rules that need no trust (§8.7).
     if let Statement::None { empty: false } = statement {
         return Err(WebauthnError::Statement);
     }
-    Ok(Registered {
+    Ok(Registration {
         credential_id: credential.id,
         key: credential.key,
         aaguid: credential.aaguid,
@@ -140,20 +140,20 @@ pub(super) fn registered(
 ///
 /// # Errors
 /// The first step that fails.
-pub(super) fn asserted(
-    expected: &Expected<'_>,
+pub(super) fn verify_assertion(
+    expected: &CeremonyContext<'_>,
     key: &PublicKey,
     client_data: &[u8],
     authenticator_data: &[u8],
     signature: &[u8],
-) -> Result<Asserted, WebauthnError> {
+) -> Result<AssertionResult, WebauthnError> {
     client_data::check(client_data, Ceremony::Get, expected)?;
     let data = AuthenticatorData::parse(authenticator_data)?;
-    checked(&data, expected)?;
+    check_flags(&data, expected)?;
     let mut signed = authenticator_data.to_vec();
     signed.extend_from_slice(digest(&SHA256, client_data).as_ref());
     key.verify(&signed, signature)?;
-    Ok(Asserted {
+    Ok(AssertionResult {
         sign_count: data.sign_count,
         backup: data.flags.backup(),
         verified: data.flags.verified(),
@@ -167,7 +167,10 @@ pub(super) fn may_follow(last: i64, count: u32) -> bool {
     count > last || (count == 0 && last == 0)
 }
 
-fn checked(data: &AuthenticatorData, expected: &Expected<'_>) -> Result<(), WebauthnError> {
+fn check_flags(
+    data: &AuthenticatorData,
+    expected: &CeremonyContext<'_>,
+) -> Result<(), WebauthnError> {
     if data.rp_id_hash != digest(&SHA256, expected.rp_id.as_bytes()).as_ref() {
         return Err(WebauthnError::RelyingParty);
     }

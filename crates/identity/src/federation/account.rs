@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::mapping::Said;
+use super::mapping::MappedAttributes;
 use super::refusal::{AccountError, Refusal};
 use super::{Provider, Subject};
 use crate::audit;
@@ -36,12 +36,12 @@ pub(super) async fn of(
     link: Option<Uuid>,
 ) -> Result<(User, &'static str), Refusal> {
     let realm = call.realm.path.as_str();
-    let visit = Visit {
+    let resolution = AccountResolution {
         call,
         provider,
         subject,
         // The claim about verification speaks of the claim `email` alone.
-        said: provider.mapping.read(&subject.claims, &|claim| {
+        mapped: provider.mapping.read(&subject.claims, &|claim| {
             claim == ["email"] && is_verified(provider, subject)
         }),
     };
@@ -51,31 +51,33 @@ pub(super) async fn of(
         .federated_user(realm, &subject.issuer, &subject.subject);
     let known = known.await?;
     if let Some(wanted) = link {
-        let user = visit.asked(wanted, known.map(|(_, user)| user)).await?;
+        let user = resolution
+            .link_to(wanted, known.map(|(_, user)| user))
+            .await?;
         return Ok((user, "linked"));
     }
     if let Some((identity, user)) = known {
-        visit.may_be(&user)?;
-        return Ok((visit.seen(&identity, user).await?, "signed_in"));
+        resolution.may_be(&user)?;
+        return Ok((resolution.seen(&identity, user).await?, "signed_in"));
     }
-    if let Some(user) = visit.existing().await? {
-        visit.may_be(&user)?;
-        visit.link(&user).await?;
+    if let Some(user) = resolution.existing().await? {
+        resolution.may_be(&user)?;
+        resolution.link(&user).await?;
         return Ok((user, "linked"));
     }
     if !provider.rules().create {
         return Err(AccountError::Unlinked.into());
     }
-    Ok((visit.create().await?, "created"))
+    Ok((resolution.create().await?, "created"))
 }
 
 /// How the user has signed in (RFC 8176): elsewhere, and as the provider says
 /// if that is believed.
 pub(super) fn methods(provider: &Provider, subject: &Subject) -> Vec<String> {
     let mut methods = vec!["fed".to_owned()];
-    let said = subject.claims.get("amr").and_then(Value::as_array);
-    let said = said.into_iter().flatten().filter_map(Value::as_str);
-    if provider.written.trust_amr && said.clone().any(|method| method == "mfa") {
+    let amr = subject.claims.get("amr").and_then(Value::as_array);
+    let amr = amr.into_iter().flatten().filter_map(Value::as_str);
+    if provider.written.trust_amr && amr.clone().any(|method| method == "mfa") {
         methods.push("mfa".to_owned());
     }
     methods
@@ -84,19 +86,19 @@ pub(super) fn methods(provider: &Provider, subject: &Subject) -> Vec<String> {
 /// Whether the provider says that the address is the user's, and is believed.
 fn is_verified(provider: &Provider, subject: &Subject) -> bool {
     // Some write it as a text.
-    let said = subject.claims.get("email_verified");
-    let said = said == Some(&json!(true)) || said == Some(&json!("true"));
-    said && provider.written.trust_email
+    let claim = subject.claims.get("email_verified");
+    let verified = claim == Some(&json!(true)) || claim == Some(&json!("true"));
+    verified && provider.written.trust_email
 }
 
-struct Visit<'a> {
+struct AccountResolution<'a> {
     call: &'a Call,
     provider: &'a Provider,
     subject: &'a Subject,
-    said: Said,
+    mapped: MappedAttributes,
 }
 
-impl Visit<'_> {
+impl AccountResolution<'_> {
     /// Whether this provider may sign this user in.
     fn may_be(&self, user: &User) -> Result<(), AccountError> {
         if user.owner == Owner::File {
@@ -117,7 +119,7 @@ impl Visit<'_> {
     }
 
     /// Links the user who asked for it, and is signed in still.
-    async fn asked(&self, wanted: Uuid, known: Option<User>) -> Result<User, Refusal> {
+    async fn link_to(&self, wanted: Uuid, known: Option<User>) -> Result<User, Refusal> {
         let session = sessions::of_browser(self.call).await?;
         let user = session.map(|(_, user)| user);
         let user = user.filter(|user| user.id == wanted);
@@ -187,7 +189,7 @@ impl Visit<'_> {
             issuer: self.subject.issuer.clone(),
             subject: self.subject.subject.clone(),
             provider: self.provider.name().to_owned(),
-            email: self.said.email().map(str::to_owned),
+            email: self.mapped.email().map(str::to_owned),
             created_ms: self.call.now_ms,
             used_ms: self.call.now_ms,
         }
@@ -232,7 +234,7 @@ impl Visit<'_> {
         let name = name.ok_or(AccountError::Unfit)?;
         self.may_be_called(&name)?;
         let mut record = Map::new();
-        self.said.apply(&mut record, None);
+        self.mapped.apply(&mut record, None);
         record.insert("userName".to_owned(), json!(name));
         let realm = &self.call.realm.path;
         let user = records::new_user(realm, &record).map_err(|_| AccountError::Unfit)?;
@@ -278,7 +280,7 @@ impl Visit<'_> {
         let store = &self.call.state.store;
         let used = FederatedIdentity {
             provider: self.provider.name().to_owned(),
-            email: self.said.email().map(str::to_owned),
+            email: self.mapped.email().map(str::to_owned),
             used_ms: self.call.now_ms,
             ..identity.clone()
         };
@@ -287,7 +289,7 @@ impl Visit<'_> {
             return Ok(user);
         }
         let mut profile = user.profile.clone();
-        self.said.apply(&mut profile, identity.email.as_deref());
+        self.mapped.apply(&mut profile, identity.email.as_deref());
         if profile == user.profile {
             return Ok(user);
         }

@@ -45,7 +45,7 @@ struct Rule {
 
 /// Somebody's attributes by a mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct MappedAttributes {
     /// Single values: path and text.
     single: Vec<(&'static str, String)>,
     /// Values of lists: path, text, and whether it was verified.
@@ -75,8 +75,8 @@ impl Mapping {
         &self,
         claims: &Map<String, Value>,
         verified: &dyn Fn(&[String]) -> bool,
-    ) -> Said {
-        let mut said = Said::default();
+    ) -> MappedAttributes {
+        let mut mapped = MappedAttributes::default();
         for rule in &self.0 {
             let value = find(claims, &rule.claim).and_then(scalar);
             let text = value.map(|text| text.trim().to_owned());
@@ -89,12 +89,12 @@ impl Mapping {
             match rule.many {
                 true => {
                     let verified = rule.attribute == "emails" && verified(&rule.claim);
-                    said.many.push((rule.attribute, text, verified));
+                    mapped.many.push((rule.attribute, text, verified));
                 }
-                false => said.single.push((rule.attribute, text)),
+                false => mapped.single.push((rule.attribute, text)),
             }
         }
-        said
+        mapped
     }
 }
 
@@ -124,7 +124,7 @@ fn rule(attribute: &str, claim: &str) -> Result<Rule, RecordError> {
     })
 }
 
-impl Said {
+impl MappedAttributes {
     /// The address, if one is said.
     pub(crate) fn email(&self) -> Option<&str> {
         let mut all = self.many.iter();
@@ -289,9 +289,9 @@ mod tests {
 
     #[test]
     fn an_address_that_is_not_verified_is_marked_so() {
-        let said = usual().read(&claims(json!({"email": "ann@x.example"})), &nothing);
+        let mapped = usual().read(&claims(json!({"email": "ann@x.example"})), &nothing);
         let mut record = Map::new();
-        said.apply(&mut record, None);
+        mapped.apply(&mut record, None);
         assert_eq!(
             record["emails"],
             json!([{"value": "ann@x.example", "primary": true, "verified": false}])
@@ -305,8 +305,8 @@ mod tests {
             json!({"value": "Ann@x.example", "verified": true}),
         ] {
             let mut record = claims(json!({"emails": [known]}));
-            let said = usual().read(&claims(json!({"email": "ann@x.example"})), &nothing);
-            said.apply(&mut record, None);
+            let mapped = usual().read(&claims(json!({"email": "ann@x.example"})), &nothing);
+            mapped.apply(&mut record, None);
             assert_eq!(record["emails"], json!([known]));
         }
     }
@@ -317,8 +317,8 @@ mod tests {
             {"value": "own@x.example", "verified": true},
             {"value": "Old@x.example", "primary": true, "verified": true},
         ]}));
-        let said = usual().read(&claims(json!({"email": "new@x.example"})), &nothing);
-        said.apply(&mut record, Some("old@x.example"));
+        let mapped = usual().read(&claims(json!({"email": "new@x.example"})), &nothing);
+        mapped.apply(&mut record, Some("old@x.example"));
         assert_eq!(
             record["emails"],
             json!([
@@ -332,8 +332,11 @@ mod tests {
     fn verification_of_one_claim_says_nothing_of_another() {
         let map = BTreeMap::from([("emails".to_owned(), "contact".to_owned())]);
         let mapping = Mapping::compile(Some(&map)).expect("a mapping");
-        let said = mapping.read(&claims(json!({"contact": "boss@x.example"})), &email);
-        assert_eq!(said.many, [("emails", "boss@x.example".to_owned(), false)]);
+        let mapped = mapping.read(&claims(json!({"contact": "boss@x.example"})), &email);
+        assert_eq!(
+            mapped.many,
+            [("emails", "boss@x.example".to_owned(), false)]
+        );
     }
 
     #[test]
@@ -357,11 +360,11 @@ mod tests {
 
     #[test]
     fn long_and_strange_texts_are_left_out() {
-        let said = usual().read(
+        let mapped = usual().read(
             &claims(json!({"name": "x".repeat(5000), "nickname": "a\nb", "profile": {"a": 1}})),
             &email,
         );
-        assert_eq!(said, Said::default());
+        assert_eq!(mapped, MappedAttributes::default());
     }
 
     #[test]

@@ -69,20 +69,20 @@ pub(super) struct Documents {
 
 #[derive(Default)]
 struct Source {
-    held: Mutex<Held>,
+    held: Mutex<CachedMetadata>,
     /// Held while fetching: the others wait for that answer.
     fetching: tokio::sync::Mutex<()>,
 }
 
 #[derive(Clone, Default)]
-struct Held {
+struct CachedMetadata {
     metadata: Option<Arc<Metadata>>,
     fetched_ms: i64,
     /// When it was last tried in vain.
     failed_ms: Option<i64>,
 }
 
-impl Held {
+impl CachedMetadata {
     fn is_fresh(&self, now_ms: i64) -> bool {
         self.metadata.is_some() && now_ms < self.fetched_ms + LIFE_MS
     }
@@ -136,7 +136,7 @@ impl Documents {
 }
 
 impl Source {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Held> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, CachedMetadata> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -160,7 +160,7 @@ impl Source {
         match fetched {
             Ok(metadata) => {
                 let metadata = Arc::new(metadata);
-                *held = Held {
+                *held = CachedMetadata {
                     metadata: Some(Arc::clone(&metadata)),
                     fetched_ms: now_ms,
                     failed_ms: None,

@@ -3,7 +3,7 @@
 //! A button of a sign-in page leads to [`start`], which sends the browser to
 //! the provider; the provider sends it back to [`callback`]. Between the two
 //! nothing is kept here: what must come back unchanged travels sealed
-//! (`passage`), and an answer is good once. [`account`] decides whose account a
+//! ([`state`]), and an answer is good once. [`account`] decides whose account a
 //! sign-in leads to; whoever is let in here was let in by its rules alone.
 
 mod account;
@@ -11,10 +11,10 @@ mod exchange;
 mod id_token;
 mod mapping;
 mod metadata;
-mod offer;
-mod passage;
 mod provider;
+mod provider_choices;
 mod refusal;
+mod state;
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,9 +22,9 @@ use axum::response::Response;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value};
 
-pub(super) use mapping::{Mapping, Said};
-pub(super) use offer::{Offer, Way};
+pub(super) use mapping::{MappedAttributes, Mapping};
 pub(super) use provider::{Provider, compile, issuer_name};
+pub(super) use provider_choices::{ProviderChoices, ProviderLink};
 
 use super::account as account_page;
 use super::audit::{self, Reason};
@@ -34,8 +34,8 @@ use super::context::Methods;
 use super::error::OAuthError;
 use super::form::Form;
 use super::login::is_confined;
-use super::pages::Failed;
-use super::sign_in::{self, ARRIVED, SignIn};
+use super::pages::FormError;
+use super::sign_in::{self, RESUME, SignIn};
 use super::{Call, sessions};
 use doorward_core::model::grant::TokenHash;
 use doorward_net::http::outbound::GuardedClient;
@@ -43,8 +43,8 @@ use doorward_net::telemetry::Metrics;
 use exchange::{tokens, user_info};
 use id_token::Expected;
 use metadata::{Documents, Metadata};
-use passage::{AWAY_MS, Passage};
 use refusal::{Refusal, printable};
+use state::{AWAY_MS, LoginState};
 
 /// What was said of a failed sign-in, in addresses of our pages.
 pub(super) const FAILED: &str = "doorward_federation";
@@ -122,22 +122,22 @@ pub(super) async fn start(call: &Call) -> Response {
         Err(error) => return bad(call, &error.to_string()),
     };
     let browser = Browser::of(call);
-    let Some(offer) = Offer::read(&form) else {
+    let Some(choices) = ProviderChoices::read(&form) else {
         return bad(call, "Missing parameter, 'to'");
     };
-    if !offer.is_from_us(call, &browser, &provider, form.get("csrf")) {
-        return back(call, &offer.to, Failed::Stale);
+    if !choices.is_from_us(call, &browser, &provider, form.get("csrf")) {
+        return back(call, &choices.to, FormError::Stale);
     }
-    if let Some(user_id) = offer.link {
+    if let Some(user_id) = choices.link {
         match account_page::has_confirmed(call, user_id).await {
             Ok(true) => {}
-            Ok(false) => return back(call, &offer.to, Failed::Recent),
-            Err(fault) => return refused(call, &provider, &offer.to, &fault.into()),
+            Ok(false) => return back(call, &choices.to, FormError::Recent),
+            Err(fault) => return refused(call, &provider, &choices.to, &fault.into()),
         }
     }
-    match offer.go(call, &browser, &provider).await {
+    match choices.go(call, &browser, &provider).await {
         Ok(response) => response,
-        Err(refusal) => refused(call, &provider, &offer.to, &refusal),
+        Err(refusal) => refused(call, &provider, &choices.to, &refusal),
     }
 }
 
@@ -164,50 +164,50 @@ pub(super) async fn callback(call: &Call) -> Response {
     audit::detail("provider", provider.name());
     let browser = Browser::of(call);
     let state = answer.get("state").unwrap_or_default();
-    let Some((passage, browser)) = Passage::open(call, &browser, &provider, state) else {
-        told(call, &provider, &Refusal::State);
+    let Some((login_state, browser)) = LoginState::open(call, &browser, &provider, state) else {
+        report_refusal(call, &provider, &Refusal::State);
         let text = "The sign-in was begun in another browser, or too long ago. Please begin again";
         return bad(call, text);
     };
-    match arrived(call, (&provider, &browser), &passage, (state, &answer)).await {
+    match complete_login(call, (&provider, &browser), &login_state, (state, &answer)).await {
         Ok(response) => response,
-        Err(refusal) => refused(call, &provider, &passage.to, &refusal),
+        Err(refusal) => refused(call, &provider, &login_state.to, &refusal),
     }
 }
 
 /// Signs in whom an answer is about.
-async fn arrived(
+async fn complete_login(
     call: &Call,
     (provider, browser): (&Arc<Provider>, &Browser),
-    passage: &Passage,
+    login_state: &LoginState,
     (state, answer): (&str, &Form<'_>),
 ) -> Result<Response, Refusal> {
     let spent = TokenHash::of(&format!("federation\n{state}"));
-    let until_ms = passage.began_ms + AWAY_MS;
+    let until_ms = login_state.began_ms + AWAY_MS;
     let store = &call.state.store;
     if !store.remember(spent, until_ms, call.now_ms).await? {
         return Err(Refusal::Replayed);
     }
     let documents = &call.state.federation.documents;
     let metadata = documents.of(&provider.issuer, call.now_ms).await?;
-    let nonce = Passage::nonce(browser, call, provider, state);
-    let verifier = Passage::verifier(browser, call, provider, state);
+    let nonce = LoginState::nonce(browser, call, provider, state);
+    let verifier = LoginState::verifier(browser, call, provider, state);
     let code = code(&metadata, answer)?;
     let subject = subject(
         call,
         (provider, &metadata),
-        passage,
+        login_state,
         (code, &verifier, &nonce),
     )
     .await?;
-    let (user, how) = account::of(call, provider, &subject, passage.link).await?;
+    let (user, how) = account::of(call, provider, &subject, login_state.link).await?;
     audit::user(&user);
     if is_confined(call, &user.user_name) {
         audit::because("address");
         return Ok(forbidden_page());
     }
-    let to = format!("{}/{}", root(call), passage.to);
-    if passage.link.is_some() {
+    let to = format!("{}/{}", root(call), login_state.to);
+    if login_state.link.is_some() {
         call.state.federation.count(provider, "linked");
         return Ok(redirect(call, &to));
     }
@@ -217,17 +217,17 @@ async fn arrived(
     let response = match begun {
         SignIn::Done(token) => {
             let mut response = redirect(call, &to);
-            sessions::hand_over(call, &mut response, &token);
+            sessions::set_cookie(call, &mut response, &token);
             response
         }
         SignIn::Next(next) => {
-            let step = sign_in::carried(call, browser, &passage.to, &next);
+            let step = sign_in::resume_parameter(call, browser, &login_state.to, &next);
             let joint = if to.contains('?') { '&' } else { '?' };
-            let mut response = redirect(call, &format!("{to}{joint}{ARRIVED}={step}"));
+            let mut response = redirect(call, &format!("{to}{joint}{RESUME}={step}"));
             browser.remember(call, &mut response);
             response
         }
-        SignIn::Again(failed) => return Ok(back(call, &passage.to, failed)),
+        SignIn::Again(failed) => return Ok(back(call, &login_state.to, failed)),
         SignIn::Forbidden => return Ok(forbidden_page()),
     };
     tracing::info!(
@@ -255,18 +255,18 @@ fn code<'a>(metadata: &Metadata, answer: &'a Form<'_>) -> Result<&'a str, Refusa
 async fn subject(
     call: &Call,
     (provider, metadata): (&Provider, &Metadata),
-    passage: &Passage,
+    login_state: &LoginState,
     (code, verifier, nonce): (&str, &str, &str),
 ) -> Result<Subject, Refusal> {
     let redirect_uri = redirect_uri(call, provider);
     let exchange = (code, verifier, redirect_uri.as_str());
     let tokens = tokens(call, (provider, metadata), exchange).await?;
-    let began_s = passage.began_ms.div_euclid(1000);
+    let began_s = login_state.began_ms.div_euclid(1000);
     let access_token = tokens.access_token.as_ref();
     let expected = Expected {
         nonce,
         access_token: access_token.map(|token| token.expose()),
-        signed_in_since: passage.max_age.map(|age| began_s.saturating_sub(age)),
+        signed_in_since: login_state.max_age.map(|age| began_s.saturating_sub(age)),
     };
     let claims = id_token::verify(call, (provider, metadata), &tokens.id_token, &expected).await?;
     let subject = claims.get("sub").and_then(Value::as_str);
@@ -347,14 +347,14 @@ fn again(call: &Call, answer: &Form<'_>) -> Response {
 }
 
 /// Leads back to the page that the browser came from, which says what failed.
-fn back(call: &Call, to: &str, failed: Failed) -> Response {
+fn back(call: &Call, to: &str, failed: FormError) -> Response {
     let joint = if to.contains('?') { '&' } else { '?' };
     let code = failed.code();
     redirect(call, &format!("{}/{to}{joint}{FAILED}={code}", root(call)))
 }
 
 fn refused(call: &Call, provider: &Provider, to: &str, refusal: &Refusal) -> Response {
-    told(call, provider, refusal);
+    report_refusal(call, provider, refusal);
     let mut response = back(call, to, refusal.shown());
     let code = refusal.code().into();
     response.extensions_mut().insert(Reason(code));
@@ -362,7 +362,7 @@ fn refused(call: &Call, provider: &Provider, to: &str, refusal: &Refusal) -> Res
 }
 
 /// Tells the operator.
-fn told(call: &Call, provider: &Provider, refusal: &Refusal) {
+fn report_refusal(call: &Call, provider: &Provider, refusal: &Refusal) {
     let code = refusal.code();
     call.state.federation.count(provider, code);
     let (realm, provider) = (&call.realm.path, provider.name());

@@ -3,7 +3,7 @@
 
 use super::metadata::MetadataError;
 use crate::error::Fault;
-use crate::pages::{Elsewhere, Failed};
+use crate::pages::{FederationFailure, FormError};
 use doorward_core::jose::verify::VerifyError;
 use doorward_net::http::outbound::OutboundError;
 use doorward_store::StoreError;
@@ -140,29 +140,35 @@ impl Refusal {
     }
 
     /// What the user is shown.
-    pub(super) fn shown(&self) -> Failed {
+    pub(super) fn shown(&self) -> FormError {
         match self {
-            Self::State | Self::Replayed => Failed::Stale,
+            Self::State | Self::Replayed => FormError::Stale,
             Self::Answered(code) => match code.as_str() {
-                "access_denied" => Failed::Elsewhere(Elsewhere::Cancelled),
-                "temporarily_unavailable" | "server_error" => Failed::Elsewhere(Elsewhere::Silent),
-                _ => Failed::Elsewhere(Elsewhere::Refused),
+                "access_denied" => FormError::Federation(FederationFailure::Cancelled),
+                "temporarily_unavailable" | "server_error" => {
+                    FormError::Federation(FederationFailure::Silent)
+                }
+                _ => FormError::Federation(FederationFailure::Refused),
             },
-            Self::Metadata(_) | Self::Outbound { .. } => Failed::Elsewhere(Elsewhere::Silent),
-            Self::Exchange { status, .. } if *status >= 500 => Failed::Elsewhere(Elsewhere::Silent),
+            Self::Metadata(_) | Self::Outbound { .. } => {
+                FormError::Federation(FederationFailure::Silent)
+            }
+            Self::Exchange { status, .. } if *status >= 500 => {
+                FormError::Federation(FederationFailure::Silent)
+            }
             Self::Mixed
             | Self::NoCode
             | Self::Exchange { .. }
             | Self::Form(_)
             | Self::IdToken(_)
-            | Self::UserInfo => Failed::Elsewhere(Elsewhere::Refused),
+            | Self::UserInfo => FormError::Federation(FederationFailure::Refused),
             // Who is told so has signed in here, and there.
             Self::Account(AccountError::OtherUser | AccountError::LinkedElsewhere) => {
-                Failed::Elsewhere(Elsewhere::Unlinkable)
+                FormError::Federation(FederationFailure::Unlinkable)
             }
             // One answer to all of them: nobody learns who exists.
-            Self::Account(_) => Failed::Elsewhere(Elsewhere::Nobody),
-            Self::Fault(_) => Failed::Busy,
+            Self::Account(_) => FormError::Federation(FederationFailure::Nobody),
+            Self::Fault(_) => FormError::Busy,
         }
     }
 }

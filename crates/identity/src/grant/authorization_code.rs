@@ -13,7 +13,7 @@ use crate::authorize::is_unreserved;
 use crate::clients::LiveClient;
 use crate::error::OAuthError;
 use crate::form::Form;
-use crate::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
+use crate::issue::{self, Context, Issue, RequestClaims, TokenResponse, TokenRestrictions};
 use crate::login::settle;
 use crate::token::{client_for, required};
 use crate::{Call, audit, dpop, resource};
@@ -37,12 +37,12 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
     }
     let bound_to = dpop::binding(call, &client).await?;
     let audience = resource::narrowed(form, &grant.resources)?;
-    let confined = Confined {
+    let restrictions = TokenRestrictions {
         audience: &audience,
         bound_to: bound_to.as_deref(),
-        ..Confined::default()
+        ..TokenRestrictions::default()
     };
-    let user = match check(call, form, &code, confined).await {
+    let user = match check(call, form, &code, restrictions).await {
         Ok(user) if !code.used => user,
         // Not the client's fault: it may try again.
         Err(fault) if fault.status != StatusCode::BAD_REQUEST => return Err(fault),
@@ -51,7 +51,7 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
             return Err(refused.err().unwrap_or_else(OAuthError::invalid_grant));
         }
     };
-    give(call, &client, &code, (&user, confined)).await
+    give(call, &client, &code, (&user, restrictions)).await
 }
 
 /// Whether the code may be exchanged in this way, and for whom.
@@ -59,7 +59,7 @@ async fn check(
     call: &Call,
     form: &Form<'_>,
     code: &StoredCode,
-    confined: Confined<'_>,
+    restrictions: TokenRestrictions<'_>,
 ) -> Result<User, OAuthError> {
     let refused = OAuthError::invalid_grant;
     if call.now_ms >= code.expires_ms {
@@ -72,7 +72,7 @@ async fn check(
         return Err(refused());
     }
     let jkt = authorization.dpop_jkt.as_deref();
-    if jkt.is_some() && jkt != confined.bound_to {
+    if jkt.is_some() && jkt != restrictions.bound_to {
         return Err(refused());
     }
     if !is_proven(authorization.challenge.as_ref(), form.get("code_verifier")) {
@@ -109,11 +109,11 @@ async fn give(
     call: &Call,
     client: &LiveClient,
     code: &StoredCode,
-    (user, confined): (&User, Confined<'_>),
+    (user, restrictions): (&User, TokenRestrictions<'_>),
 ) -> Result<TokenResponse, OAuthError> {
     let mut grant = code.authorization.grant.clone();
     // Other clients prove who they are; their keys may change.
-    let bound_to = confined.bound_to.filter(|_| client.client.is_public());
+    let bound_to = restrictions.bound_to.filter(|_| client.client.is_public());
     grant.bound_to = bound_to.map(str::to_owned);
     // A scope that was taken from the client meanwhile is not given.
     grant.scopes.retain(|scope| client.scopes.contains(scope));
@@ -130,14 +130,14 @@ async fn give(
         auth_time: grant.auth_time,
         context: Context::of(&grant),
         now_ms,
-        asked: Asked {
+        request_claims: RequestClaims {
             nonce: code.authorization.nonce.as_deref(),
             sid: grant.sid.as_deref(),
             id_claims: Some(&code.authorization.id_claims),
             userinfo_claims: &grant.userinfo_claims,
-            ..Asked::default()
+            ..RequestClaims::default()
         },
-        confined,
+        restrictions,
     };
     let (mut response, access) = issue::tokens(&call.state, &issue).await?;
     response.nonce.clone_from(&code.authorization.nonce);
@@ -184,7 +184,7 @@ async fn redeem(
             })
             .await;
             let revoked = Revocation::Grant(grant_id);
-            call.state.revoked.add(&revoked, until_ms);
+            call.state.revocations.add(&revoked, until_ms);
             Ok(false)
         }
     }

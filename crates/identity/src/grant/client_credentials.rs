@@ -8,7 +8,7 @@ use crate::config::UnknownScope;
 use crate::dpop;
 use crate::error::OAuthError;
 use crate::form::Form;
-use crate::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
+use crate::issue::{self, Context, Issue, RequestClaims, TokenResponse, TokenRestrictions};
 use crate::resource;
 use crate::token::{client_for, scopes_for};
 
@@ -21,7 +21,7 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
         return Err(OAuthError::bad("unauthorized_client", text));
     }
     let bound_to = dpop::binding(call, &client).await?;
-    let audience = resource::asked(form, &client)?;
+    let audience = resource::requested(form, &client)?;
     let scopes = scopes_for(call, &client, form.get("scope"), UnknownScope::Refuse)?;
     let issue = Issue {
         realm: &call.realm,
@@ -34,11 +34,11 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
         auth_time: call.now_ms.div_euclid(1000),
         context: Context::default(),
         now_ms: call.now_ms,
-        asked: Asked::default(),
-        confined: Confined {
+        request_claims: RequestClaims::default(),
+        restrictions: TokenRestrictions {
             audience: &audience,
             bound_to: bound_to.as_deref(),
-            ..Confined::default()
+            ..TokenRestrictions::default()
         },
     };
     let (response, stored) = issue::tokens(&call.state, &issue).await?;

@@ -5,7 +5,7 @@ use crate::device::{EARLIER_GRANT, GRANT};
 use crate::error::OAuthError;
 use crate::form::Form;
 use crate::grant::authorization_code::is_proven;
-use crate::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
+use crate::issue::{self, Context, Issue, RequestClaims, TokenResponse, TokenRestrictions};
 use crate::login::settle;
 use crate::token::{client_for, required};
 use crate::{Call, audit, dpop, resource};
@@ -27,13 +27,13 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
     }
     let bound_to = dpop::binding(call, &client).await?;
     let audience = resource::narrowed(form, &grant.resources)?;
-    let confined = Confined {
+    let restrictions = TokenRestrictions {
         audience: &audience,
         bound_to: bound_to.as_deref(),
-        ..Confined::default()
+        ..TokenRestrictions::default()
     };
     let user = user(call, &grant).await?;
-    give(call, &client, (hash, grant), (&user, confined)).await
+    give(call, &client, (hash, grant), (&user, restrictions)).await
 }
 
 /// The code of the device. Drafts of RFC 8628, whose name of the grant came
@@ -87,10 +87,10 @@ async fn give(
     call: &Call,
     client: &LiveClient,
     (hash, mut grant): (TokenHash, Grant),
-    (user, confined): (&User, Confined<'_>),
+    (user, restrictions): (&User, TokenRestrictions<'_>),
 ) -> Result<TokenResponse, OAuthError> {
     // Other clients prove who they are; their keys may change.
-    let bound_to = confined.bound_to.filter(|_| client.client.is_public());
+    let bound_to = restrictions.bound_to.filter(|_| client.client.is_public());
     grant.bound_to = bound_to.map(str::to_owned);
     // A scope that was taken from the client meanwhile is not given.
     grant.scopes.retain(|scope| client.scopes.contains(scope));
@@ -107,8 +107,8 @@ async fn give(
         auth_time: grant.auth_time,
         context: Context::of(&grant),
         now_ms,
-        asked: Asked::default(),
-        confined,
+        request_claims: RequestClaims::default(),
+        restrictions,
     };
     let (mut response, access) = issue::tokens(&call.state, &issue).await?;
     let mut refresh = None;

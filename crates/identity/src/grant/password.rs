@@ -7,9 +7,9 @@ use crate::config::UnknownScope;
 use crate::context::{Methods, SEVERAL, strongest};
 use crate::dpop;
 use crate::error::OAuthError;
-use crate::factors::{self, Checked};
+use crate::factors::{self, FactorCheck};
 use crate::form::Form;
-use crate::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
+use crate::issue::{self, Context, Issue, RequestClaims, TokenResponse, TokenRestrictions};
 use crate::login::{LoginError, login, still_stands};
 use crate::token::{client_for, required, scopes_for};
 use crate::{resource, sign_in};
@@ -27,7 +27,7 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
     let name = NamePlace::Username.says(name);
     let password = required(form, "password")?;
     let scopes = scopes_for(call, &client, form.get("scope"), UnknownScope::Refuse)?;
-    let audience = resource::asked(form, &client)?;
+    let audience = resource::requested(form, &client)?;
     let user = sign_in(call, &name, password).await?;
     let methods = second_factor(call, form, &client, &user).await?;
     // Guesses of passwords leave no proofs to remember.
@@ -62,11 +62,11 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
         auth_time: grant.auth_time,
         context: Context::of(&grant),
         now_ms,
-        asked: Asked::default(),
-        confined: Confined {
+        request_claims: RequestClaims::default(),
+        restrictions: TokenRestrictions {
             audience: &grant.resources,
             bound_to: bound_to.as_deref(),
-            ..Confined::default()
+            ..TokenRestrictions::default()
         },
     };
     let grant_id = grant.id.clone();
@@ -95,10 +95,10 @@ fn check_chain(call: &Call, form: &Form<'_>) -> Result<(), OAuthError> {
     let query = call.parts.uri.query().unwrap_or_default();
     let query = Form::parse(query.as_bytes());
     let query = query.map_err(|error| OAuthError::bad("invalid_request", error.to_string()))?;
-    let mut asked = [form, &query]
+    let mut services = [form, &query]
         .into_iter()
         .filter_map(|one| one.get("auth_chain"));
-    match asked.all(|name| call.realm.has_login_service(name)) {
+    match services.all(|name| call.realm.has_login_service(name)) {
         true => Ok(()),
         false => Err(OAuthError::bad("invalid_request", "Unknown auth_chain")),
     }
@@ -117,16 +117,19 @@ async fn second_factor(
     let of_client = client.client.metadata.require_second_factor == Some(true);
     let code = form.get("otp");
     // A code that is sent is checked, whether or not it is needed.
-    if code.is_none() && !of_client && !sign_in::policy(call, user, &methods).await? {
+    if code.is_none()
+        && !of_client
+        && !sign_in::requires_second_factor(call, user, &methods).await?
+    {
         return Ok(methods);
     }
     let code = code.ok_or_else(OAuthError::invalid_grant)?;
     match factors::check_code(call, user, code).await? {
-        Checked::Right(shown) => {
+        FactorCheck::Right(shown) => {
             methods.add(shown.words.into_iter().chain([SEVERAL]));
             Ok(methods)
         }
-        Checked::Wrong | Checked::Locked => Err(OAuthError::invalid_grant()),
+        FactorCheck::Wrong | FactorCheck::Locked => Err(OAuthError::invalid_grant()),
     }
 }
 

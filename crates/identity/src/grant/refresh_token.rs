@@ -10,9 +10,9 @@ use crate::clients::LiveClient;
 use crate::dpop;
 use crate::error::OAuthError;
 use crate::form::Form;
-use crate::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
+use crate::issue::{self, Context, Issue, RequestClaims, TokenResponse, TokenRestrictions};
 use crate::login::settle;
-use crate::refresh::Presented;
+use crate::refresh::RefreshToken;
 use crate::resource;
 use crate::token::{client_for, granted, required};
 use doorward_core::clock::random_bytes;
@@ -29,7 +29,7 @@ fn not_valid() -> OAuthError {
 
 pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse, OAuthError> {
     let client = client_for(call, form, GRANT).await?;
-    let presented = Presented::parse(required(form, "refresh_token")?).ok_or_else(not_valid)?;
+    let presented = RefreshToken::parse(required(form, "refresh_token")?).ok_or_else(not_valid)?;
     let store = &call.state.store;
     let (realm, now_ms) = (&call.realm, call.now_ms);
     let old = store.refresh_tokens(presented.family()).await?;
@@ -63,15 +63,15 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
         auth_time: old.grant.auth_time,
         context: Context::of(&old.grant),
         now_ms,
-        asked: Asked {
+        request_claims: RequestClaims {
             sid: old.grant.sid.as_deref(),
             userinfo_claims: &old.grant.userinfo_claims,
-            ..Asked::default()
+            ..RequestClaims::default()
         },
-        confined: Confined {
+        restrictions: TokenRestrictions {
             audience: &audience,
             bound_to: bound_to.as_deref(),
-            ..Confined::default()
+            ..TokenRestrictions::default()
         },
     };
     let (mut response, access) = issue::tokens(&call.state, &issue).await?;
@@ -101,7 +101,7 @@ async fn check(
     call: &Call,
     client: &LiveClient,
     old: &StoredRefresh,
-    presented: &Presented<'_>,
+    presented: &RefreshToken<'_>,
 ) -> Result<(), OAuthError> {
     if old.grant.client_id != client.id() || old.grant.realm != call.realm.path {
         let text = "Token was issued to a different client";
@@ -136,14 +136,14 @@ async fn exchange(
     call: &Call,
     client: &LiveClient,
     old: &StoredRefresh,
-    presented: &Presented<'_>,
+    presented: &RefreshToken<'_>,
     access: Option<&StoredAccess>,
 ) -> Result<Option<String>, OAuthError> {
     let salt = random_bytes::<32>();
     let successor = client
         .rotates(&call.realm)
         .then(|| presented.successor(&salt));
-    let new = successor.as_deref().and_then(Presented::parse);
+    let new = successor.as_deref().and_then(RefreshToken::parse);
     let wanted = Exchange {
         family: old.family,
         presented: presented.hash(),

@@ -9,12 +9,12 @@
 use serde_json::{Value, json};
 
 use crate::Call;
-use crate::bearer::{self, GoodToken};
+use crate::bearer::{self, ValidToken};
 use crate::clients::LiveClient;
 use crate::dpop;
 use crate::error::OAuthError;
 use crate::form::Form;
-use crate::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
+use crate::issue::{self, Context, Issue, RequestClaims, TokenResponse, TokenRestrictions};
 use crate::resource;
 use crate::token::{client_for, granted};
 
@@ -70,8 +70,8 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
             acr: subject.issued.claims.get("acr").and_then(Value::as_str),
         },
         now_ms: call.now_ms,
-        asked: Asked::default(),
-        confined: Confined {
+        request_claims: RequestClaims::default(),
+        restrictions: TokenRestrictions {
             audience: &audience,
             bound_to: bound_to.as_deref(),
             act: act.as_ref(),
@@ -90,7 +90,7 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
 fn audience(
     form: &Form<'_>,
     client: &LiveClient,
-    subject: &GoodToken,
+    subject: &ValidToken,
 ) -> Result<Vec<String>, OAuthError> {
     if subject.issued.is_for(client) {
         return resource::targets(form, client);
@@ -104,7 +104,7 @@ async fn subject(
     call: &Call,
     form: &Form<'_>,
     client: &LiveClient,
-) -> Result<(GoodToken, Option<Value>), OAuthError> {
+) -> Result<(ValidToken, Option<Value>), OAuthError> {
     let subject = token_of(call, form, "subject_token").await?;
     let subject = subject.ok_or_else(|| invalid("Missing parameter, 'subject_token'"))?;
     if !is_meant_for(&subject, client) {
@@ -129,7 +129,7 @@ async fn token_of(
     call: &Call,
     form: &Form<'_>,
     name: &'static str,
-) -> Result<Option<GoodToken>, OAuthError> {
+) -> Result<Option<ValidToken>, OAuthError> {
     let kind = form.get(&format!("{name}_type")).map(str::to_owned);
     let Some(token) = form.get(name) else {
         // The type of what is not there (RFC 8693 §2.1).
@@ -153,13 +153,13 @@ async fn token_of(
 
 /// A token may be exchanged by the client it was given to, or by one that it
 /// is for: not by whoever has found it. Nor is a bound one taken without proof.
-fn is_meant_for(token: &GoodToken, client: &LiveClient) -> bool {
+fn is_meant_for(token: &ValidToken, client: &LiveClient) -> bool {
     token.issued.bound_to().is_none() && token.issued.concerns(client)
 }
 
 /// What the client calls whoever a token stands for: another one may have other
 /// names for its users.
-fn name_for(client: &LiveClient, token: &GoodToken) -> String {
+fn name_for(client: &LiveClient, token: &ValidToken) -> String {
     match &token.user {
         Some(user) => client.subject(user).into_owned(),
         None => {
@@ -172,8 +172,8 @@ fn name_for(client: &LiveClient, token: &GoodToken) -> String {
 /// Who acts: the actor, before those that have acted so far (RFC 8693 §4.1).
 fn acting(
     client: &LiveClient,
-    subject: &GoodToken,
-    actor: Option<&GoodToken>,
+    subject: &ValidToken,
+    actor: Option<&ValidToken>,
 ) -> Result<Option<Value>, OAuthError> {
     let before = subject.issued.claims.get("act");
     let may_act = subject.issued.claims.get("may_act");

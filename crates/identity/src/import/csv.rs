@@ -8,7 +8,7 @@ use csv::{ByteRecord, ErrorKind, ReaderBuilder, Terminator};
 use serde_json::Map;
 
 use super::attributes::{Place, without_gaps};
-use super::{Found, Given, ImportError, RECORD_MAX, Record};
+use super::{ImportError, ImportedPassword, ImportedUser, RECORD_MAX, Record};
 use doorward_core::model::secret::Secret;
 
 /// Most columns.
@@ -106,10 +106,10 @@ impl<R: Read> CsvRecords<R> {
         })
     }
 
-    fn found(&self) -> Result<Option<Found>, String> {
-        let mut found = Found {
+    fn found(&self) -> Result<Option<ImportedUser>, String> {
+        let mut found = ImportedUser {
             record: Map::new(),
-            given: None,
+            password: None,
         };
         if self.record.len() != self.columns.len() {
             let (has, wanted) = (self.record.len(), self.columns.len());
@@ -125,11 +125,13 @@ impl<R: Read> CsvRecords<R> {
                 Column::Ignored => {}
                 _ if text.is_empty() => {}
                 Column::Attribute(_, place) => place.put(&mut found.record, text)?,
-                Column::Password | Column::Hash if found.given.is_some() => {
+                Column::Password | Column::Hash if found.password.is_some() => {
                     return Err("has password and passwordHash: give one of them".to_owned());
                 }
-                Column::Password => found.given = Some(Given::Plain(Secret::new(text))),
-                Column::Hash => found.given = Some(Given::Hash(Secret::new(text))),
+                Column::Password => {
+                    found.password = Some(ImportedPassword::Plain(Secret::new(text)))
+                }
+                Column::Hash => found.password = Some(ImportedPassword::Hash(Secret::new(text))),
             }
         }
         without_gaps(&mut found.record);

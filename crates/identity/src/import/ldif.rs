@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Map;
 
 use super::attributes::{Place, without_gaps};
-use super::{Found, Given, ImportError, RECORD_MAX, Record};
+use super::{ImportError, ImportedPassword, ImportedUser, RECORD_MAX, Record};
 use doorward_core::model::secret::Secret;
 
 /// Attributes of directories (RFC 4519, RFC 2798 and what servers add), and
@@ -200,7 +200,7 @@ impl<R: BufRead> Iterator for LdifRecords<R> {
 }
 
 /// The user of an entry; none if it is of something else than a person.
-fn entry(lines: &[Logical], name: &str) -> Result<Option<Found>, String> {
+fn entry(lines: &[Logical], name: &str) -> Result<Option<ImportedUser>, String> {
     let mut entry = Entry::default();
     for (position, logical) in lines.iter().enumerate() {
         let (attribute, value) = attribute(&logical.text)?;
@@ -233,9 +233,9 @@ fn entry(lines: &[Logical], name: &str) -> Result<Option<Found>, String> {
         place.put(&mut record, "work")?;
     }
     without_gaps(&mut record);
-    Ok(Some(Found {
+    Ok(Some(ImportedUser {
         record,
-        given: entry.given,
+        password: entry.password,
     }))
 }
 
@@ -243,7 +243,7 @@ fn entry(lines: &[Logical], name: &str) -> Result<Option<Found>, String> {
 struct Entry {
     record: Map<String, serde_json::Value>,
     user_name: Option<String>,
-    given: Option<Given>,
+    password: Option<ImportedPassword>,
     person: bool,
     emails: usize,
     phones: usize,
@@ -263,8 +263,8 @@ impl Entry {
                 let class = text()?.to_ascii_lowercase();
                 self.person |= PEOPLE.contains(&class.as_str());
             }
-            "userpassword" if self.given.is_none() && !value.is_empty() => {
-                self.given = Some(password(text()?));
+            "userpassword" if self.password.is_none() && !value.is_empty() => {
+                self.password = Some(password(text()?));
             }
             "nsaccountlock" | "ds-pwp-account-disabled" if text()?.eq_ignore_ascii_case("true") => {
                 let off = "Deactivated".into();
@@ -328,14 +328,14 @@ fn merge(old: &mut serde_json::Value, new: serde_json::Value) {
 }
 
 /// A hash names its scheme in braces; anything else is the password.
-fn password(text: &str) -> Given {
+fn password(text: &str) -> ImportedPassword {
     let scheme = text.strip_prefix('{').and_then(|text| text.split_once('}'));
     match scheme {
         Some((scheme, rest)) => match scheme.to_ascii_uppercase().as_str() {
-            "CLEAR" | "CLEARTEXT" => Given::Plain(Secret::new(rest)),
-            _ => Given::Hash(Secret::new(text)),
+            "CLEAR" | "CLEARTEXT" => ImportedPassword::Plain(Secret::new(rest)),
+            _ => ImportedPassword::Hash(Secret::new(text)),
         },
-        None => Given::Plain(Secret::new(text)),
+        None => ImportedPassword::Plain(Secret::new(text)),
     }
 }
 

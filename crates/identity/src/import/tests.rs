@@ -15,14 +15,14 @@ fn ldif(text: &str) -> Vec<Result<Record, ImportError>> {
     LdifRecords::new(Cursor::new(text.as_bytes().to_vec()), "uid").collect()
 }
 
-fn plain(given: Option<&Given>) -> &str {
-    match given {
-        Some(Given::Plain(text)) => text.expose(),
+fn plain(password: Option<&ImportedPassword>) -> &str {
+    match password {
+        Some(ImportedPassword::Plain(text)) => text.expose(),
         _ => "",
     }
 }
 
-fn found(record: Result<Record, ImportError>) -> Found {
+fn found(record: Result<Record, ImportError>) -> ImportedUser {
     let record = record.expect("readable");
     record.found.expect("good").expect("a person")
 }
@@ -35,7 +35,7 @@ fn columns_are_named_as_in_scim() {
                 \r\nbert,,,,,b@y.example,FALSE,,\n";
     let mut records = csv(text).expect("a file").into_iter();
     let anna = found(records.next().expect("anna"));
-    assert_eq!(plain(anna.given.as_ref()), "a \"b\", c");
+    assert_eq!(plain(anna.password.as_ref()), "a \"b\", c");
     let wanted = json!({"userName": "anna", "name": {"givenName": "Anna"}, "active": true,
         "emails": [{"value": "a@x.example", "type": "work"}, {"value": "b@x.example"}],
         "preferences": {"a": 1}});
@@ -110,7 +110,9 @@ fn entries_of_a_directory_become_users() {
     let anna = records.next().expect("anna");
     assert_eq!(anna.as_ref().expect("readable").line, 9);
     let anna = found(anna);
-    assert!(matches!(&anna.given, Some(Given::Hash(hash)) if hash.expose().starts_with("{SSHA}")));
+    assert!(
+        matches!(&anna.password, Some(ImportedPassword::Hash(hash)) if hash.expose().starts_with("{SSHA}"))
+    );
     let wanted = json!({
         "userName": "anna",
         "name": {"formatted": "Anna Blume", "familyName": "Blume", "givenName": "Anna"},
@@ -125,7 +127,7 @@ fn entries_of_a_directory_become_users() {
     assert_eq!(ready.import.user.created_ms, 7);
     assert!(ready.import.user.password_hash.is_some() && ready.password.is_none());
     let bert = found(records.next().expect("bert"));
-    assert_eq!(plain(bert.given.as_ref()), "pl:ain");
+    assert_eq!(plain(bert.password.as_ref()), "pl:ain");
     let bert = bert.ready("/", 7).expect("a user");
     assert!(!bert.import.user.active && bert.import.says_active);
     assert!(records.next().is_none());
@@ -173,14 +175,14 @@ fn endless_lines_and_records_of_ldif_are_refused() {
 
 #[test]
 fn a_user_that_cannot_be_is_refused_with_the_reason() {
-    let refused = |record: Value, given: Option<Given>| {
+    let refused = |record: Value, password: Option<ImportedPassword>| {
         let record = record.as_object().cloned().expect("an object");
-        let error = Found { record, given }.ready("/", 1);
+        let error = ImportedUser { record, password }.ready("/", 1);
         error.expect_err("refused")
     };
     let error = refused(json!({"userName": " a"}), None);
     assert!(error.contains("userName"), "{error}");
-    let hash = Given::Hash(Secret::new("{CRYPT}$1$salt$hash"));
+    let hash = ImportedPassword::Hash(Secret::new("{CRYPT}$1$salt$hash"));
     let error = refused(json!({"userName": "a"}), Some(hash));
     assert!(
         error.contains("not known") && !error.contains("$1$"),

@@ -17,7 +17,7 @@ pub(super) use directory::{Directory, is_entry};
 use directory::{DirectoryError, Entry};
 
 use super::error::Fault;
-use super::federation::Said;
+use super::federation::MappedAttributes;
 use super::login::is_admin_name;
 use super::realm::Realm;
 use super::{State, audit, records};
@@ -76,22 +76,22 @@ pub(super) async fn user(
     state
         .federation
         .count_directory(&directory.written.name, outcome);
-    let entry = entry.map_err(|error| not_said(realm, directory, &error))?;
+    let entry = entry.map_err(|error| directory_fault(realm, directory, &error))?;
     let Some(entry) = entry else {
         return Ok(None);
     };
-    let visit = Visit {
+    let login = DirectoryLogin {
         state,
         realm,
         directory,
-        said: directory.said(&entry),
+        mapped_attributes: directory.mapped_attributes(&entry),
         entry,
         now_ms,
     };
-    visit.user(name, known).await
+    login.user(name, known).await
 }
 
-fn not_said(realm: &Realm, directory: &Directory, error: &DirectoryError) -> Fault {
+fn directory_fault(realm: &Realm, directory: &Directory, error: &DirectoryError) -> Fault {
     let (realm, directory) = (&realm.path, &directory.written.name);
     match error {
         DirectoryError::Crowded | DirectoryError::Paused => {
@@ -104,7 +104,7 @@ fn not_said(realm: &Realm, directory: &Directory, error: &DirectoryError) -> Fau
 
 impl Directory {
     /// What an entry says of its user.
-    fn said(&self, entry: &Entry) -> Said {
+    fn mapped_attributes(&self, entry: &Entry) -> MappedAttributes {
         let trusted = self.written.trust_email;
         self.mapping.read(&entry.attributes, &|_| trusted)
     }
@@ -116,16 +116,16 @@ impl Directory {
 }
 
 /// A sign-in whose password is right.
-struct Visit<'a> {
+struct DirectoryLogin<'a> {
     state: &'a State,
     realm: &'a Realm,
     directory: &'a Directory,
     entry: Entry,
-    said: Said,
+    mapped_attributes: MappedAttributes,
     now_ms: i64,
 }
 
-impl Visit<'_> {
+impl DirectoryLogin<'_> {
     async fn user(&self, name: &str, known: Option<&User>) -> Result<Option<User>, Fault> {
         let attribute = &self.directory.written.user_name_attribute;
         let spelt = self.entry.attributes.get(&attribute.to_ascii_lowercase());
@@ -189,7 +189,7 @@ impl Visit<'_> {
             issuer: self.directory.issuer(),
             subject: self.entry.id.clone(),
             provider: self.directory.written.name.clone(),
-            email: self.said.email().map(str::to_owned),
+            email: self.mapped_attributes.email().map(str::to_owned),
             created_ms: self.now_ms,
             used_ms: self.now_ms,
         }
@@ -207,7 +207,7 @@ impl Visit<'_> {
             return Ok(self.refused("the administrator is not let in"));
         }
         let mut record = Map::new();
-        self.said.apply(&mut record, None);
+        self.mapped_attributes.apply(&mut record, None);
         record.insert("userName".to_owned(), json!(name));
         let user = match records::new_user(&self.realm.path, &record) {
             Ok(user) => user,
@@ -246,7 +246,7 @@ impl Visit<'_> {
     async fn seen(&self, link: &FederatedIdentity, user: User) -> Result<Option<User>, Fault> {
         let store = &self.state.store;
         let used = FederatedIdentity {
-            email: self.said.email().map(str::to_owned),
+            email: self.mapped_attributes.email().map(str::to_owned),
             used_ms: self.now_ms,
             ..link.clone()
         };
@@ -255,7 +255,8 @@ impl Visit<'_> {
             return Ok(Some(user));
         }
         let mut profile = user.profile.clone();
-        self.said.apply(&mut profile, link.email.as_deref());
+        self.mapped_attributes
+            .apply(&mut profile, link.email.as_deref());
         if profile == user.profile {
             return Ok(Some(user));
         }

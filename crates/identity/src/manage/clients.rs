@@ -13,7 +13,7 @@ use super::Call;
 use super::error::ManageError;
 use super::page::Page;
 use crate::realm::Realm;
-use crate::registry::{self, Made};
+use crate::registry::{self, NewClient};
 use crate::respond;
 use doorward_core::model::audit::Kind;
 use doorward_core::model::client::Client;
@@ -125,7 +125,7 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     let gone = call.state.store.delete_client(&realm.path, call.param(0));
     match gone.await {
         Ok(Some(grants)) => {
-            call.state.have_revoked(&grants, call.now_ms);
+            call.state.mark_revoked(&grants, call.now_ms);
             Ok(respond::empty(StatusCode::NO_CONTENT))
         }
         Ok(None) => Err(ManageError::NotFound),
@@ -139,7 +139,7 @@ async fn find(call: &Call, realm: &Realm) -> Result<Option<Client>, ManageError>
     Ok(found)
 }
 
-async fn insert(call: &Call, made: &Made) -> Result<(), ManageError> {
+async fn insert(call: &Call, made: &NewClient) -> Result<(), ManageError> {
     let id = &made.client.metadata.client_id;
     complete(|record| {
         record.set_kind(Kind::ClientCreate);
@@ -157,7 +157,7 @@ async fn insert(call: &Call, made: &Made) -> Result<(), ManageError> {
 /// Replaces the client by what `made` makes of it.
 async fn change(
     call: &Call,
-    made: impl Fn(&Client) -> Result<Made, RecordError>,
+    made: impl Fn(&Client) -> Result<NewClient, RecordError>,
 ) -> Result<Response, ManageError> {
     let realm: Arc<Realm> = call.realm()?;
     for _ in 0..TRIES {
@@ -165,7 +165,7 @@ async fn change(
         if old.owner == Owner::File {
             return Err(call.file_owned(format!("client {}", call.param(0))));
         }
-        let Made { client, secret } = made(&old)?;
+        let NewClient { client, secret } = made(&old)?;
         match call
             .state
             .store

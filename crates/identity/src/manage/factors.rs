@@ -31,7 +31,7 @@ pub(super) async fn reset(call: Call) -> Result<Response, ManageError> {
     let state = &call.state;
     state.store.reset_factors(user.id, call.now_ms).await?;
     state.read_revocations().await?;
-    state.logouts.wake();
+    state.backchannel_logout.wake();
     Ok(respond::empty(StatusCode::NO_CONTENT))
 }
 

@@ -100,7 +100,7 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
         return Err(ManageError::NotFound);
     }
     state.read_revocations().await?;
-    state.logouts.wake();
+    state.backchannel_logout.wake();
     Ok(respond::empty(StatusCode::NO_CONTENT))
 }
 

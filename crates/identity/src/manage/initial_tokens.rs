@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Call;
 use super::error::ManageError;
 use super::page::Page;
-use crate::registry::{TokenWish, initial_token, token_record};
+use crate::registry::{InitialTokenRequest, initial_token, token_record};
 use crate::respond;
 use doorward_core::model::registration::InitialToken;
 use doorward_store::complete;
@@ -27,7 +27,7 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
 /// `POST /identity/initial-tokens`: the token is shown once, here.
 pub(super) async fn create(call: Call) -> Result<Response, ManageError> {
     let realm = call.realm()?;
-    let wish = TokenWish::deserialize(Value::Object(call.object()?));
+    let wish = InitialTokenRequest::deserialize(Value::Object(call.object()?));
     let wish = wish.map_err(|error| ManageError::Json(error.to_string()))?;
     let (token, text) = initial_token(&realm.path, wish, call.now_ms)?;
     complete(|record| record.set_target(&format!("initial-tokens/{}", token.id)));

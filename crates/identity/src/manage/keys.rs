@@ -30,7 +30,7 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
 /// What to rotate, and how.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Wish {
+struct RotationRequest {
     /// One algorithm; none: each that has a key.
     alg: Option<SignAlg>,
     /// Whether the successor signs at once. Otherwise it is published first.
@@ -42,7 +42,7 @@ struct Wish {
 
 /// `POST /identity/keys/rotate`
 pub(super) async fn rotate(call: Call) -> Result<Response, ManageError> {
-    let wish = Wish::deserialize(Value::Object(call.object()?));
+    let wish = RotationRequest::deserialize(Value::Object(call.object()?));
     let wish = wish.map_err(|error| ManageError::Json(error.to_string()))?;
     if wish.drop_old && !wish.now {
         let text = "drop_old needs now: no key would be left to sign with";

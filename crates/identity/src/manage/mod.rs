@@ -4,6 +4,7 @@
 //! Who may come here was decided before (`admin`). Errors, lists and paging
 //! are those of the Admin API. What is acknowledged is durable and in force.
 
+mod audit_events;
 mod clients;
 mod error;
 mod factors;
@@ -15,7 +16,6 @@ mod page;
 mod realms;
 mod retired_names;
 mod sessions;
-mod told;
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -234,7 +234,7 @@ async fn answer(state: Arc<State>, request: Request) -> Result<Response, ManageE
     let Some(kind) = endpoint.tells else {
         return (endpoint.handler)(call).await;
     };
-    told::tell(kind, call, endpoint.handler).await
+    audit_events::record_change(kind, call, endpoint.handler).await
 }
 
 /// The parts of a path, decoded.

@@ -14,7 +14,7 @@ use doorward_core::model::session::{Ending, SessionQuery, SessionRecord};
 /// `GET /identity/sessions`
 pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
     let page = Page::of(&call)?;
-    let Some(query) = asked(&call).await? else {
+    let Some(query) = session_query(&call).await? else {
         return page.answer(&call, "/sessions", Vec::new());
     };
     let limit = page.limit();
@@ -53,7 +53,7 @@ pub(super) async fn end(call: Call) -> Result<Response, ManageError> {
 /// in through, or both.
 pub(super) async fn end_all(call: Call) -> Result<Response, ManageError> {
     let mut ended = 0;
-    if let Some(query) = asked(&call).await? {
+    if let Some(query) = session_query(&call).await? {
         if query.user_id.is_none() && query.client_id.is_none() {
             return Err(ManageError::Option {
                 option: "user",
@@ -68,7 +68,7 @@ pub(super) async fn end_all(call: Call) -> Result<Response, ManageError> {
 
 /// What the query asks for: realm, user (by name), client; `None` if there is
 /// no such user.
-async fn asked(call: &Call) -> Result<Option<SessionQuery>, ManageError> {
+async fn session_query(call: &Call) -> Result<Option<SessionQuery>, ManageError> {
     let realm = call.realm()?;
     let query = call.query()?;
     let mut wanted = SessionQuery {

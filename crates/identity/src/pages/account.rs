@@ -6,8 +6,8 @@ use http::StatusCode;
 
 use super::frame::show;
 use super::texts::{Moment, Texts};
-use super::{Alert, Failed, FormParts, Frame};
-use crate::federation::Way;
+use super::{Alert, FormError, FormParts, Frame};
+use crate::federation::ProviderLink;
 
 /// Sessions that are shown at once; the others unfold.
 const SHOWN: usize = 10;
@@ -70,7 +70,7 @@ pub(crate) struct AccountPage<'a> {
     /// Accounts at other providers.
     pub(crate) links: Vec<AccountLink>,
     /// The ways to link further ones.
-    pub(crate) ways: Vec<Way>,
+    pub(crate) provider_links: Vec<ProviderLink>,
     /// What is wrong with the new password, if that was refused.
     pub(crate) refused: &'a str,
 }
@@ -92,7 +92,7 @@ pub(crate) fn account(
     frame: &Frame,
     form: &FormParts,
     page: AccountPage<'_>,
-    failed: Option<Failed>,
+    failed: Option<FormError>,
 ) -> Response {
     let page = Account {
         frame,
@@ -103,5 +103,9 @@ pub(crate) fn account(
         page,
         shown: SHOWN,
     };
-    show(frame, failed.map_or(StatusCode::OK, Failed::status), &page)
+    show(
+        frame,
+        failed.map_or(StatusCode::OK, FormError::status),
+        &page,
+    )
 }

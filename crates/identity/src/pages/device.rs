@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::frame::show;
 use super::texts::Texts;
-use super::{Alert, Applicant, Failed, FormParts, Frame, link};
+use super::{Alert, Applicant, FormError, FormParts, Frame, link};
 
 #[derive(Template)]
 #[template(path = "device_entry.html")]
@@ -23,7 +23,7 @@ pub(crate) fn device_entry(
     frame: &Frame,
     action: &str,
     user_code: &str,
-    failed: Option<Failed>,
+    failed: Option<FormError>,
 ) -> Response {
     let page = DeviceEntry {
         frame,
@@ -32,7 +32,11 @@ pub(crate) fn device_entry(
         action,
         user_code: if user_code.len() <= 64 { user_code } else { "" },
     };
-    show(frame, failed.map_or(StatusCode::OK, Failed::status), &page)
+    show(
+        frame,
+        failed.map_or(StatusCode::OK, FormError::status),
+        &page,
+    )
 }
 
 /// What people are told of a device that waits for them.
@@ -68,7 +72,7 @@ pub(crate) fn device_question(
     frame: &Frame,
     device: &Device<'_>,
     form: &FormParts,
-    failed: Option<Failed>,
+    failed: Option<FormError>,
 ) -> Response {
     let Device { client, scopes, .. } = device;
     let (frame, logo) = &frame.showing(client);
@@ -87,12 +91,16 @@ pub(crate) fn device_question(
         user_name: device.user_name,
         user_code: device.user_code,
     };
-    show(frame, failed.map_or(StatusCode::OK, Failed::status), &page)
+    show(
+        frame,
+        failed.map_or(StatusCode::OK, FormError::status),
+        &page,
+    )
 }
 
 #[derive(Template)]
 #[template(path = "device_done.html")]
-struct DeviceDone<'a> {
+struct DeviceDonePage<'a> {
     frame: &'a Frame,
     approved: bool,
     title: &'a str,
@@ -106,7 +114,7 @@ pub(crate) fn device_done(frame: &Frame, approved: bool) -> Response {
         true => (&texts.device_approved, &texts.device_approved_hint),
         false => (&texts.device_denied, &texts.device_denied_hint),
     };
-    let page = DeviceDone {
+    let page = DeviceDonePage {
         frame,
         approved,
         title,

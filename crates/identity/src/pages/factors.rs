@@ -10,7 +10,7 @@ use qrcode::render::svg;
 
 use super::frame::show;
 use super::texts::Texts;
-use super::{Alert, Applicant, Failed, FormParts, Frame};
+use super::{Alert, Applicant, FormError, FormParts, Frame};
 
 /// A ceremony with a passkey that a page offers.
 #[derive(Clone, Debug)]
@@ -109,7 +109,7 @@ pub(crate) fn factor(
     client: Applicant<'_>,
     form: &FormParts,
     factors: &Factors<'_>,
-    failed: Option<Failed>,
+    failed: Option<FormError>,
 ) -> Response {
     let (frame, logo) = frame.showing(&client);
     let frame = &frame.with_passkeys(factors.ceremony.is_some());
@@ -137,7 +137,11 @@ pub(crate) fn factor(
         again: factors.again,
         of_account: false,
     };
-    show(frame, failed.map_or(StatusCode::OK, Failed::status), &page)
+    show(
+        frame,
+        failed.map_or(StatusCode::OK, FormError::status),
+        &page,
+    )
 }
 
 /// A key for codes that its user may take over into an app.
@@ -219,7 +223,7 @@ pub(crate) fn enrol(
     client: Applicant<'_>,
     form: &FormParts,
     enrolment: &Enrolment<'_>,
-    failed: Option<Failed>,
+    failed: Option<FormError>,
 ) -> Response {
     let (frame, logo) = frame.showing(&client);
     let frame = &frame.with_passkeys(enrolment.ceremony.is_some());
@@ -243,7 +247,11 @@ pub(crate) fn enrol(
         again: enrolment.again,
         of_account: enrolment.of_account,
     };
-    show(frame, failed.map_or(StatusCode::OK, Failed::status), &page)
+    show(
+        frame,
+        failed.map_or(StatusCode::OK, FormError::status),
+        &page,
+    )
 }
 
 #[derive(Template)]

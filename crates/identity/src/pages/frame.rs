@@ -16,7 +16,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::texts::Texts;
-use super::{Applicant, Look};
+use super::{Appearance, Applicant};
 use crate::respond;
 use doorward_core::clock::random_bytes;
 use doorward_core::model::visible;
@@ -57,7 +57,7 @@ const PERMISSIONS: &str = "accelerometer=(), camera=(), display-capture=(), geol
 /// lead.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
-    look: Arc<Look>,
+    appearance: Arc<Appearance>,
     pub(super) texts: Arc<Texts>,
     /// The origin that a form may lead to beside this one, once answered.
     leads_to: Option<String>,
@@ -73,12 +73,16 @@ pub(crate) struct Frame {
 
 impl Frame {
     /// For whoever sent these headers, and `ui_locales` if any.
-    pub(crate) fn of(look: &Arc<Look>, headers: &HeaderMap, ui_locales: Option<&str>) -> Self {
+    pub(crate) fn of(
+        appearance: &Arc<Appearance>,
+        headers: &HeaderMap,
+        ui_locales: Option<&str>,
+    ) -> Self {
         let accept = headers.get(ACCEPT_LANGUAGE);
         let accept = accept.and_then(|value| value.to_str().ok());
         Self {
-            look: Arc::clone(look),
-            texts: look.languages.choose(ui_locales, accept),
+            appearance: Arc::clone(appearance),
+            texts: appearance.languages.choose(ui_locales, accept),
             leads_to: None,
             script: None,
             nonce: String::new(),
@@ -94,7 +98,7 @@ impl Frame {
         let Some(logo) = client.logo else {
             return (frame, None);
         };
-        let source = self.look.logo_source(logo);
+        let source = self.appearance.logo_source(logo);
         let shown = source.is_some();
         frame.logo_from = source.flatten();
         (frame, shown.then_some(logo))
@@ -130,7 +134,7 @@ impl Frame {
 
     /// The address of the script for passkeys.
     pub(super) fn passkey_script(&self) -> &str {
-        &self.look.passkey_script
+        &self.appearance.passkey_script
     }
 
     /// What it says, in its language.
@@ -156,15 +160,15 @@ impl Frame {
 
     /// The theme's stylesheet, picture and icon: their addresses.
     pub(super) fn stylesheet(&self) -> Option<&str> {
-        self.look.theme()?.stylesheet.as_deref()
+        self.appearance.theme()?.stylesheet.as_deref()
     }
 
     pub(super) fn logo(&self) -> Option<&str> {
-        self.look.theme()?.logo.as_deref()
+        self.appearance.theme()?.logo.as_deref()
     }
 
     pub(super) fn icon(&self) -> Option<&str> {
-        self.look.theme()?.icon.as_deref()
+        self.appearance.theme()?.icon.as_deref()
     }
 
     /// Where the answer to the form leads, as people name it.
@@ -188,7 +192,7 @@ impl Frame {
             false => self.frames.join(" "),
         };
         let logo = self.logo_from.as_deref().unwrap_or_default();
-        let (style, font) = match self.look.theme() {
+        let (style, font) = match self.appearance.theme() {
             Some(_) => (" 'self'", "'self'"),
             None => ("", "'none'"),
         };
@@ -222,7 +226,7 @@ pub(super) fn show(frame: &Frame, status: StatusCode, page: &impl Template) -> R
     }
     let permissions = HeaderValue::from_static(PERMISSIONS);
     headers.insert(HeaderName::from_static("permissions-policy"), permissions);
-    if let Some(transport) = &frame.look.transport {
+    if let Some(transport) = &frame.appearance.transport {
         headers.insert(STRICT_TRANSPORT_SECURITY, transport.clone());
     }
     headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));

@@ -5,10 +5,10 @@
 //! hostile ones.
 
 mod account;
+mod appearance;
 mod device;
 mod factors;
 mod frame;
-mod look;
 mod password;
 mod script;
 mod signed_out;
@@ -20,29 +20,29 @@ use axum::response::Response;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 
-use super::federation::Way;
+use super::federation::ProviderLink;
 pub(super) use account::{
     AccountConsent, AccountFactor, AccountLink, AccountPage, AccountSession, account,
 };
+pub(super) use appearance::Appearance;
 pub(super) use device::{Device, device_done, device_entry, device_question};
 use doorward_core::model::client::ClientMetadata;
 use factors::Passkey;
 pub(super) use factors::{Ceremony, Enrolment, Factors, NewTotp, enrol, factor, recovery};
 pub(super) use frame::Frame;
 use frame::{SCRIPT_SOURCE, show};
-pub(super) use look::Look;
 pub(super) use password::{
     LetterTexts, ResetFailed, choose_password, forgot, link_gone, password_chosen,
 };
 pub(super) use script::passkey as passkey_script;
-pub(super) use signed_out::{Farewell, signed_out};
+pub(super) use signed_out::{AfterLogout, signed_out};
 pub(super) use texts::Moment;
 use texts::Texts;
 pub(super) use theme::files as theme_files;
 
 /// Why a form is shown again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failed {
+pub(super) enum FormError {
     /// Name or password are not right; nobody is told which.
     Credentials,
     /// Too many passwords are being checked.
@@ -54,7 +54,7 @@ pub(super) enum Failed {
     /// Too many codes were wrong.
     Guesses,
     /// Signing in through another provider came to nothing.
-    Elsewhere(Elsewhere),
+    Federation(FederationFailure),
     /// The code of the second factor is not right.
     Code,
     /// The passkey was not accepted.
@@ -75,7 +75,7 @@ pub(super) enum Failed {
 
 /// Why signing in through another provider came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Elsewhere {
+pub(super) enum FederationFailure {
     /// The user said no there.
     Cancelled,
     /// The provider is not to be reached.
@@ -94,7 +94,7 @@ struct Alert<'a> {
     text: &'a str,
 }
 
-impl Failed {
+impl FormError {
     fn alert(self, texts: &Texts) -> Alert<'_> {
         let (code, text) = match self {
             Self::Credentials => ("authentication_failed", texts.failed.as_str()),
@@ -102,19 +102,19 @@ impl Failed {
             Self::Stale => ("bad_request", texts.stale.as_str()),
             Self::UserCode => ("invalid_user_code", texts.device_wrong.as_str()),
             Self::Guesses => ("slow_down", texts.device_guesses.as_str()),
-            Self::Elsewhere(Elsewhere::Cancelled) => {
+            Self::Federation(FederationFailure::Cancelled) => {
                 ("federation_cancelled", texts.federation_cancelled.as_str())
             }
-            Self::Elsewhere(Elsewhere::Silent) => {
+            Self::Federation(FederationFailure::Silent) => {
                 ("federation_unavailable", texts.federation_silent.as_str())
             }
-            Self::Elsewhere(Elsewhere::Refused) => {
+            Self::Federation(FederationFailure::Refused) => {
                 ("federation_failed", texts.federation_failed.as_str())
             }
-            Self::Elsewhere(Elsewhere::Nobody) => {
+            Self::Federation(FederationFailure::Nobody) => {
                 ("federation_no_account", texts.federation_nobody.as_str())
             }
-            Self::Elsewhere(Elsewhere::Unlinkable) => (
+            Self::Federation(FederationFailure::Unlinkable) => (
                 "federation_not_linked",
                 texts.federation_unlinkable.as_str(),
             ),
@@ -133,10 +133,10 @@ impl Failed {
     /// What failed, as an address of ours carries it to the page.
     pub(super) fn code(self) -> &'static str {
         match self {
-            Self::Elsewhere(Elsewhere::Cancelled) => "cancelled",
-            Self::Elsewhere(Elsewhere::Silent) => "unavailable",
-            Self::Elsewhere(Elsewhere::Nobody) => "no_account",
-            Self::Elsewhere(Elsewhere::Unlinkable) => "not_linked",
+            Self::Federation(FederationFailure::Cancelled) => "cancelled",
+            Self::Federation(FederationFailure::Silent) => "unavailable",
+            Self::Federation(FederationFailure::Nobody) => "no_account",
+            Self::Federation(FederationFailure::Unlinkable) => "not_linked",
             Self::Recent => "recent",
             Self::Stale => "stale",
             Self::Busy => "busy",
@@ -147,11 +147,11 @@ impl Failed {
     /// What an address says that failed elsewhere.
     pub(super) fn elsewhere(code: &str) -> Option<Self> {
         Some(match code {
-            "cancelled" => Self::Elsewhere(Elsewhere::Cancelled),
-            "unavailable" => Self::Elsewhere(Elsewhere::Silent),
-            "no_account" => Self::Elsewhere(Elsewhere::Nobody),
-            "not_linked" => Self::Elsewhere(Elsewhere::Unlinkable),
-            "failed" => Self::Elsewhere(Elsewhere::Refused),
+            "cancelled" => Self::Federation(FederationFailure::Cancelled),
+            "unavailable" => Self::Federation(FederationFailure::Silent),
+            "no_account" => Self::Federation(FederationFailure::Nobody),
+            "not_linked" => Self::Federation(FederationFailure::Unlinkable),
+            "failed" => Self::Federation(FederationFailure::Refused),
             "recent" => Self::Recent,
             "stale" => Self::Stale,
             "busy" => Self::Busy,
@@ -162,8 +162,8 @@ impl Failed {
     fn status(self) -> StatusCode {
         match self {
             // The request is as good as before.
-            Self::Elsewhere(Elsewhere::Silent) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Elsewhere(_) => StatusCode::BAD_REQUEST,
+            Self::Federation(FederationFailure::Silent) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Federation(_) => StatusCode::BAD_REQUEST,
             Self::Credentials
             | Self::Stale
             | Self::UserCode
@@ -237,7 +237,7 @@ pub(super) struct FormParts {
     pub(super) csrf: String,
     pub(super) since: String,
     /// What may be done instead of filling it in.
-    pub(super) ways: Vec<Way>,
+    pub(super) provider_links: Vec<ProviderLink>,
     /// Where people go who forgot their passwords.
     pub(super) forgot: Option<String>,
 }
@@ -257,7 +257,7 @@ struct SignIn<'a> {
     csrf: &'a str,
     since: &'a str,
     user_name: &'a str,
-    ways: &'a [Way],
+    provider_links: &'a [ProviderLink],
     passkey: Option<Passkey<'a>>,
     of_account: bool,
     forgot: Option<&'a str>,
@@ -269,7 +269,7 @@ pub(super) fn sign_in(
     client: Applicant<'_>,
     form: &FormParts,
     (user_name, ceremony): (&str, Option<&Ceremony>),
-    failed: Option<Failed>,
+    failed: Option<FormError>,
 ) -> Response {
     let (frame, logo) = frame.showing(&client);
     let frame = &frame.with_passkeys(ceremony.is_some());
@@ -286,14 +286,14 @@ pub(super) fn sign_in(
         csrf: &form.csrf,
         since: &form.since,
         user_name,
-        ways: &form.ways,
+        provider_links: &form.provider_links,
         passkey: ceremony.map(|ceremony| Passkey::alone(ceremony, &frame.texts)),
         of_account: false,
         forgot: form.forgot.as_deref(),
     };
-    let status = failed.map_or(StatusCode::OK, Failed::status);
+    let status = failed.map_or(StatusCode::OK, FormError::status);
     let mut response = show(frame, status, &page);
-    if failed == Some(Failed::Busy) {
+    if failed == Some(FormError::Busy) {
         let soon = HeaderValue::from_static("1");
         response.headers_mut().insert(RETRY_AFTER, soon);
     }
@@ -326,7 +326,7 @@ pub(super) fn consent(
     client: Applicant<'_>,
     form: &FormParts,
     (user_name, scopes): (&str, &[String]),
-    failed: Option<Failed>,
+    failed: Option<FormError>,
 ) -> Response {
     let (frame, logo) = &frame.showing(&client);
     let page = Consent {
@@ -345,7 +345,11 @@ pub(super) fn consent(
         since: &form.since,
         user_name,
     };
-    show(frame, failed.map_or(StatusCode::OK, Failed::status), &page)
+    show(
+        frame,
+        failed.map_or(StatusCode::OK, FormError::status),
+        &page,
+    )
 }
 
 #[derive(Template)]
@@ -400,7 +404,7 @@ pub(super) fn form_post(
 
 #[derive(Template)]
 #[template(path = "going_on.html")]
-struct GoingOn<'a> {
+struct RedirectPage<'a> {
     frame: &'a Frame,
     texts: &'a Texts,
     to: &'a str,
@@ -409,7 +413,7 @@ struct GoingOn<'a> {
 /// The page that leads a browser on from a form. The form's policy ends with it:
 /// what comes then may redirect wherever it likes.
 pub(super) fn going_on(frame: &Frame, to: &str) -> Response {
-    let page = GoingOn {
+    let page = RedirectPage {
         frame,
         texts: &frame.texts,
         to,

@@ -9,7 +9,7 @@ use http::{HeaderValue, StatusCode};
 
 use super::frame::show;
 use super::texts::Texts;
-use super::{Alert, Frame, Look};
+use super::{Alert, Appearance, Frame};
 use crate::password_policy::Violation;
 
 /// Why a new password was not taken.
@@ -58,14 +58,14 @@ impl Texts {
 
 #[derive(Template)]
 #[template(path = "password_forgot.html")]
-struct Forgot<'a> {
+struct ForgotPasswordPage<'a> {
     frame: &'a Frame,
     texts: &'a Texts,
 }
 
 #[derive(Template)]
 #[template(path = "password_reset.html")]
-struct Choose<'a> {
+struct ChoosePasswordPage<'a> {
     frame: &'a Frame,
     texts: &'a Texts,
     alert: Option<Alert<'a>>,
@@ -74,7 +74,7 @@ struct Choose<'a> {
 
 #[derive(Template)]
 #[template(path = "password_said.html")]
-struct Said<'a> {
+struct PasswordMessagePage<'a> {
     frame: &'a Frame,
     texts: &'a Texts,
     title: &'a str,
@@ -88,9 +88,9 @@ struct Said<'a> {
 pub(crate) fn forgot(frame: &Frame, asked: bool) -> Response {
     let texts = &*frame.texts;
     if !asked {
-        return show(frame, StatusCode::OK, &Forgot { frame, texts });
+        return show(frame, StatusCode::OK, &ForgotPasswordPage { frame, texts });
     }
-    let page = Said {
+    let page = PasswordMessagePage {
         frame,
         texts,
         title: &texts.forgot_sent,
@@ -112,7 +112,7 @@ pub(crate) fn choose_password(
         None => (StatusCode::OK, None),
         Some((status, code, text)) => (*status, Some(Alert { code, text })),
     };
-    let page = Choose {
+    let page = ChoosePasswordPage {
         frame,
         texts: &frame.texts,
         alert,
@@ -128,7 +128,7 @@ pub(crate) fn choose_password(
 
 /// The page that says that a link is good no more.
 pub(crate) fn link_gone(frame: &Frame, again: &str) -> Response {
-    let page = Said {
+    let page = PasswordMessagePage {
         frame,
         texts: &frame.texts,
         title: &frame.texts.reset_gone,
@@ -141,7 +141,7 @@ pub(crate) fn link_gone(frame: &Frame, again: &str) -> Response {
 
 /// The page that says that the password is another one now.
 pub(crate) fn password_chosen(frame: &Frame) -> Response {
-    let page = Said {
+    let page = PasswordMessagePage {
         frame,
         texts: &frame.texts,
         title: &frame.texts.reset_done,
@@ -174,14 +174,14 @@ impl LetterTexts {
     /// its reader, if that is known.
     pub(crate) fn reset(
         self,
-        look: &Look,
+        appearance: &Appearance,
         lang: Option<&str>,
         user_name: &str,
         link: &str,
         minutes: i64,
     ) -> (String, String, String) {
         let texts = match lang {
-            Some(lang) => look.languages.choose(Some(lang), Some(&self.0.lang)),
+            Some(lang) => appearance.languages.choose(Some(lang), Some(&self.0.lang)),
             None => self.0,
         };
         let place = if texts.brand.is_empty() {

@@ -23,7 +23,7 @@ const WAIT: u32 = 5;
 
 /// What is left to do after signing out.
 #[derive(Debug, Default)]
-pub(crate) struct Farewell {
+pub(crate) struct AfterLogout {
     /// Addresses of clients that the page loads.
     pub(crate) frames: Vec<String>,
     /// Where the user goes next.
@@ -32,7 +32,7 @@ pub(crate) struct Farewell {
 
 #[derive(Template)]
 #[template(path = "signed_out.html")]
-struct SignedOut<'a> {
+struct SignedOutPage<'a> {
     frame: &'a Frame,
     texts: &'a Texts,
     frames: &'a [String],
@@ -42,7 +42,7 @@ struct SignedOut<'a> {
 }
 
 /// The page that says that nobody is signed in.
-pub(crate) fn signed_out(frame: &Frame, farewell: &Farewell) -> Response {
+pub(crate) fn signed_out(frame: &Frame, farewell: &AfterLogout) -> Response {
     let mut frame = frame.clone();
     let parsed = farewell.frames.iter();
     let parsed = parsed.filter_map(|address| url::Url::parse(address).ok());
@@ -53,7 +53,7 @@ pub(crate) fn signed_out(frame: &Frame, farewell: &Farewell) -> Response {
     if farewell.next.is_some() {
         frame.script = Some(SCRIPT_SOURCE.clone());
     }
-    let page = SignedOut {
+    let page = SignedOutPage {
         frame: &frame,
         texts: &frame.texts,
         frames: &farewell.frames,

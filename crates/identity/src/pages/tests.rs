@@ -15,8 +15,12 @@ async fn html(response: Response) -> String {
 }
 
 fn frame() -> Frame {
-    let look = Look::compile(&PagesConfig::default(), "https://op.example", "");
-    Frame::of(&Arc::new(look.expect("a look")), &HeaderMap::new(), None)
+    let appearance = Appearance::compile(&PagesConfig::default(), "https://op.example", "");
+    Frame::of(
+        &Arc::new(appearance.expect("a look")),
+        &HeaderMap::new(),
+        None,
+    )
 }
 
 fn all_pages() -> Vec<Response> {
@@ -33,11 +37,11 @@ fn all_pages() -> Vec<Response> {
         csrf: text(),
         since: text(),
         forgot: Some(HOSTILE.to_owned()),
-        ways: vec![way()],
+        provider_links: vec![provider_link()],
     };
     let fields = [("state", text())];
     let scopes = [text()];
-    let failed = Some(Failed::Stale);
+    let failed = Some(FormError::Stale);
     let device = Device {
         client,
         user_name: HOSTILE,
@@ -78,16 +82,16 @@ fn all_pages() -> Vec<Response> {
         sign_out(&frame, HOSTILE, &fields, HOSTILE, HOSTILE),
         signed_out(
             &frame,
-            &Farewell {
+            &AfterLogout {
                 frames: vec![text()],
                 next: Some(text()),
             },
         ),
-        device_entry(&frame, HOSTILE, HOSTILE, Some(Failed::UserCode)),
+        device_entry(&frame, HOSTILE, HOSTILE, Some(FormError::UserCode)),
         device_question(&frame, &device, &form, failed),
         device_done(&frame, true),
         sign_in(&frame, client, &form, (HOSTILE, Some(&ceremony)), None),
-        factor(&frame, client, &form, &shown, Some(Failed::Code)),
+        factor(&frame, client, &form, &shown, Some(FormError::Code)),
         enrol(&frame, client, &form, &enrolment, None),
         recovery(&frame, &[text()], HOSTILE),
         forgot(&frame, false),
@@ -99,9 +103,9 @@ fn all_pages() -> Vec<Response> {
     ]
 }
 
-fn way() -> Way {
+fn provider_link() -> ProviderLink {
     let text = || HOSTILE.to_owned();
-    Way {
+    ProviderLink {
         name: text(),
         title: text(),
         logo: Some(text()),
@@ -150,7 +154,7 @@ fn hostile_account() -> AccountPage<'static> {
             since: moment(),
             used: moment(),
         }],
-        ways: vec![way()],
+        provider_links: vec![provider_link()],
         refused: HOSTILE,
     }
 }
@@ -165,7 +169,7 @@ fn policy_injection_by_the_host_of_a_clients_address() {
         &"x".repeat(2000),
     ] {
         let address = format!("https://{host}/out");
-        let farewell = Farewell {
+        let farewell = AfterLogout {
             frames: vec![address.clone(), "https://app.example/out".to_owned()],
             next: None,
         };
@@ -213,8 +217,8 @@ fn pictures_of_clients_come_from_elsewhere_only_where_allowed() {
         remote_logos: true,
         ..PagesConfig::default()
     };
-    let look = Look::compile(&config, "https://op.example", "").expect("a look");
-    let allowed = Frame::of(&Arc::new(look), &HeaderMap::new(), None);
+    let appearance = Appearance::compile(&config, "https://op.example", "").expect("a look");
+    let allowed = Frame::of(&Arc::new(appearance), &HeaderMap::new(), None);
     for (frame, logo, shown, source) in [
         (frame(), "https://app.example/l.png", false, ""),
         (frame(), "https://op.example/l.png", true, ""),
@@ -251,7 +255,7 @@ async fn many_sessions_unfold_below_the_way_to_end_them() {
             action: "/oauth2/account".to_owned(),
             csrf: String::new(),
             since: String::new(),
-            ways: Vec::new(),
+            provider_links: Vec::new(),
             forgot: None,
         };
         html(account(&frame(), &form, page, None))
@@ -271,13 +275,13 @@ async fn many_sessions_unfold_below_the_way_to_end_them() {
 
 #[test]
 fn moments_are_told_in_the_language_of_the_page() {
-    let look = Look::compile(&PagesConfig::default(), "https://op.example", "");
-    let look = Arc::new(look.expect("a look"));
+    let appearance = Appearance::compile(&PagesConfig::default(), "https://op.example", "");
+    let appearance = Arc::new(appearance.expect("a look"));
     let told = |lang: &'static str, ago_s: i64| {
         let mut headers = HeaderMap::new();
         headers.insert("accept-language", http::HeaderValue::from_static(lang));
         let now_ms = 1_800_000_000_500;
-        let frame = Frame::of(&look, &headers, None);
+        let frame = Frame::of(&appearance, &headers, None);
         frame.texts.moment(now_ms - ago_s * 1000, now_ms)
     };
     for (lang, ago_s, text) in [
@@ -299,10 +303,10 @@ fn moments_are_told_in_the_language_of_the_page() {
 
 #[tokio::test]
 async fn an_unknown_client_is_told_in_the_language_of_the_page() {
-    let look = Look::compile(&PagesConfig::default(), "https://op.example", "");
+    let appearance = Appearance::compile(&PagesConfig::default(), "https://op.example", "");
     let mut headers = HeaderMap::new();
     headers.insert("accept-language", http::HeaderValue::from_static("de"));
-    let frame = Frame::of(&Arc::new(look.expect("a look")), &headers, None);
+    let frame = Frame::of(&Arc::new(appearance.expect("a look")), &headers, None);
     let status = StatusCode::BAD_REQUEST;
     let page = html(error(
         &frame,
@@ -349,7 +353,7 @@ async fn names_turn_no_text_behind_them() {
         action: "/oauth2/authorize".to_owned(),
         csrf: String::new(),
         since: String::new(),
-        ways: Vec::new(),
+        provider_links: Vec::new(),
         forgot: None,
     };
     let page = consent(&frame(), client, &form, ("anna", &[]), None);

@@ -156,7 +156,7 @@ async fn remove(call: &Call) -> Result<Response, OAuthError> {
     let gone = call.state.store.delete_client(&client.realm, id);
     let gone = audit::with(&call.state, Kind::ClientDelete, audit::as_it_is, gone).await?;
     call.state
-        .have_revoked(&gone.unwrap_or_default(), call.now_ms);
+        .mark_revoked(&gone.unwrap_or_default(), call.now_ms);
     tracing::info!(
         client_id = id,
         realm = client.realm,

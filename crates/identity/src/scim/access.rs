@@ -7,7 +7,7 @@
 use http::StatusCode;
 
 use crate::Call;
-use crate::bearer::{self, GoodToken};
+use crate::bearer::{self, ValidToken};
 use crate::error::ScimError;
 use crate::realm::Live;
 
@@ -38,7 +38,7 @@ impl Kind {
 }
 
 /// The token of the request, if it is good.
-pub(super) async fn token(call: &Call) -> Result<GoodToken, ScimError> {
+pub(super) async fn token(call: &Call) -> Result<ValidToken, ScimError> {
     let unauthorized = |challenge: &str, detail: &str| ScimError {
         challenge: Some(challenge.to_owned()),
         ..ScimError::new(StatusCode::UNAUTHORIZED, detail)
@@ -58,7 +58,7 @@ pub(super) async fn token(call: &Call) -> Result<GoodToken, ScimError> {
 }
 
 /// Which records of the kind a token may read: those of one user only, or all.
-pub(super) fn sees_all(token: &GoodToken, kind: Kind) -> bool {
+pub(super) fn sees_all(token: &ValidToken, kind: Kind) -> bool {
     let settings = &token.realm.settings;
     let scope = match kind {
         Kind::User => &settings.users_scope,
@@ -89,7 +89,7 @@ pub(crate) fn tell_who_reads(live: &Live) {
 }
 
 /// The token of a request that may read records of the kind.
-pub(super) async fn reader(call: &Call, kind: Kind) -> Result<GoodToken, ScimError> {
+pub(super) async fn reader(call: &Call, kind: Kind) -> Result<ValidToken, ScimError> {
     let good = token(call).await?;
     let settings = &good.realm.settings;
     let (read, write) = match kind {
@@ -105,7 +105,7 @@ pub(super) async fn reader(call: &Call, kind: Kind) -> Result<GoodToken, ScimErr
 }
 
 /// The token of a request that may write records of the kind.
-pub(super) async fn writer(call: &Call, kind: Kind) -> Result<GoodToken, ScimError> {
+pub(super) async fn writer(call: &Call, kind: Kind) -> Result<ValidToken, ScimError> {
     let good = token(call).await?;
     let settings = &good.realm.settings;
     let scope = match kind {
@@ -128,7 +128,7 @@ pub(super) async fn writer(call: &Call, kind: Kind) -> Result<GoodToken, ScimErr
 }
 
 /// Whether the token has this scope; none is the empty one.
-pub(super) fn has(token: &GoodToken, scope: &str) -> bool {
+pub(super) fn has(token: &ValidToken, scope: &str) -> bool {
     !scope.is_empty() && token.issued.scopes().any(|granted| granted == scope)
 }
 

@@ -13,10 +13,11 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Map, Value, json};
 
-use super::record::Place;
-use super::{access, body, reply};
+use super::access::{self, Kind};
+use super::record::RecordBase;
+use super::{body, groups, reply, users};
+use crate::Call;
 use crate::error::ScimError;
-use crate::{Call, Endpoint};
 
 /// Most operations of one request.
 pub(super) const OPERATIONS_MAX: usize = 1000;
@@ -42,12 +43,12 @@ struct Operation {
 }
 
 /// Answers with what became of each operation.
-pub(super) async fn post(call: &Call) -> Result<Response, ScimError> {
+pub(crate) async fn post(call: &Call) -> Result<Response, ScimError> {
     // Nobody without a token has many answered; scopes are the operations'.
     access::token(call).await?;
     let sent = body::object(call)?;
     let (operations, fail_on) = read(&sent)?;
-    let mut run = Run {
+    let mut run = BulkRun {
         call,
         made: HashMap::new(),
         results: Vec::new(),
@@ -180,7 +181,18 @@ fn needed(value: &Value, needs: &mut Vec<String>) {
     }
 }
 
-struct Run<'c> {
+/// Answers an operation: those that create go to the whole, others to one record.
+async fn answer(kind: Kind, call: &Call) -> Result<Response, ScimError> {
+    let creates = call.parts.method == Method::POST;
+    match (kind, creates) {
+        (Kind::User, true) => users::collection(call).await,
+        (Kind::User, false) => users::one(call, call.last_segment()).await,
+        (Kind::Group, true) => groups::collection(call).await,
+        (Kind::Group, false) => groups::one(call, call.last_segment()).await,
+    }
+}
+
+struct BulkRun<'c> {
     call: &'c Call,
     /// Identifiers of the records that were created, by `bulkId`.
     made: HashMap<String, String>,
@@ -188,7 +200,7 @@ struct Run<'c> {
     errors: u64,
 }
 
-impl Run<'_> {
+impl BulkRun<'_> {
     async fn one(&mut self, mut operation: Operation) -> Result<(), ScimError> {
         self.resolve(&mut operation.data);
         let (head, last) = operation.path.rsplit_once('/').unwrap_or_default();
@@ -196,7 +208,7 @@ impl Run<'_> {
             operation.path = format!("{head}/{id}");
         }
         let response = match self.request(&operation) {
-            Ok((endpoint, call)) => Box::pin(super::answer(&call, endpoint)).await,
+            Ok((kind, call)) => Box::pin(super::answer(&call, answer(kind, &call))).await,
             Err(error) => error.response(),
         };
         self.note(&operation, response).await
@@ -218,15 +230,13 @@ impl Run<'_> {
     }
 
     /// The operation as a request of its own.
-    fn request(&self, operation: &Operation) -> Result<(Endpoint, Call), ScimError> {
+    fn request(&self, operation: &Operation) -> Result<(Kind, Call), ScimError> {
         let missing = || ScimError::new(StatusCode::NOT_FOUND, "There is no such resource.");
         let path = operation.path.trim_start_matches('/');
         let (name, id) = path.split_once('/').unwrap_or((path, ""));
-        let endpoint = match (name.to_ascii_lowercase().as_str(), id.is_empty()) {
-            ("users", true) => Endpoint::Users,
-            ("users", false) => Endpoint::User,
-            ("groups", true) => Endpoint::Groups,
-            ("groups", false) => Endpoint::Group,
+        let kind = match name.to_ascii_lowercase().as_str() {
+            "users" => Kind::User,
+            "groups" => Kind::Group,
             _ => return Err(missing()),
         };
         let creates = operation.method == Method::POST;
@@ -234,8 +244,8 @@ impl Run<'_> {
             let text = "The resource does not have this method.";
             return Err(ScimError::new(StatusCode::METHOD_NOT_ALLOWED, text));
         }
-        let place = Place::of(self.call);
-        let target = match place.standard {
+        let base = RecordBase::of(self.call);
+        let target = match base.standard {
             true => format!("{}/{path}", super::STANDARD),
             false => format!("/v1/{path}"),
         };
@@ -255,7 +265,7 @@ impl Run<'_> {
             now_ms: self.call.now_ms,
             named_path: None,
         };
-        Ok((endpoint, call))
+        Ok((kind, call))
     }
 
     fn headers(&self, operation: &Operation) -> Result<HeaderMap, ScimError> {
@@ -308,8 +318,8 @@ impl Run<'_> {
 
     /// The address of the record that the operation is about.
     fn address(&self, operation: &Operation) -> Option<String> {
-        let place = Place::of(self.call);
-        Some(place.below(operation.path.trim_start_matches('/')))
+        let base = RecordBase::of(self.call);
+        Some(base.below(operation.path.trim_start_matches('/')))
     }
 
     /// What an operation waits for never comes.

@@ -5,11 +5,11 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::access::Kind;
-use super::{body, own, record};
-use crate::bearer::GoodToken;
+use super::{body, me, record};
+use crate::bearer::ValidToken;
 use crate::error::ScimError;
 use crate::password::NewPasswordError;
-use crate::password_policy::{own_texts, told};
+use crate::password_policy::{own_texts, refusal_text};
 use crate::{Call, audit, records};
 use doorward_core::model::audit::{Detail, Event, Kind as Told};
 use doorward_core::model::secret::Secret;
@@ -25,7 +25,7 @@ const RECORD_MAX: usize = super::BODY_MAX;
 
 /// A change of one user.
 pub(super) struct Change<'c> {
-    pub(super) token: &'c GoodToken,
+    pub(super) token: &'c ValidToken,
     pub(super) id: Uuid,
     pub(super) password: Option<Secret>,
     /// Whether users change themselves, and only what is theirs.
@@ -55,8 +55,8 @@ impl Change<'_> {
                 return Err(ScimError::bad("invalidValue", text));
             }
             if self.own {
-                own::check(&old, &new)?;
-                own::mark_unverified(&old, &mut new);
+                me::check(&old, &new)?;
+                me::mark_unverified(&old, &mut new);
             }
             if let (Some(password), None) = (&self.password, &hash) {
                 hash = Some(self::hash(call, self.token, &new, password).await?);
@@ -339,7 +339,7 @@ pub(super) fn take_patched_password(
 /// The hash of a new password, if the realm's rules allow it.
 pub(super) async fn hash(
     call: &Call,
-    token: &GoodToken,
+    token: &ValidToken,
     user: &User,
     password: &Secret,
 ) -> Result<Secret, ScimError> {
@@ -350,7 +350,7 @@ pub(super) async fn hash(
         .hasher
         .hash_new(&place, password, rules, own_texts(user));
     hash.await.map_err(|error| match error {
-        NewPasswordError::Refused(wrong) => ScimError::bad("invalidValue", told(&wrong)),
+        NewPasswordError::Refused(wrong) => ScimError::bad("invalidValue", refusal_text(&wrong)),
         NewPasswordError::Busy(busy) => busy.into(),
     })
 }
@@ -358,6 +358,6 @@ pub(super) async fn hash(
 /// Logins have ended: every endpoint knows, and clients are told.
 pub(super) async fn ended(call: &Call) -> Result<(), ScimError> {
     call.state.read_revocations().await?;
-    call.state.logouts.wake();
+    call.state.backchannel_logout.wake();
     Ok(())
 }

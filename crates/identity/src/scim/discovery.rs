@@ -5,38 +5,62 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::asked::PAGE_MAX;
 use super::bulk;
+use super::list_query::PAGE_MAX;
 use super::projection::ON_REQUEST;
-use super::record::Place;
+use super::record::RecordBase;
 use super::reply;
+use crate::Call;
 use crate::error::ScimError;
 use crate::form::{self, Form};
-use crate::{Call, Endpoint};
 use doorward_core::model::user::schema::{
     Attribute, ENTERPRISE, ENTERPRISE_URN, GROUP, GROUP_URN, Schema, Type, USER, USER_URN,
 };
 
-/// Answers a request to one of the endpoints that describe the service.
-pub(super) fn answer(call: &Call, endpoint: Endpoint) -> Result<Response, ScimError> {
+/// Answers with the features of the service.
+pub(crate) fn provider_config(call: &Call) -> Result<Response, ScimError> {
+    refuse_filter(call)?;
+    let config = provider(&RecordBase::of(call));
+    Ok(reply::record(call, StatusCode::OK, &config))
+}
+
+/// Answers with every schema.
+pub(crate) fn schemas(call: &Call) -> Result<Response, ScimError> {
+    refuse_filter(call)?;
+    Ok(reply::whole_list(call, all_schemas(&RecordBase::of(call))))
+}
+
+/// Answers with the schema that the path names.
+pub(crate) fn schema(call: &Call) -> Result<Response, ScimError> {
+    one_of(call, &all_schemas(&RecordBase::of(call)))
+}
+
+/// Answers with every type of resource.
+pub(crate) fn resource_types(call: &Call) -> Result<Response, ScimError> {
+    refuse_filter(call)?;
+    let types = all_resource_types(&RecordBase::of(call));
+    Ok(reply::whole_list(call, types))
+}
+
+/// Answers with the type of resource that the path names.
+pub(crate) fn resource_type(call: &Call) -> Result<Response, ScimError> {
+    one_of(call, &all_resource_types(&RecordBase::of(call)))
+}
+
+/// What a client would act on must not depend on a filter (§4).
+fn refuse_filter(call: &Call) -> Result<(), ScimError> {
     let query = call.parts.uri.query().unwrap_or_default();
     let query = Form::parse(query.as_bytes()).unwrap_or_default();
-    if query.get("filter").is_some() {
-        // §4: what a client would act on must not depend on it.
-        let text = "What describes the service can't be filtered.";
-        return Err(ScimError::new(StatusCode::FORBIDDEN, text));
+    if query.get("filter").is_none() {
+        return Ok(());
     }
-    let place = Place::of(call);
-    let all = match endpoint {
-        Endpoint::ServiceProvider => {
-            return Ok(reply::record(call, StatusCode::OK, &provider(&place)));
-        }
-        Endpoint::Schemas | Endpoint::Schema => schemas(&place),
-        _ => resource_types(&place),
-    };
-    if matches!(endpoint, Endpoint::Schemas | Endpoint::ResourceTypes) {
-        return Ok(reply::whole_list(call, all));
-    }
+    let text = "What describes the service can't be filtered.";
+    Err(ScimError::new(StatusCode::FORBIDDEN, text))
+}
+
+/// The description whose identifier the path names.
+fn one_of(call: &Call, all: &[Value]) -> Result<Response, ScimError> {
+    refuse_filter(call)?;
     let id = form::decode(call.last_segment().as_bytes()).unwrap_or_default();
     let named = |one: &&Value| {
         let known = one["id"].as_str().unwrap_or_default();
@@ -47,11 +71,11 @@ pub(super) fn answer(call: &Call, endpoint: Endpoint) -> Result<Response, ScimEr
     Ok(reply::record(call, StatusCode::OK, one))
 }
 
-fn meta(place: &Place, kind: &str, name: &str) -> Value {
-    json!({"resourceType": kind, "location": place.below(name)})
+fn meta(base: &RecordBase, kind: &str, name: &str) -> Value {
+    json!({"resourceType": kind, "location": base.below(name)})
 }
 
-fn provider(place: &Place) -> Value {
+fn provider(base: &RecordBase) -> Value {
     json!({
         "schemas": ["urn:ietf:params:scim:schemas:core:2.0:ServiceProviderConfig"],
         "patch": {"supported": true},
@@ -71,11 +95,11 @@ fn provider(place: &Place) -> Value {
             "specUri": "https://www.rfc-editor.org/rfc/rfc6750",
             "primary": true,
         }],
-        "meta": meta(place, "ServiceProviderConfig", "ServiceProviderConfig"),
+        "meta": meta(base, "ServiceProviderConfig", "ServiceProviderConfig"),
     })
 }
 
-fn resource_types(place: &Place) -> Vec<Value> {
+fn all_resource_types(base: &RecordBase) -> Vec<Value> {
     let one = |name: &str, endpoint: &str, urn: &str, extensions: Value, about: &str| {
         json!({
             "schemas": ["urn:ietf:params:scim:schemas:core:2.0:ResourceType"],
@@ -85,10 +109,10 @@ fn resource_types(place: &Place) -> Vec<Value> {
             "description": about,
             "schema": urn,
             "schemaExtensions": extensions,
-            "meta": meta(place, "ResourceType", &format!("ResourceTypes/{name}")),
+            "meta": meta(base, "ResourceType", &format!("ResourceTypes/{name}")),
         })
     };
-    let (users, groups) = match place.standard {
+    let (users, groups) = match base.standard {
         true => ("/Users", "/Groups"),
         false => ("/users", "/groups"),
     };
@@ -99,7 +123,7 @@ fn resource_types(place: &Place) -> Vec<Value> {
     ]
 }
 
-fn schemas(place: &Place) -> Vec<Value> {
+fn all_schemas(base: &RecordBase) -> Vec<Value> {
     let one = |urn: &str, name: &str, about: &str, attributes: Vec<Value>| {
         json!({
             "schemas": ["urn:ietf:params:scim:schemas:core:2.0:Schema"],
@@ -107,18 +131,18 @@ fn schemas(place: &Place) -> Vec<Value> {
             "name": name,
             "description": about,
             "attributes": attributes,
-            "meta": meta(place, "Schema", &format!("Schemas/{urn}")),
+            "meta": meta(base, "Schema", &format!("Schemas/{urn}")),
         })
     };
     let top = |schema: &'static Schema| {
         let all = schema.attributes.iter();
-        let all = all.filter(|one| !one.path.contains('.') && is_own(one, place));
-        all.map(|one| described(place, schema, one))
+        let all = all.filter(|one| !one.path.contains('.') && is_own(one, base));
+        all.map(|one| described(base, schema, one))
             .collect::<Vec<_>>()
     };
     let extension = USER.find(ENTERPRISE).map(|extension| {
         let parts = USER.parts(extension);
-        parts.map(|part| described(place, &USER, part)).collect()
+        parts.map(|part| described(base, &USER, part)).collect()
     });
     let mut users = top(&USER);
     users.push(password());
@@ -136,11 +160,11 @@ fn schemas(place: &Place) -> Vec<Value> {
 
 /// Whether the schema itself names it: what all records have is in none
 /// (RFC 7643 §3.1), and of two names of one thing each prefix shows its own.
-fn is_own(attribute: &Attribute, place: &Place) -> bool {
+fn is_own(attribute: &Attribute, base: &RecordBase) -> bool {
     match attribute.path {
         "id" | "externalId" | "meta" | "schemas" | ENTERPRISE => false,
-        "active" => place.standard,
-        "accountStatus" | "preferences" => !place.standard,
+        "active" => base.standard,
+        "accountStatus" | "preferences" => !base.standard,
         _ => true,
     }
 }
@@ -160,7 +184,7 @@ fn password() -> Value {
 }
 
 /// An attribute as RFC 7643 §7 describes it.
-fn described(place: &Place, schema: &'static Schema, attribute: &'static Attribute) -> Value {
+fn described(base: &RecordBase, schema: &'static Schema, attribute: &'static Attribute) -> Value {
     let name = attribute.name();
     let unique = matches!(
         (schema.urn, attribute.path),
@@ -168,7 +192,7 @@ fn described(place: &Place, schema: &'static Schema, attribute: &'static Attribu
     );
     // Every record says it, and nobody can take it away.
     let is_state = ["active", "accountStatus"].contains(&attribute.path);
-    let requested = place.standard && ON_REQUEST.contains(&attribute.path);
+    let requested = base.standard && ON_REQUEST.contains(&attribute.path);
     let returned = if requested { "request" } else { "default" };
     let mut all = Map::new();
     let members = [
@@ -194,7 +218,7 @@ fn described(place: &Place, schema: &'static Schema, attribute: &'static Attribu
     if matches!(attribute.kind, Type::Complex | Type::ComplexMany) {
         let parts = schema
             .parts(attribute)
-            .map(|part| described(place, schema, part));
+            .map(|part| described(base, schema, part));
         all.insert("subAttributes".to_owned(), parts.collect());
     }
     if attribute.kind == Type::Free {

@@ -10,15 +10,15 @@ use unicode_normalization::UnicodeNormalization;
 use uuid::Uuid;
 
 use super::access::{self, Kind};
-use super::asked::Asked;
+use super::list_query::ListQuery;
 use super::projection::Projection;
-use super::record::Place;
+use super::record::RecordBase;
 use super::{body, change, members, patch, record, reply};
-use crate::bearer::GoodToken;
+use crate::bearer::ValidToken;
 use crate::error::ScimError;
 use crate::{Call, audit};
 use doorward_core::clock::random_uuid;
-use doorward_core::model::audit::{Event, Kind as Told};
+use doorward_core::model::audit::{Event, Kind as AuditKind};
 use doorward_core::model::group::{Group, MemberChange};
 use doorward_core::model::query::{Filter, Op, Operand};
 use doorward_core::model::user::schema::{GROUP, GROUP_URN};
@@ -42,26 +42,26 @@ const STEP: u32 = 2_000;
 const TEXT_MAX: usize = 1024;
 
 /// Answers a request to all groups.
-pub(super) async fn collection(call: &Call) -> Result<Response, ScimError> {
+pub(crate) async fn collection(call: &Call) -> Result<Response, ScimError> {
     match call.parts.method {
         Method::POST => create(call).await,
         _ => {
             let token = access::reader(call, Kind::Group).await?;
             let query = call.parts.uri.query().unwrap_or_default();
-            list(call, &token, &Asked::of_query(&GROUP, query)?).await
+            list(call, &token, &ListQuery::of_query(&GROUP, query)?).await
         }
     }
 }
 
 /// Answers a query that is in the body.
-pub(super) async fn search(call: &Call) -> Result<Response, ScimError> {
+pub(crate) async fn search(call: &Call) -> Result<Response, ScimError> {
     let token = access::reader(call, Kind::Group).await?;
-    let asked = Asked::of_body(&GROUP, &body::object(call)?)?;
-    list(call, &token, &asked).await
+    let list_query = ListQuery::of_body(&GROUP, &body::object(call)?)?;
+    list(call, &token, &list_query).await
 }
 
 /// Answers a request to one group.
-pub(super) async fn one(call: &Call, id: &str) -> Result<Response, ScimError> {
+pub(crate) async fn one(call: &Call, id: &str) -> Result<Response, ScimError> {
     let id = || id.parse::<Uuid>().map_err(|_| Kind::Group.missing());
     match call.parts.method {
         Method::PUT => {
@@ -83,7 +83,7 @@ pub(super) async fn one(call: &Call, id: &str) -> Result<Response, ScimError> {
     }
 }
 
-async fn show(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+async fn show(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, ScimError> {
     let store = &call.state.store;
     let sees_all = access::sees_all(token, Kind::Group);
     if let Some(user) = token.user.as_ref().filter(|_| !sees_all) {
@@ -105,7 +105,7 @@ async fn show(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, Scim
 
 fn projection(call: &Call) -> Result<Projection, ScimError> {
     let query = call.parts.uri.query().unwrap_or_default();
-    Ok(Asked::of_query(&GROUP, query)?.projection)
+    Ok(ListQuery::of_query(&GROUP, query)?.projection)
 }
 
 /// The answer that shows a group, without members if there are more than `most`.
@@ -124,9 +124,9 @@ async fn shown(
 
 /// The record of a group as JSON, with what is written of its members.
 fn written(call: &Call, group: &Group, projection: &Projection, members: Option<String>) -> String {
-    let place = Place::of(call);
-    let mut head = record::group(group, &place);
-    projection.apply(&GROUP, &mut head, place.standard);
+    let base = RecordBase::of(call);
+    let mut head = record::group(group, &base);
+    projection.apply(&GROUP, &mut head, base.standard);
     let mut text = Value::Object(head).to_string();
     if let Some(members) = members.filter(|members| !members.is_empty()) {
         text.pop();
@@ -145,7 +145,7 @@ async fn members_of(
     projection: &Projection,
     most: usize,
 ) -> Result<Option<(String, usize)>, ScimError> {
-    let place = Place::of(call);
+    let base = RecordBase::of(call);
     let (mut text, mut after, mut count) = (String::new(), None, 0);
     if most == 0 || !projection.wants("members") {
         return Ok(Some((text, 0)));
@@ -153,9 +153,9 @@ async fn members_of(
     loop {
         let step = call.state.store.members(group.id, after, STEP).await?;
         for member in &step {
-            let shown = Value::Array(vec![record::member(member, &place)]);
+            let shown = Value::Array(vec![record::member(member, &base)]);
             let mut one = Map::from_iter([("members".to_owned(), shown)]);
-            projection.apply(&GROUP, &mut one, place.standard);
+            projection.apply(&GROUP, &mut one, base.standard);
             let Some(Value::Array(mut one)) = one.remove("members") else {
                 continue;
             };
@@ -175,18 +175,22 @@ async fn members_of(
     }
 }
 
-async fn list(call: &Call, token: &GoodToken, asked: &Asked) -> Result<Response, ScimError> {
-    let (texts, page) = found(call, token, asked).await?;
+async fn list(
+    call: &Call,
+    token: &ValidToken,
+    list_query: &ListQuery,
+) -> Result<Response, ScimError> {
+    let (texts, page) = found(call, token, list_query).await?;
     let sent = texts.len();
     let more = page.more || sent < page.groups.len();
     let last = page.groups.get(sent.wrapping_sub(1)).filter(|_| more);
-    let cookie = last.map(|last| asked.cookie(sent, &fold(&last.name)));
+    let cookie = last.map(|last| list_query.cookie(sent, &fold(&last.name)));
     Ok(reply::list_of(
         call,
         &texts,
         page.total,
         cookie,
-        asked.start,
+        list_query.start,
     ))
 }
 
@@ -194,11 +198,11 @@ async fn list(call: &Call, token: &GoodToken, asked: &Asked) -> Result<Response,
 /// as have not too many members together.
 pub(super) async fn found(
     call: &Call,
-    token: &GoodToken,
-    asked: &Asked,
+    token: &ValidToken,
+    list_query: &ListQuery,
 ) -> Result<(Vec<String>, GroupPage), ScimError> {
     let sees_all = access::sees_all(token, Kind::Group);
-    let query = asked.query(within_sight(token, sees_all, &asked.filter)?);
+    let query = list_query.query(within_sight(token, sees_all, &list_query.filter)?);
     let page = call.state.store.groups(&token.realm.path, &query).await;
     let page = page.map_err(reply::unread)?;
     let mut texts: Vec<String> = Vec::new();
@@ -209,7 +213,7 @@ pub(super) async fn found(
             (true, true) => SHOWN_MAX,
             (true, false) => room,
         };
-        let members = members_of(call, group, &asked.projection, most).await?;
+        let members = members_of(call, group, &list_query.projection, most).await?;
         let count = members.as_ref().map_or(0, |(_, count)| *count);
         // It comes first on the next page.
         if (members.is_none() && !texts.is_empty()) || room == 0 {
@@ -217,17 +221,17 @@ pub(super) async fn found(
         }
         room = room.saturating_sub(count);
         let members = members.map(|(text, _)| text);
-        texts.push(written(call, group, &asked.projection, members));
+        texts.push(written(call, group, &list_query.projection, members));
     }
     Ok((texts, page))
 }
 
 /// What the token may see of all groups.
-fn within_sight(token: &GoodToken, sees_all: bool, asked: &Filter) -> Result<Filter, ScimError> {
+fn within_sight(token: &ValidToken, sees_all: bool, filter: &Filter) -> Result<Filter, ScimError> {
     let Some(user) = token.user.as_ref().filter(|_| !sees_all) else {
         return Ok(Filter::Always);
     };
-    if speaks_of_members(asked) {
+    if speaks_of_members(filter) {
         let text = "members can't be asked for by users";
         return Err(ScimError::bad("invalidFilter", text));
     }
@@ -250,14 +254,14 @@ fn speaks_of_members(filter: &Filter) -> bool {
 }
 
 /// What a whole record says of a group.
-struct Sent {
+struct GroupInput {
     name: String,
     external_id: Option<String>,
     /// Absent: nothing.
     members: Option<Vec<Uuid>>,
 }
 
-fn sent(call: &Call) -> Result<Sent, ScimError> {
+fn group_input(call: &Call) -> Result<GroupInput, ScimError> {
     let mut body = body::object(call)?;
     body::check_schemas(&body, GROUP_URN)?;
     let named = body
@@ -268,7 +272,7 @@ fn sent(call: &Call) -> Result<Sent, ScimError> {
     let record = GROUP.canonical(&body).map_err(change::refused)?;
     let name = record.get("displayName").and_then(Value::as_str);
     let external_id = record.get("externalId").and_then(Value::as_str);
-    Ok(Sent {
+    Ok(GroupInput {
         name: checked_name(name.unwrap_or_default())?,
         external_id: external_id.map(checked_id).transpose()?,
         members,
@@ -300,19 +304,19 @@ fn checked_id(id: &str) -> Result<String, ScimError> {
 async fn create(call: &Call) -> Result<Response, ScimError> {
     let token = access::writer(call, Kind::Group).await?;
     let projection = projection(call)?;
-    let sent = sent(call)?;
+    let group_input = group_input(call)?;
     let group = Group {
         id: random_uuid(),
         realm: token.realm.path.clone(),
-        name: sent.name,
-        external_id: sent.external_id,
+        name: group_input.name,
+        external_id: group_input.external_id,
         version: 1,
         created_ms: call.now_ms,
         updated_ms: call.now_ms,
     };
     let members = MemberChange {
         clear: false,
-        steps: sent
+        steps: group_input
             .members
             .into_iter()
             .flatten()
@@ -320,21 +324,21 @@ async fn create(call: &Call) -> Result<Response, ScimError> {
             .collect(),
     };
     let insert = call.state.store.insert_group(&group, &members);
-    let made = told(call, Told::GroupCreate, group.id, insert).await;
+    let made = write_with_audit(call, AuditKind::GroupCreate, group.id, insert).await;
     let group = outcome(made.map_err(|error| change::failed(call, error))?)?;
     let mut response = shown(call, &group, &projection, SHOWN_MAX).await?;
     *response.status_mut() = StatusCode::CREATED;
     reply::located(
         &mut response,
-        &Place::of(call).location(Kind::Group, group.id),
+        &RecordBase::of(call).location(Kind::Group, group.id),
     );
     Ok(response)
 }
 
 /// Does `act` together with the record of it.
-async fn told(
+async fn write_with_audit(
     call: &Call,
-    kind: Told,
+    kind: AuditKind,
     id: Uuid,
     act: impl Future<Output = Result<GroupOutcome, StoreError>>,
 ) -> Result<GroupOutcome, StoreError> {
@@ -357,7 +361,7 @@ fn outcome(outcome: GroupOutcome) -> Result<Group, ScimError> {
 }
 
 /// The version that the change is of, if the client names one.
-async fn seen(call: &Call, token: &GoodToken, id: Uuid) -> Result<Option<i64>, ScimError> {
+async fn seen(call: &Call, token: &ValidToken, id: Uuid) -> Result<Option<i64>, ScimError> {
     let headers = call.headers();
     if !body::is_conditional(headers) {
         return Ok(None);
@@ -368,27 +372,27 @@ async fn seen(call: &Call, token: &GoodToken, id: Uuid) -> Result<Option<i64>, S
     Ok(Some(group.version))
 }
 
-async fn change(call: &Call, token: &GoodToken, change: GroupChange) -> Result<Group, ScimError> {
+async fn change(call: &Call, token: &ValidToken, change: GroupChange) -> Result<Group, ScimError> {
     let change = GroupChange {
         seen: seen(call, token, change.id).await?,
         ..change
     };
     let write = call.state.store.change_group(&change);
-    let changed = told(call, Told::GroupUpdate, change.id, write).await;
+    let changed = write_with_audit(call, AuditKind::GroupUpdate, change.id, write).await;
     outcome(changed.map_err(|error| change::failed(call, error))?)
 }
 
 /// `PUT /v1/groups/{id}`: who names no members leaves them as they are.
-async fn replace(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+async fn replace(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, ScimError> {
     let projection = projection(call)?;
-    let sent = sent(call)?;
+    let group_input = group_input(call)?;
     let wanted = GroupChange {
         realm: token.realm.path.clone(),
         id,
         seen: None,
-        name: Some(sent.name),
-        external_id: Some(sent.external_id),
-        members: match sent.members {
+        name: Some(group_input.name),
+        external_id: Some(group_input.external_id),
+        members: match group_input.members {
             None => MemberChange::default(),
             Some(ids) => MemberChange {
                 clear: true,
@@ -403,10 +407,10 @@ async fn replace(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, S
 
 /// `PATCH /v1/groups/{id}`: answered with the group, unless that has many
 /// members and nobody asked for attributes.
-async fn modify(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+async fn modify(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, ScimError> {
     let projection = projection(call)?;
-    let sent = body::object(call)?;
-    let operations = patch::read(&GROUP, &id.to_string(), &sent)?;
+    let body = body::object(call)?;
+    let operations = patch::read(&GROUP, &id.to_string(), &body)?;
     let mut wanted = GroupChange {
         realm: token.realm.path.clone(),
         id,
@@ -456,10 +460,10 @@ fn step(wanted: &mut GroupChange, operation: &patch::Operation) -> Result<(), Sc
 }
 
 /// `DELETE /v1/groups/{id}`
-async fn remove(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+async fn remove(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, ScimError> {
     let seen = seen(call, token, id).await?;
     let delete = call.state.store.delete_group(&token.realm.path, id, seen);
-    let gone = told(call, Told::GroupDelete, id, delete).await?;
+    let gone = write_with_audit(call, AuditKind::GroupDelete, id, delete).await?;
     outcome(gone)?;
     Ok(reply::nothing())
 }

@@ -2,37 +2,38 @@
 //! manner of the interface and below `/scim/v2` as the standard has it.
 //!
 //! A request goes through [`answer`]; `access` decides what its token may do,
-//! `asked` reads what it wants to see, `change` and `patch` make new records of
+//! `list_query` reads what it wants to see, `change` and `patch` make new records of
 //! old ones.
 
 mod access;
-
-mod asked;
 mod body;
-mod bulk;
+pub(super) mod bulk;
 mod change;
-mod discovery;
+pub(super) mod discovery;
 mod filter;
-mod groups;
+pub(super) mod groups;
+mod list_query;
+pub(super) mod me;
 mod members;
-mod own;
 mod patch;
 mod projection;
 mod record;
 mod reply;
-mod search;
-mod users;
+pub(super) mod search;
+pub(super) mod users;
 
 #[cfg(test)]
 mod plans;
 #[cfg(test)]
 mod tests;
 
+use std::future::Future;
+
 use axum::response::Response;
 use serde_json::Value;
 
+use super::Call;
 use super::error::ScimError;
-use super::{Call, Endpoint};
 use doorward_core::model::query::Filter;
 use doorward_core::model::user::User;
 use doorward_core::model::user::schema::USER;
@@ -43,28 +44,16 @@ pub(super) use record::STANDARD;
 /// Longest body of a request, in bytes.
 pub(super) const BODY_MAX: usize = 1024 * 1024;
 
-/// Answers a request to one of SCIM's endpoints.
-pub(super) async fn answer(call: &Call, endpoint: Endpoint) -> Response {
+/// Answers a request with what `endpoint` gives, if the client takes that form.
+pub(super) async fn answer(
+    call: &Call,
+    endpoint: impl Future<Output = Result<Response, ScimError>>,
+) -> Response {
     let answered = match body::accepts(call.headers()) {
-        Ok(_) => endpoint_of(call, endpoint).await,
+        Ok(_) => endpoint.await,
         Err(error) => Err(error),
     };
     answered.unwrap_or_else(ScimError::response)
-}
-
-async fn endpoint_of(call: &Call, endpoint: Endpoint) -> Result<Response, ScimError> {
-    match endpoint {
-        Endpoint::Users => users::collection(call).await,
-        Endpoint::UserSearch => users::search(call).await,
-        Endpoint::User => users::one(call, call.last_segment()).await,
-        Endpoint::Groups => groups::collection(call).await,
-        Endpoint::GroupSearch => groups::search(call).await,
-        Endpoint::Group => groups::one(call, call.last_segment()).await,
-        Endpoint::Search => search::post(call).await,
-        Endpoint::Me => own::answer(call).await,
-        Endpoint::Bulk => bulk::post(call).await,
-        other => discovery::answer(call, other),
-    }
 }
 
 /// Reads a filter on users (RFC 7644 §3.4.2.2).
@@ -78,5 +67,9 @@ pub fn parse_filter(text: &str) -> Result<Filter, String> {
 /// A user as the interface shows it (interface 2.1), without groups; links begin
 /// with `base_url`.
 pub fn user_record(user: &User, base_url: &str) -> Value {
-    Value::Object(record::user(user, &[], &record::Place::first(base_url)))
+    Value::Object(record::user(
+        user,
+        &[],
+        &record::RecordBase::first(base_url),
+    ))
 }

@@ -14,14 +14,14 @@ pub(crate) const STANDARD: &str = "/scim/v2";
 
 /// Where records are, as their reader came.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct RecordBase {
     /// The base URL with the prefix.
     base: String,
     /// Whether names and attributes are the standard's own.
     pub(super) standard: bool,
 }
 
-impl Place {
+impl RecordBase {
     /// Below the prefix by which the request came.
     pub(super) fn of(call: &Call) -> Self {
         let base_url = &call.state.live().base_url;
@@ -66,7 +66,7 @@ impl Place {
 
 /// The record of a user, who is a member of `groups`. The password is not part
 /// of it; `preferences` always is, but where the record is the standard's own.
-pub(super) fn user(user: &User, groups: &[Membership], place: &Place) -> Map<String, Value> {
+pub(super) fn user(user: &User, groups: &[Membership], base: &RecordBase) -> Map<String, Value> {
     let mut record = user.profile.clone();
     if let Some(Value::Array(addresses)) = record.get_mut("addresses") {
         for address in addresses.iter_mut().filter_map(Value::as_object_mut) {
@@ -80,12 +80,12 @@ pub(super) fn user(user: &User, groups: &[Membership], place: &Place) -> Map<Str
     if record.contains_key(ENTERPRISE_URN) {
         schemas.push(ENTERPRISE_URN);
     }
-    let state = match (place.standard, user.active) {
+    let state = match (base.standard, user.active) {
         (true, active) => ("active", json!(active)),
         (false, true) => ("accountStatus", json!("Active")),
         (false, false) => ("accountStatus", json!("Deactivated")),
     };
-    let location = place.location(Kind::User, user.id);
+    let location = base.location(Kind::User, user.id);
     let members = [
         ("schemas", json!(schemas)),
         ("id", json!(user.id)),
@@ -102,7 +102,7 @@ pub(super) fn user(user: &User, groups: &[Membership], place: &Place) -> Map<Str
             ),
         ),
     ];
-    if place.standard {
+    if base.standard {
         record.values_mut().for_each(spell_out);
     }
     for (name, value) in members {
@@ -112,14 +112,14 @@ pub(super) fn user(user: &User, groups: &[Membership], place: &Place) -> Map<Str
         let groups = groups.iter().map(|group| {
             json!({
                 "value": group.id,
-                "$ref": place.location(Kind::Group, group.id),
+                "$ref": base.location(Kind::Group, group.id),
                 "display": group.name,
                 "type": "direct",
             })
         });
         record.insert("groups".to_owned(), groups.collect());
     }
-    if place.standard {
+    if base.standard {
         // The standard has no attribute that nobody looks into.
         record.remove("preferences");
     } else {
@@ -140,8 +140,8 @@ fn spell_out(attribute: &mut Value) {
 }
 
 /// The record of a group without its members.
-pub(super) fn group(group: &Group, place: &Place) -> Map<String, Value> {
-    let location = place.location(Kind::Group, group.id);
+pub(super) fn group(group: &Group, base: &RecordBase) -> Map<String, Value> {
+    let location = base.location(Kind::Group, group.id);
     let mut record = Map::new();
     let members = [
         ("schemas", json!([GROUP_URN])),
@@ -168,10 +168,10 @@ pub(super) fn group(group: &Group, place: &Place) -> Map<String, Value> {
 }
 
 /// One value of `members`.
-pub(super) fn member(member: &Membership, place: &Place) -> Value {
+pub(super) fn member(member: &Membership, base: &RecordBase) -> Value {
     json!({
         "value": member.id,
-        "$ref": place.location(Kind::User, member.id),
+        "$ref": base.location(Kind::User, member.id),
         "display": member.name,
         "type": "User",
     })

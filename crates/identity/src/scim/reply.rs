@@ -6,7 +6,7 @@ use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use super::body;
-use super::record::Place;
+use super::record::RecordBase;
 use crate::error::ScimError;
 use crate::{Call, respond};
 use doorward_store::StoreError;
@@ -48,7 +48,7 @@ fn dressed(call: &Call, mut response: Response) -> Response {
         .filter_map(|range| range.to_str().ok())
         .any(|range| range.contains("application/json"));
     let preferred = body::accepts(call.headers()).unwrap_or(true);
-    if preferred || (!json && (sent || Place::of(call).standard)) {
+    if preferred || (!json && (sent || RecordBase::of(call).standard)) {
         response.headers_mut().insert(CONTENT_TYPE, SCIM);
     }
     response
@@ -108,7 +108,7 @@ fn head(
         "totalResults": total,
         "itemsPerPage": count,
     });
-    match Place::of(call).standard {
+    match RecordBase::of(call).standard {
         true => body["startIndex"] = json!(start.unwrap_or(1)),
         // Where there is none it is null (interface 2.2).
         false => {

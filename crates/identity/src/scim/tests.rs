@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Map, Value, json};
 
-use super::record::{self, Place};
+use super::record::{self, RecordBase};
 use super::{filter, parse_filter};
 use crate::records::new_user;
 use doorward_core::clock::random_uuid;
@@ -203,11 +203,11 @@ async fn compare(store: &Store, people: &[Value], questions: &[String]) {
         users.push(user);
     }
     users.sort_by(|a, b| a.user_name.cmp(&b.user_name));
-    let place = Place::first("http://localhost");
+    let base = RecordBase::first("http://localhost");
     for question in questions.iter().filter(|one| one.len() <= 4096) {
         let filter = parse_filter(question).expect("a filter");
         let fits = |user: &&User| {
-            let mut record = record::user(user, &[], &place);
+            let mut record = record::user(user, &[], &base);
             record.insert("active".to_owned(), json!(user.active));
             filter::evaluate::record(&filter, &record)
         };

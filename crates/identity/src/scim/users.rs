@@ -11,12 +11,12 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::access::{self, Kind};
-use super::asked::Asked;
 use super::change::{self, Change};
+use super::list_query::ListQuery;
 use super::projection::Projection;
-use super::record::Place;
+use super::record::RecordBase;
 use super::{body, patch, record, reply};
-use crate::bearer::GoodToken;
+use crate::bearer::ValidToken;
 use crate::error::ScimError;
 use crate::{Call, audit, records};
 use doorward_core::model::audit::{Event, Kind as Told};
@@ -27,26 +27,26 @@ use doorward_core::model::user::{Owner, User};
 use doorward_store::{StoreError, UserPage};
 
 /// Answers a request to all users.
-pub(super) async fn collection(call: &Call) -> Result<Response, ScimError> {
+pub(crate) async fn collection(call: &Call) -> Result<Response, ScimError> {
     match call.parts.method {
         Method::POST => create(call).await,
         _ => {
             let token = access::reader(call, Kind::User).await?;
             let query = call.parts.uri.query().unwrap_or_default();
-            list(call, &token, &Asked::of_query(&USER, query)?).await
+            list(call, &token, &ListQuery::of_query(&USER, query)?).await
         }
     }
 }
 
 /// Answers a query that is in the body.
-pub(super) async fn search(call: &Call) -> Result<Response, ScimError> {
+pub(crate) async fn search(call: &Call) -> Result<Response, ScimError> {
     let token = access::reader(call, Kind::User).await?;
-    let asked = Asked::of_body(&USER, &body::object(call)?)?;
-    list(call, &token, &asked).await
+    let list_query = ListQuery::of_body(&USER, &body::object(call)?)?;
+    list(call, &token, &list_query).await
 }
 
 /// Answers a request to one user.
-pub(super) async fn one(call: &Call, id: &str) -> Result<Response, ScimError> {
+pub(crate) async fn one(call: &Call, id: &str) -> Result<Response, ScimError> {
     let id = || id.parse::<Uuid>().map_err(|_| Kind::User.missing());
     match call.parts.method {
         Method::PUT => {
@@ -74,7 +74,7 @@ pub(super) async fn one(call: &Call, id: &str) -> Result<Response, ScimError> {
 }
 
 /// Answers with one user.
-pub(super) async fn show(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+pub(super) async fn show(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, ScimError> {
     let user = find(call, token, id).await?;
     let version = record::version(user.version);
     if body::is_known(call.headers(), &version) {
@@ -84,7 +84,7 @@ pub(super) async fn show(call: &Call, token: &GoodToken, id: Uuid) -> Result<Res
     shown(call, StatusCode::OK, &user, &projection).await
 }
 
-async fn find(call: &Call, token: &GoodToken, id: Uuid) -> Result<User, ScimError> {
+async fn find(call: &Call, token: &ValidToken, id: Uuid) -> Result<User, ScimError> {
     let user = call.state.store.user(&token.realm.path, id).await?;
     user.ok_or_else(|| Kind::User.missing())
 }
@@ -92,7 +92,7 @@ async fn find(call: &Call, token: &GoodToken, id: Uuid) -> Result<User, ScimErro
 /// What the address says of the attributes to show.
 fn projection(call: &Call) -> Result<Projection, ScimError> {
     let query = call.parts.uri.query().unwrap_or_default();
-    Ok(Asked::of_query(&USER, query)?.projection)
+    Ok(ListQuery::of_query(&USER, query)?.projection)
 }
 
 /// The answer that shows a user.
@@ -102,7 +102,7 @@ async fn shown(
     user: &User,
     projection: &Projection,
 ) -> Result<Response, ScimError> {
-    let place = Place::of(call);
+    let base = RecordBase::of(call);
     let groups = match projection.wants("groups") {
         true => {
             let rows = call.state.store.memberships(&[user.id]).await?;
@@ -110,45 +110,57 @@ async fn shown(
         }
         false => Vec::new(),
     };
-    let mut record = record::user(user, &groups, &place);
-    projection.apply(&USER, &mut record, place.standard);
+    let mut record = record::user(user, &groups, &base);
+    projection.apply(&USER, &mut record, base.standard);
     let mut response = reply::record(call, status, &Value::Object(record));
     reply::tagged(&mut response, &record::version(user.version));
     if status == StatusCode::CREATED {
-        reply::located(&mut response, &place.location(Kind::User, user.id));
+        reply::located(&mut response, &base.location(Kind::User, user.id));
     }
     Ok(response)
 }
 
-async fn list(call: &Call, token: &GoodToken, asked: &Asked) -> Result<Response, ScimError> {
-    let (records, page) = found(call, token, asked).await?;
+async fn list(
+    call: &Call,
+    token: &ValidToken,
+    list_query: &ListQuery,
+) -> Result<Response, ScimError> {
+    let (records, page) = found(call, token, list_query).await?;
     let last = page.users.last().filter(|_| page.more);
-    let cookie = last.map(|last| asked.cookie(records.len(), &name::key(&last.user_name)));
-    Ok(reply::list(call, records, page.total, cookie, asked.start))
+    let cookie = last.map(|last| list_query.cookie(records.len(), &name::key(&last.user_name)));
+    Ok(reply::list(
+        call,
+        records,
+        page.total,
+        cookie,
+        list_query.start,
+    ))
 }
 
 /// The users that a query finds, with their records.
 pub(super) async fn found(
     call: &Call,
-    token: &GoodToken,
-    asked: &Asked,
+    token: &ValidToken,
+    list_query: &ListQuery,
 ) -> Result<(Vec<Value>, UserPage), ScimError> {
-    let query = asked.query(within_sight(token));
+    let query = list_query.query(within_sight(token));
     let store = &call.state.store;
     let page = store.users(&token.realm.path, &query).await;
     let page = page.map_err(reply::unread)?;
     let ids: Vec<_> = page.users.iter().map(|user| user.id).collect();
     let mut groups: HashMap<Uuid, Vec<_>> = HashMap::new();
-    if asked.projection.wants("groups") && !ids.is_empty() {
+    if list_query.projection.wants("groups") && !ids.is_empty() {
         for (user, group) in store.memberships(&ids).await? {
             groups.entry(user).or_default().push(group);
         }
     }
-    let place = Place::of(call);
+    let base = RecordBase::of(call);
     let records = page.users.iter().map(|user| {
         let groups = groups.get(&user.id).map_or(&[][..], Vec::as_slice);
-        let mut record = record::user(user, groups, &place);
-        asked.projection.apply(&USER, &mut record, place.standard);
+        let mut record = record::user(user, groups, &base);
+        list_query
+            .projection
+            .apply(&USER, &mut record, base.standard);
         Value::Object(record)
     });
     let records = records.collect();
@@ -156,7 +168,7 @@ pub(super) async fn found(
 }
 
 /// What the token may see of all users.
-fn within_sight(token: &GoodToken) -> Filter {
+fn within_sight(token: &ValidToken) -> Filter {
     match (&token.user, schema::find("id")) {
         (Some(user), Some(id)) if !access::sees_all(token, Kind::User) => {
             Filter::Compare(id, Op::Equal, Operand::Text(user.id.to_string()))
@@ -192,7 +204,7 @@ async fn create(call: &Call) -> Result<Response, ScimError> {
 }
 
 /// `PUT /v1/users/{id}`
-async fn replace(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+async fn replace(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, ScimError> {
     let mut sent = body::object(call)?;
     body::check_schemas(&sent, USER_URN)?;
     let password = change::take_password(&mut sent)?;
@@ -206,7 +218,7 @@ async fn replace(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, S
 }
 
 /// `PATCH /v1/users/{id}`
-async fn modify(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+async fn modify(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, ScimError> {
     let (operations, password) = operations(call, id)?;
     let change = Change {
         token,
@@ -264,7 +276,7 @@ pub(super) async fn apply(
 }
 
 /// `DELETE /v1/users/{id}`
-async fn remove(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+async fn remove(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, ScimError> {
     for _ in 0..change::TRIES {
         let user = find(call, token, id).await?;
         body::check_version(call.headers(), &record::version(user.version))?;

@@ -8,7 +8,7 @@ use chrono::{DateTime, SecondsFormat};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::{BALANCER, find, note_use, take_back, token_of_caller};
+use super::{BALANCER, clear_cookie, find, note_use, token_of_caller};
 use crate::api_version::{Version, version};
 use crate::error::{Fault, JsonError};
 use crate::form::Form;
@@ -30,7 +30,7 @@ const NO_CALLER: &str = "A tokenId in the body needs the caller's own token in a
     without one, name the session in the path: /sessions/{token}?_action=validate";
 
 /// A session and its user.
-type Found = (StoredSession, User);
+type SessionAndUser = (StoredSession, User);
 
 /// Answers an action on a session; the path may name its token.
 pub(crate) async fn post(call: &Call, named: Option<&str>) -> Response {
@@ -41,7 +41,7 @@ pub(crate) async fn post(call: &Call, named: Option<&str>) -> Response {
 }
 
 /// What a request is about.
-struct Asked<'a> {
+struct ActionRequest<'a> {
     call: &'a Call,
     query: &'a Form<'a>,
     body: &'a Map<String, Value>,
@@ -58,7 +58,7 @@ async fn act(call: &Call, path: Option<&str>, version: Version) -> Result<Respon
     let query = rest::query(call)?;
     let body = rest::body(call)?.unwrap_or_default();
     let named = path.or_else(|| body.get("tokenId")?.as_str());
-    let asked = Asked {
+    let request = ActionRequest {
         call,
         query: &query,
         body: &body,
@@ -68,23 +68,23 @@ async fn act(call: &Call, path: Option<&str>, version: Version) -> Result<Respon
         version,
     };
     let answer = match rest::action(&query)? {
-        "logout" => return asked.logout().await,
-        "validate" => asked.validate().await,
-        "isActive" => asked.is_active().await,
-        "getSessionInfo" => asked.info().await,
-        "refresh" => asked.refresh().await,
-        "getTimeLeft" => asked.times(&["maxtime"]).await,
-        "getIdle" => asked.times(&["idletime"]).await,
-        "getMaxIdle" => asked.times(&["maxidletime"]).await,
-        "getMaxSessionTime" => asked.times(&["maxsessiontime"]).await,
+        "logout" => return request.logout().await,
+        "validate" => request.validate().await,
+        "isActive" => request.is_active().await,
+        "getSessionInfo" => request.info().await,
+        "refresh" => request.refresh().await,
+        "getTimeLeft" => request.times(&["maxtime"]).await,
+        "getIdle" => request.times(&["idletime"]).await,
+        "getMaxIdle" => request.times(&["maxidletime"]).await,
+        "getMaxSessionTime" => request.times(&["maxsessiontime"]).await,
         "getPropertyNames" => {
-            asked.subject().await?;
+            request.subject().await?;
             Ok(json!({"properties": [CONTEXT]}))
         }
-        "getProperty" | "getSessionProperties" => asked.properties().await,
+        "getProperty" | "getSessionProperties" => request.properties().await,
         // None of them is for callers to change.
         "setProperty" | "deleteProperty" | "updateSessionProperties" => {
-            asked.subject().await?;
+            request.subject().await?;
             Err(forbidden())
         }
         other => Err(rest::no_such_action(other)),
@@ -92,20 +92,20 @@ async fn act(call: &Call, path: Option<&str>, version: Version) -> Result<Respon
     answer.map(|body| respond::json(StatusCode::OK, &body))
 }
 
-impl Asked<'_> {
-    async fn find(&self, token: &str) -> Result<Option<Found>, Fault> {
+impl ActionRequest<'_> {
+    async fn find(&self, token: &str) -> Result<Option<SessionAndUser>, Fault> {
         find(self.call, token).await
     }
 
     /// The caller's own session, which must be good.
-    async fn caller(&self) -> Result<Found, JsonError> {
+    async fn caller(&self) -> Result<SessionAndUser, JsonError> {
         let own = self.own.as_ref().ok_or_else(denied)?;
         self.find(own).await?.ok_or_else(denied)
     }
 
     /// The session that an action is on: the named one, if the caller may name
     /// it, or the caller's. `None`: there is none of that name.
-    async fn named(&self) -> Result<Option<Found>, JsonError> {
+    async fn named(&self) -> Result<Option<SessionAndUser>, JsonError> {
         let caller = self.caller().await?;
         let Some(named) = &self.named else {
             return Ok(Some(caller));
@@ -117,8 +117,8 @@ impl Asked<'_> {
         }
     }
 
-    /// As [`Asked::named`], where there must be one.
-    async fn subject(&self) -> Result<Found, JsonError> {
+    /// As [`ActionRequest::named`], where there must be one.
+    async fn subject(&self) -> Result<SessionAndUser, JsonError> {
         self.named().await?.ok_or_else(denied)
     }
 
@@ -175,7 +175,7 @@ impl Asked<'_> {
         let (mut session, user) = self.subject().await?;
         self.use_now(&session).await?;
         session.used_ms = self.call.now_ms;
-        let mut body = self.told(
+        let mut body = self.session_times(
             &session,
             &["idletime", "maxidletime", "maxsessiontime", "maxtime"],
         );
@@ -191,12 +191,12 @@ impl Asked<'_> {
 
     async fn times(&self, names: &[&str]) -> Result<Value, JsonError> {
         let (session, _) = self.subject().await?;
-        Ok(self.told(&session, names))
+        Ok(self.session_times(&session, names))
     }
 
     /// Times of a session, by name: `maxtime` and `idletime` in seconds, the
     /// others in minutes.
-    fn told(&self, session: &StoredSession, names: &[&str]) -> Value {
+    fn session_times(&self, session: &StoredSession, names: &[&str]) -> Value {
         let now_ms = self.call.now_ms;
         let time = |name: &str| match name {
             "maxtime" => (session.ends_ms - now_ms).max(0) / 1000,
@@ -228,19 +228,19 @@ impl Asked<'_> {
                 let which = Ending::Token(session.hash);
                 let state = &self.call.state;
                 let ended = state.end_sessions(&which, self.call.now_ms);
-                let told = |event: Event| {
+                let with_session = |event: Event| {
                     let event = event.target(&format!("sessions/{}", session.sid));
                     event
                         .user(user.id, &user.user_name)
                         .with("cause", "sign_out")
                 };
                 audit::actor(Actor::User(user.id));
-                audit::with(state, Kind::SessionEnd, told, ended).await?;
+                audit::with(state, Kind::SessionEnd, with_session, ended).await?;
                 "Successfully logged out"
             }
         };
         let mut response = respond::json(StatusCode::OK, &json!({"result": text}));
-        if take_back(self.call, &mut response).await? {
+        if clear_cookie(self.call, &mut response).await? {
             cookies::clear(&mut response, &self.call.state.live(), BALANCER);
         }
         Ok(response)

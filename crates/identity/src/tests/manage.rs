@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::revoked::Marks;
+use crate::revocations::TokenDigests;
 use crate::testing::Provider;
 
 #[tokio::test]
@@ -67,14 +67,14 @@ async fn grants_die_with_their_client_where_others_exchanged_them() {
     let tokens = provider.token(body).await.json();
     let token = tokens["access_token"].as_str().expect("a token");
     let grant = provider.claims(token)["authGrantId"].clone();
-    let marks = Marks::of(grant.as_str().expect("a grant"), "");
+    let digests = TokenDigests::of(grant.as_str().expect("a grant"), "");
     let state = &provider.identity.state;
-    assert!(!state.revoked.has(&marks));
+    assert!(!state.revocations.has(&digests));
     let gone = provider
         .manage("DELETE", "/clients/shop", &Value::Null)
         .await;
     assert_eq!(gone.status, 204, "{}", gone.text);
-    assert!(state.revoked.has(&marks));
+    assert!(state.revocations.has(&digests));
 }
 
 #[tokio::test]

@@ -8,12 +8,12 @@ pub(super) const USER: &str = "urn:ietf:params:scim:schemas:core:2.0:User";
 pub(super) const PATCH: &str = "urn:ietf:params:scim:api:messages:2.0:PatchOp";
 
 /// A provider with a client that may write.
-pub(super) struct Desk {
+pub(super) struct ScimClient {
     pub(super) provider: Provider,
     token: String,
 }
 
-impl Desk {
+impl ScimClient {
     pub(super) async fn new() -> Self {
         let mut config = config();
         config["realms"]["/"]["settings"] = json!({"password_policy": {"min_score": 0}});
@@ -107,7 +107,7 @@ fn ann() -> Value {
 
 #[tokio::test]
 async fn a_user_lives_from_post_to_delete() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let answer = desk.send("POST", "/v1/users", &ann()).await;
     assert_eq!(answer.status, 201, "{}", answer.text);
     let made = answer.json();
@@ -163,8 +163,8 @@ async fn a_user_lives_from_post_to_delete() {
 
 #[tokio::test]
 async fn writes_are_closed_without_the_scope_and_to_users() {
-    let desk = Desk::new().await;
-    let other = Desk::granted(&desk.provider, "other").await;
+    let desk = ScimClient::new().await;
+    let other = ScimClient::granted(&desk.provider, "other").await;
     for method in ["POST", "PUT", "PATCH", "DELETE"] {
         let path = match method {
             "POST" => "/v1/users".to_owned(),
@@ -185,7 +185,7 @@ async fn writes_are_closed_without_the_scope_and_to_users() {
 
 #[tokio::test]
 async fn a_declared_user_is_changed_in_its_file_only() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let found = desk
         .send(
             "GET",
@@ -205,7 +205,7 @@ async fn a_declared_user_is_changed_in_its_file_only() {
 
 #[tokio::test]
 async fn versions_guard_changes_and_spare_answers() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let made = desk.create(ann()).await;
     let path = format!("/v1/users/{}", made["id"].as_str().expect("an id"));
     for (header, value, status) in [
@@ -252,7 +252,7 @@ async fn versions_guard_changes_and_spare_answers() {
 
 #[tokio::test]
 async fn every_form_of_path_is_patched() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let id = &desk.create(ann()).await["id"];
     let enterprise = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User";
     let done = desk
@@ -309,7 +309,7 @@ async fn every_form_of_path_is_patched() {
 
 #[tokio::test]
 async fn an_empty_list_of_values_to_remove_removes_none() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let made = desk.create(ann()).await;
     assert!(made["emails"].is_array());
     for value in [json!([]), json!([{"value": null}]), json!([{}])] {
@@ -325,7 +325,7 @@ async fn an_empty_list_of_values_to_remove_removes_none() {
 
 #[tokio::test]
 async fn a_search_spelt_in_another_case_does_not_find_everybody() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     desk.create(ann()).await;
     desk.create(json!({"userName": "bob"})).await;
     let urn = "urn:ietf:params:scim:api:messages:2.0:SearchRequest";
@@ -358,7 +358,7 @@ async fn a_search_spelt_in_another_case_does_not_find_everybody() {
 
 #[tokio::test]
 async fn state_changes_as_provisioning_tools_say_it() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let id = &desk.create(ann()).await["id"];
     for (operation, status) in [
         (
@@ -404,7 +404,7 @@ async fn state_changes_as_provisioning_tools_say_it() {
 
 #[tokio::test]
 async fn bad_operations_are_refused_and_change_nothing() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let made = desk.create(ann()).await;
     let id = &made["id"];
     let good = json!({"op": "add", "path": "title", "value": "x"});
@@ -524,7 +524,7 @@ async fn bad_operations_are_refused_and_change_nothing() {
 
 #[tokio::test]
 async fn adding_what_is_there_changes_nothing() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let made = desk.create(ann()).await;
     let same = json!([
         {"op": "add", "path": "emails", "value": [{"value": "ann@home.example", "type": "home"}]},
@@ -537,7 +537,7 @@ async fn adding_what_is_there_changes_nothing() {
 
 #[tokio::test]
 async fn bodies_out_of_bounds_are_refused() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let post = |body: Value, kind: &'static str| {
         let desk = &desk;
         async move {
@@ -626,7 +626,7 @@ async fn bodies_out_of_bounds_are_refused() {
 
 #[tokio::test]
 async fn a_password_is_taken_and_never_shown() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let mut record = ann();
     record["password"] = json!("Wonderland-7");
     let made = desk.create(record).await;
@@ -671,7 +671,7 @@ async fn a_password_is_taken_and_never_shown() {
 
 #[tokio::test]
 async fn answers_are_cut_and_sorted_as_asked() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     for (name, title) in [("ann", "b"), ("bob", "a"), ("cid", "c")] {
         desk.create(json!({"userName": name, "title": title, "userType": "new",
             "name": {"givenName": name}, "emails": [{"value": format!("{name}@x"), "type": "t"}]}))
@@ -755,7 +755,7 @@ async fn answers_are_cut_and_sorted_as_asked() {
 
 #[tokio::test]
 async fn users_change_what_is_theirs_at_me() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let mut record = ann();
     record["password"] = json!("Wonderland-7");
     record["userType"] = json!("Employee");

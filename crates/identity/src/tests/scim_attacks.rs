@@ -3,18 +3,18 @@
 
 use serde_json::{Value, json};
 
-use super::scim::{Desk, PATCH, error};
+use super::scim::{PATCH, ScimClient, error};
 use doorward_core::clock::random_bytes;
 
 const SEARCH: &str = "urn:ietf:params:scim:api:messages:2.0:SearchRequest";
 
 /// All users as they are.
-async fn everybody(desk: &Desk) -> Value {
+async fn everybody(desk: &ScimClient) -> Value {
     desk.send("GET", "/v1/users", &Value::Null).await.json()["Resources"].take()
 }
 
 /// What a filter finds, or is refused with.
-async fn found(desk: &Desk, filter: &str) -> Result<u64, (u16, String)> {
+async fn found(desk: &ScimClient, filter: &str) -> Result<u64, (u16, String)> {
     let body = json!({"schemas": [SEARCH], "filter": filter});
     let answer = desk.send("POST", "/v1/users/.search", &body).await;
     match answer.status.as_u16() {
@@ -35,7 +35,7 @@ fn noise(length: usize) -> String {
 
 #[tokio::test]
 async fn a_filter_injects_no_sql() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let before = everybody(&desk).await;
     for text in [
         "' OR 1=1 --",
@@ -91,7 +91,7 @@ async fn a_filter_injects_no_sql() {
 
 #[tokio::test]
 async fn a_filter_is_bounded_in_depth_and_length() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let deep = |levels: usize| format!("{}title pr{}", "(".repeat(levels), ")".repeat(levels));
     let (titles, users) = (found(&desk, "title pr").await, found(&desk, "id pr").await);
     assert_eq!(found(&desk, &deep(32)).await, titles);
@@ -121,7 +121,7 @@ async fn a_filter_is_bounded_in_depth_and_length() {
 
 #[tokio::test]
 async fn a_filter_that_has_everything_read_many_times_is_refused() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let refused = Err((400, "invalidFilter".to_owned()));
     for clause in ["title co", "title ew", "title ne", "title sw", "title ge"] {
         let clauses = |many: usize| {
@@ -135,7 +135,7 @@ async fn a_filter_that_has_everything_read_many_times_is_refused() {
 
 #[tokio::test]
 async fn long_values_are_kept_and_found_on_every_database() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let long = noise(10_000);
     let made = desk
         .create(
@@ -180,7 +180,7 @@ async fn long_values_are_kept_and_found_on_every_database() {
 
 #[tokio::test]
 async fn look_alike_and_unfolded_names_make_no_second_account() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     desk.create(json!({"userName": "scope"})).await;
     desk.create(json!({"userName": "ren\u{e9}"})).await;
     let before = everybody(&desk).await;
@@ -223,7 +223,7 @@ async fn look_alike_and_unfolded_names_make_no_second_account() {
 
 #[tokio::test]
 async fn a_groups_name_has_one_composition_and_nothing_unseen() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let post = async |name: &str| {
         desk.send("POST", "/v1/groups", &json!({"displayName": name}))
             .await
@@ -247,7 +247,7 @@ async fn a_groups_name_has_one_composition_and_nothing_unseen() {
 
 #[tokio::test]
 async fn wrong_types_and_read_only_attributes_store_nothing() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let made = desk
         .create(json!({"userName": "ann", "active": true}))
         .await;
@@ -326,7 +326,7 @@ async fn wrong_types_and_read_only_attributes_store_nothing() {
 
 #[tokio::test]
 async fn operations_that_conflict_change_nothing() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     desk.create(json!({"userName": "bob"})).await;
     let made = desk
         .create(json!({"userName": "ann", "emails": [
@@ -398,7 +398,7 @@ async fn operations_that_conflict_change_nothing() {
 
 #[tokio::test]
 async fn an_address_that_is_swapped_under_a_filter_is_not_verified() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let made = desk
         .create(json!({"userName": "ann", "emails": [
             {"value": "ann@x.test", "type": "work", "verified": true}]}))
@@ -418,7 +418,7 @@ async fn an_address_that_is_swapped_under_a_filter_is_not_verified() {
 
 #[tokio::test]
 async fn a_stale_tag_removes_nothing_even_at_the_last_moment() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let made = desk.create(json!({"userName": "ann"})).await;
     let path = format!("/v1/users/{}", made["id"].as_str().expect("an id"));
     let first = made["meta"]["version"].as_str().expect("a version");
@@ -461,7 +461,7 @@ async fn a_stale_tag_removes_nothing_even_at_the_last_moment() {
 
 #[tokio::test]
 async fn a_record_grows_to_its_bound_and_no_further() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let made = desk.create(json!({"userName": "ann"})).await;
     let mut refused = 0;
     for part in [

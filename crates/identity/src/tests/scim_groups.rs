@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::scim::{Desk, PATCH, USER, error};
+use super::scim::{PATCH, ScimClient, USER, error};
 
 const GROUP: &str = "urn:ietf:params:scim:schemas:core:2.0:Group";
 
-async fn people(desk: &Desk) -> Vec<Value> {
+async fn people(desk: &ScimClient) -> Vec<Value> {
     let mut ids = Vec::new();
     for name in ["ann", "bob", "cid"] {
         ids.push(desk.create(json!({"userName": name})).await["id"].clone());
@@ -33,7 +33,7 @@ fn path(record: &Value) -> String {
 
 #[tokio::test]
 async fn a_group_lives_from_post_to_delete() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let ids = people(&desk).await;
     let group = json!({"schemas": [GROUP], "displayName": "Staff", "externalId": "s",
         "members": [{"value": ids[0], "type": "User"}, {"value": ids[1]}]});
@@ -113,7 +113,7 @@ async fn a_group_lives_from_post_to_delete() {
 
 #[tokio::test]
 async fn members_are_found_from_both_ends_and_go_with_their_user() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let ids = people(&desk).await;
     let mut groups = Vec::new();
     for (name, of) in [("Blue", &ids[..2]), ("Red", &ids[1..])] {
@@ -191,7 +191,7 @@ async fn members_are_found_from_both_ends_and_go_with_their_user() {
 
 #[tokio::test]
 async fn a_group_is_another_one_when_its_member_was_deleted() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let ids = people(&desk).await;
     let group = json!({"displayName": "Staff", "members": [{"value": ids[0]}, {"value": ids[1]}]});
     let made = desk.send("POST", "/v1/groups", &group).await.json();
@@ -212,7 +212,7 @@ async fn a_group_is_another_one_when_its_member_was_deleted() {
 
 #[tokio::test]
 async fn an_empty_list_of_members_to_remove_removes_nobody() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let ids = people(&desk).await;
     let group = json!({"displayName": "Staff", "members": [{"value": ids[0]}, {"value": ids[1]}]});
     let at = path(&desk.send("POST", "/v1/groups", &group).await.json());
@@ -232,7 +232,7 @@ async fn an_empty_list_of_members_to_remove_removes_nobody() {
 
 #[tokio::test]
 async fn bad_members_are_refused_and_nothing_is_stored() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let ids = people(&desk).await;
     let nobody = uuid::Uuid::nil().to_string();
     for (member, kind) in [
@@ -261,7 +261,7 @@ async fn bad_members_are_refused_and_nothing_is_stored() {
 
 #[tokio::test]
 async fn one_who_is_a_user_sees_own_groups_without_their_members() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let found = desk
         .send(
             "GET",
@@ -302,7 +302,7 @@ async fn one_who_is_a_user_sees_own_groups_without_their_members() {
 
 #[tokio::test]
 async fn bulk_requests_refer_to_what_they_create() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let bulk = |operations: Value| {
         json!({
         "schemas": ["urn:ietf:params:scim:api:messages:2.0:BulkRequest"], "Operations": operations})
@@ -382,7 +382,7 @@ async fn bulk_requests_refer_to_what_they_create() {
 
 #[tokio::test]
 async fn the_service_describes_itself_to_everybody() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     for prefix in ["/v1", "/scim/v2"] {
         let get = async |path: &str| desk.provider.get(&format!("{prefix}{path}")).await;
         let config = get("/ServiceProviderConfig").await.json();
@@ -421,7 +421,7 @@ async fn the_service_describes_itself_to_everybody() {
 
 #[tokio::test]
 async fn the_standards_own_prefix_has_its_own_manners() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let user = json!({"schemas": [USER], "userName": "ann", "active": false});
     let made = desk
         .with(
@@ -464,7 +464,7 @@ async fn the_standards_own_prefix_has_its_own_manners() {
 
 #[tokio::test]
 async fn tokens_tell_groups_to_whom_was_granted_the_scope() {
-    let desk = Desk::new().await;
+    let desk = ScimClient::new().await;
     let found = desk
         .send(
             "GET",

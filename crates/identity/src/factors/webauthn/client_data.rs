@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 use subtle::ConstantTimeEq;
 
-use super::{Expected, WebauthnError};
+use super::{CeremonyContext, WebauthnError};
 use doorward_core::jose::json;
 
 /// Longest client data, in bytes: an origin, a challenge and some words.
@@ -22,7 +22,7 @@ pub(super) enum Ceremony {
 pub(super) fn check(
     text: &[u8],
     ceremony: Ceremony,
-    expected: &Expected<'_>,
+    expected: &CeremonyContext<'_>,
 ) -> Result<(), WebauthnError> {
     let malformed = WebauthnError::Malformed("the client data");
     if text.len() > CLIENT_DATA_MAX {

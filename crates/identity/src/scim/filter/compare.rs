@@ -31,14 +31,14 @@ pub(super) fn is_operator(word: &str) -> bool {
 
 /// Why a comparison makes no sense; `true`: the operator is at fault, else the
 /// value.
-pub(super) struct Senseless(pub(super) bool, pub(super) &'static str);
+pub(super) struct ComparisonError(pub(super) bool, pub(super) &'static str);
 
 pub(super) fn compare(
     schema: &Schema,
     target: Target,
     op: Op,
     value: &Value,
-) -> Result<Filter, Senseless> {
+) -> Result<Filter, ComparisonError> {
     let attribute = match target {
         Target::Known(attribute) => attribute,
         // Without a value nothing is true of it but being different.
@@ -57,29 +57,32 @@ pub(super) fn compare(
         return match op {
             Op::Equal => Ok(Filter::Not(Box::new(present))),
             Op::NotEqual => Ok(present),
-            _ => Err(Senseless(true, "null can only be compared by eq and ne")),
+            _ => Err(ComparisonError(
+                true,
+                "null can only be compared by eq and ne",
+            )),
         };
     }
     let attribute = match attribute.kind {
         Type::ComplexMany => schema
             .part(attribute, "value")
-            .ok_or(Senseless(true, "name a sub-attribute to compare"))?,
-        Type::Complex => return Err(Senseless(true, "name a sub-attribute to compare")),
-        Type::Free => return Err(Senseless(true, "it can only be asked for by pr")),
+            .ok_or(ComparisonError(true, "name a sub-attribute to compare"))?,
+        Type::Complex => return Err(ComparisonError(true, "name a sub-attribute to compare")),
+        Type::Free => return Err(ComparisonError(true, "it can only be asked for by pr")),
         // It has the address in it under which the client came.
-        _ if is_address(attribute) => return Err(Senseless(true, "compare the id instead")),
+        _ if is_address(attribute) => return Err(ComparisonError(true, "compare the id instead")),
         _ => attribute,
     };
     let operand = operand(attribute, op, value)?;
     Ok(Filter::Compare(attribute, op, operand))
 }
 
-fn operand(attribute: &Attribute, op: Op, value: &Value) -> Result<Operand, Senseless> {
+fn operand(attribute: &Attribute, op: Op, value: &Value) -> Result<Operand, ComparisonError> {
     let by_text = matches!(op, Op::Contains | Op::StartsWith | Op::EndsWith);
     match attribute.kind {
         Type::Boolean => {
             if !matches!(op, Op::Equal | Op::NotEqual) {
-                return Err(Senseless(
+                return Err(ComparisonError(
                     true,
                     "true and false can only be compared by eq and ne",
                 ));
@@ -89,12 +92,12 @@ fn operand(attribute: &Attribute, op: Op, value: &Value) -> Result<Operand, Sens
                 Value::String(text) => text.to_ascii_lowercase().parse().ok(),
                 _ => None,
             };
-            let flag = flag.ok_or(Senseless(false, "expected true or false"))?;
+            let flag = flag.ok_or(ComparisonError(false, "expected true or false"))?;
             Ok(Operand::Text(flag.to_string()))
         }
         Type::Instant => {
             if by_text {
-                return Err(Senseless(
+                return Err(ComparisonError(
                     true,
                     "instants can't be compared by co, sw and ew",
                 ));
@@ -102,7 +105,7 @@ fn operand(attribute: &Attribute, op: Op, value: &Value) -> Result<Operand, Sens
             let instant = value
                 .as_str()
                 .and_then(|text| DateTime::parse_from_rfc3339(text).ok());
-            let instant = instant.ok_or(Senseless(
+            let instant = instant.ok_or(ComparisonError(
                 false,
                 "expected an instant like \"2026-01-31T12:00:00Z\"",
             ))?;
@@ -112,10 +115,10 @@ fn operand(attribute: &Attribute, op: Op, value: &Value) -> Result<Operand, Sens
         _ if attribute.path == "userName" && matches!(op, Op::Equal | Op::NotEqual) => value
             .as_str()
             .map(|text| Operand::Text(name::key(text)))
-            .ok_or(Senseless(false, "expected a string in double quotes")),
+            .ok_or(ComparisonError(false, "expected a string in double quotes")),
         _ => schema::comparable(attribute, value)
             .map(Operand::Text)
-            .ok_or(Senseless(false, "expected a string in double quotes")),
+            .ok_or(ComparisonError(false, "expected a string in double quotes")),
     }
 }
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 use url::form_urlencoded::Serializer;
 
-use crate::factors::{code_at, soft};
+use crate::factors::code_at;
+use crate::factors::software_authenticator::{AuthenticatorBehaviour, SoftwareAuthenticator};
 use crate::testing::{Answer, FORM, Provider, request};
-use soft::{Says, Soft};
 
 pub(super) const ORIGIN: &str = "http://localhost:8000";
 
@@ -162,7 +162,7 @@ impl<'p> Browser<'p> {
     }
 
     /// Enrols a passkey for the user who is signed in.
-    pub(super) async fn enrol_passkey(&self, soft: &Soft) -> Answer {
+    pub(super) async fn enrol_passkey(&self, soft: &SoftwareAuthenticator) -> Answer {
         let page = self.offer().await;
         let (client_data, attestation) = soft.create(&says(&page));
         let answer = made(soft, &client_data, &attestation);
@@ -212,12 +212,12 @@ pub(super) fn options(page: &Answer) -> serde_json::Value {
 }
 
 /// What a right authenticator says to the page.
-pub(super) fn says(page: &Answer) -> Says {
+pub(super) fn says(page: &Answer) -> AuthenticatorBehaviour {
     use base64::Engine;
     let options = options(page);
     let challenge = options["challenge"].as_str().expect("a challenge");
     let challenge = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(challenge);
-    Says::right(&challenge.expect("base64url"), ORIGIN, "localhost")
+    AuthenticatorBehaviour::right(&challenge.expect("base64url"), ORIGIN, "localhost")
 }
 
 fn base64url(bytes: &[u8]) -> String {
@@ -226,7 +226,7 @@ fn base64url(bytes: &[u8]) -> String {
 }
 
 /// What the script posts of a new passkey.
-pub(super) fn made(soft: &Soft, client_data: &[u8], attestation: &[u8]) -> String {
+pub(super) fn made(soft: &SoftwareAuthenticator, client_data: &[u8], attestation: &[u8]) -> String {
     serde_json::json!({
         "id": base64url(&soft.id),
         "clientDataJSON": base64url(client_data),
@@ -237,7 +237,11 @@ pub(super) fn made(soft: &Soft, client_data: &[u8], attestation: &[u8]) -> Strin
 }
 
 /// What the script posts of a signature.
-pub(super) fn signed(soft: &Soft, says: &Says, handle: Option<&str>) -> String {
+pub(super) fn signed(
+    soft: &SoftwareAuthenticator,
+    says: &AuthenticatorBehaviour,
+    handle: Option<&str>,
+) -> String {
     let (client_data, data, signature) = soft.get(says);
     serde_json::json!({
         "id": base64url(&soft.id),

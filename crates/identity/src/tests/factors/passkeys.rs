@@ -4,11 +4,11 @@ use serde_json::json;
 
 use super::browser::{Browser, error, made, options, passkey_step, says, signed};
 use super::{id_token, provider, request, with};
-use crate::factors::soft::Soft;
+use crate::factors::software_authenticator::SoftwareAuthenticator;
 use crate::testing::{Answer, Provider};
 
 /// A user with a passkey; and what authenticators call that user.
-async fn enrolled(provider: &Provider, soft: &Soft) -> String {
+async fn enrolled(provider: &Provider, soft: &SoftwareAuthenticator) -> String {
     let browser = Browser::new(provider);
     browser.sign_in().await;
     let page = browser.offer().await;
@@ -34,7 +34,7 @@ async fn answer(browser: &Browser<'_>, page: &Answer, passkey: &str) -> Answer {
 #[tokio::test]
 async fn a_passkey_alone_signs_in_and_says_so() {
     let provider = provider().await;
-    let soft = Soft::es256(b"one");
+    let soft = SoftwareAuthenticator::es256(b"one");
     let handle = enrolled(&provider, &soft).await;
     let browser = Browser::new(&provider);
     let page = browser.get(&request("")).await;
@@ -56,7 +56,7 @@ async fn a_passkey_alone_signs_in_and_says_so() {
 #[tokio::test]
 async fn a_passkey_is_a_second_factor_after_the_password() {
     let provider = provider().await;
-    let soft = Soft::ed_dsa(b"one");
+    let soft = SoftwareAuthenticator::ed_dsa(b"one");
     enrolled(&provider, &soft).await;
     let browser = Browser::new(&provider);
     let page = browser.get(&request("")).await;
@@ -75,7 +75,7 @@ async fn a_passkey_is_a_second_factor_after_the_password() {
 #[tokio::test]
 async fn replay_of_a_ceremony_is_refused() {
     let provider = provider().await;
-    let soft = Soft::es256(b"one");
+    let soft = SoftwareAuthenticator::es256(b"one");
     let handle = enrolled(&provider, &soft).await;
     let browser = Browser::new(&provider);
     let page = browser.get(&request("")).await;
@@ -89,7 +89,7 @@ async fn replay_of_a_ceremony_is_refused() {
 #[tokio::test]
 async fn replay_of_a_ceremony_is_refused_as_long_as_its_page_is_good() {
     let provider = provider().await;
-    let soft = Soft::es256(b"one");
+    let soft = SoftwareAuthenticator::es256(b"one");
     let handle = enrolled(&provider, &soft).await;
     let browser = Browser::new(&provider);
     let page = browser.get(&request("")).await;
@@ -107,7 +107,7 @@ async fn replay_of_a_ceremony_is_refused_as_long_as_its_page_is_good() {
 #[tokio::test]
 async fn a_challenge_of_another_browser_page_or_time_is_refused() {
     let provider = provider().await;
-    let soft = Soft::es256(b"one");
+    let soft = SoftwareAuthenticator::es256(b"one");
     let handle = enrolled(&provider, &soft).await;
     let (one, two) = (Browser::new(&provider), Browser::new(&provider));
     let page = one.get(&request("")).await;
@@ -132,7 +132,7 @@ async fn a_challenge_of_another_browser_page_or_time_is_refused() {
 #[tokio::test]
 async fn a_counter_that_goes_back_is_refused() {
     let provider = provider().await;
-    let soft = Soft::es256(b"one");
+    let soft = SoftwareAuthenticator::es256(b"one");
     let handle = enrolled(&provider, &soft).await;
     for (count, counts) in [(5, true), (5, false), (4, false), (0, false), (6, true)] {
         let browser = Browser::new(&provider);
@@ -147,7 +147,7 @@ async fn a_counter_that_goes_back_is_refused() {
 #[tokio::test]
 async fn alone_a_passkey_must_verify_and_name_its_user() {
     let provider = provider().await;
-    let soft = Soft::es256(b"one");
+    let soft = SoftwareAuthenticator::es256(b"one");
     let handle = enrolled(&provider, &soft).await;
     let browser = Browser::new(&provider);
     let page = browser.get(&request("")).await;
@@ -161,7 +161,7 @@ async fn alone_a_passkey_must_verify_and_name_its_user() {
         let refused = answer(&browser, &page, &signed(&soft, &says, handle)).await;
         assert_eq!(error(&refused), "invalid_passkey");
     }
-    let unknown = Soft::es256(b"two");
+    let unknown = SoftwareAuthenticator::es256(b"two");
     let passkey = signed(&unknown, &says(&page), Some(&handle));
     assert_eq!(
         error(&answer(&browser, &page, &passkey).await),
@@ -176,7 +176,10 @@ async fn alone_a_passkey_must_verify_and_name_its_user() {
 #[tokio::test]
 async fn a_passkey_of_another_user_is_no_second_factor() {
     let provider = provider().await;
-    let (mine, theirs) = (Soft::es256(b"mine"), Soft::es256(b"theirs"));
+    let (mine, theirs) = (
+        SoftwareAuthenticator::es256(b"mine"),
+        SoftwareAuthenticator::es256(b"theirs"),
+    );
     enrolled(&provider, &mine).await;
     let other = Browser::new(&provider);
     let page = other.get("/oauth2/account").await;

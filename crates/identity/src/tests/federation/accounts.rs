@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::elsewhere::{Elsewhere, add, failed, leave, provider, return_, round, who};
+use super::other_provider::{OtherProvider, add, failed, leave, provider, return_, round, who};
 use crate::testing::Provider;
 use doorward_core::model::user::User;
 
@@ -26,7 +26,7 @@ const NO_ACCOUNT: Option<&str> = Some("no_account");
 
 #[tokio::test]
 async fn nobody_is_linked_or_made_unless_a_rule_says_so() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, json!({"trust_email": true})).await;
     add(&provider, has("ann", "ann@x.example", true)).await;
     let back = round(&provider, &elsewhere, said("ann@x.example", json!(true))).await;
@@ -35,7 +35,7 @@ async fn nobody_is_linked_or_made_unless_a_rule_says_so() {
 
 #[tokio::test]
 async fn an_account_is_linked_by_its_verified_address_and_stays_so() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, by_email()).await;
     add(&provider, has("anna", "Ann@x.example", true)).await;
     let back = round(&provider, &elsewhere, said("ann@X.example", json!("true"))).await;
@@ -50,7 +50,7 @@ async fn an_account_is_linked_by_its_verified_address_and_stays_so() {
 
 #[tokio::test]
 async fn takeover_by_an_address_that_is_not_verified() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, by_email()).await;
     add(&provider, has("anna", "ann@x.example", true)).await;
     add(&provider, has("bert", "bert@x.example", false)).await;
@@ -71,7 +71,7 @@ async fn takeover_by_an_address_that_is_not_verified() {
 
 #[tokio::test]
 async fn takeover_through_a_provider_that_is_not_believed_about_addresses() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let rules = json!({"trust_email": false, "link": {"existing": "verified_email"}});
     let provider = provider(&elsewhere, rules).await;
     add(&provider, has("anna", "ann@x.example", true)).await;
@@ -81,7 +81,7 @@ async fn takeover_through_a_provider_that_is_not_believed_about_addresses() {
 
 #[tokio::test]
 async fn takeover_by_an_address_that_only_looks_alike() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, by_email()).await;
     add(&provider, has("admin1", "admin@x.example", true)).await;
     add(&provider, has("kim", "kim@x.example", true)).await;
@@ -103,7 +103,7 @@ async fn takeover_by_an_address_that_only_looks_alike() {
 
 #[tokio::test]
 async fn an_address_that_two_accounts_have_links_neither() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, by_email()).await;
     add(&provider, has("one", "ann@x.example", true)).await;
     let back = round(&provider, &elsewhere, said("nobody@x.example", json!(true))).await;
@@ -115,7 +115,7 @@ async fn an_address_that_two_accounts_have_links_neither() {
 
 #[tokio::test]
 async fn takeover_by_changing_the_address_after_linking() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, by_email()).await;
     add(&provider, has("mallory", "mallory@x.example", true)).await;
     add(&provider, has("victim", "victim@x.example", true)).await;
@@ -136,8 +136,8 @@ async fn takeover_by_changing_the_address_after_linking() {
 
 #[tokio::test]
 async fn takeover_by_the_same_subject_at_another_issuer() {
-    let (one, two) = (Elsewhere::open().await, Elsewhere::open().await);
-    let mut config = super::elsewhere::with(&one, json!({"link": {"create": true}}));
+    let (one, two) = (OtherProvider::open().await, OtherProvider::open().await);
+    let mut config = super::other_provider::with(&one, json!({"link": {"create": true}}));
     let provider = Provider::with(config.clone()).await;
     let back = round(&provider, &one, json!({})).await;
     assert_eq!(who(&provider, &back).await, "ann");
@@ -150,7 +150,7 @@ async fn takeover_by_the_same_subject_at_another_issuer() {
 
 #[tokio::test]
 async fn deactivated_users_are_not_let_in() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, by_email()).await;
     add(&provider, has("anna", "ann@x.example", true)).await;
     let mut record = has("gone1", "gone@x.example", true);
@@ -173,7 +173,7 @@ async fn deactivated_users_are_not_let_in() {
 
 #[tokio::test]
 async fn users_that_the_file_declares_are_not_let_in() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let mut rules = by_email();
     rules["link"]["existing"] = json!("user_name");
     let provider = provider(&elsewhere, rules).await;
@@ -183,7 +183,7 @@ async fn users_that_the_file_declares_are_not_let_in() {
 
 #[tokio::test]
 async fn the_administrator_is_not_let_in_unless_it_is_said() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     for (rule, may) in [(false, false), (true, true)] {
         let link = json!({"existing": "user_name", "administrator": rule});
         let provider = provider(&elsewhere, json!({"link": link})).await;
@@ -208,9 +208,9 @@ async fn the_administrator_is_not_let_in_unless_it_is_said() {
 
 #[tokio::test]
 async fn the_administrator_stays_confined_to_addresses() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let link = json!({"existing": "user_name", "administrator": true});
-    let mut config = super::elsewhere::with(&elsewhere, json!({"link": link}));
+    let mut config = super::other_provider::with(&elsewhere, json!({"link": link}));
     config["realms"]["/"]["settings"]["admin_addresses"] = json!(["10.0.0.1"]);
     let provider = Provider::with(config).await;
     add(&provider, json!({"userName": "amadmin"})).await;
@@ -225,7 +225,7 @@ async fn the_administrator_stays_confined_to_addresses() {
 
 #[tokio::test]
 async fn takeover_of_an_existing_name_by_a_new_account() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, json!({"link": {"create": true}})).await;
     add(&provider, json!({"userName": "ann"})).await;
     for name in ["ann", "ANN", "ａnn", "demo", "Demo"] {
@@ -246,7 +246,7 @@ async fn takeover_of_an_existing_name_by_a_new_account() {
 
 #[tokio::test]
 async fn a_new_account_has_the_mapped_attributes_and_follows_them_if_told() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let link = json!({"create": true, "update": true, "user_name": "{preferred_username}@corp"});
     let map = json!({"displayName": "name", "emails": "email", "title": "job.title"});
     let rules = json!({"trust_email": true, "link": link, "map": map});
@@ -274,7 +274,7 @@ async fn a_new_account_has_the_mapped_attributes_and_follows_them_if_told() {
 
 #[tokio::test]
 async fn two_first_sign_ins_at_once_make_one_account() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, json!({"link": {"create": true}})).await;
     let (one, two) = (leave(&provider).await, leave(&provider).await);
     for trip in [&one, &two] {

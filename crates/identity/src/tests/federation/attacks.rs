@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 
-use super::elsewhere::{
-    Elsewhere, QUERY, button, cookies, failed, get, leave, leave_by, provider, return_, session,
-    who,
+use super::other_provider::{
+    OtherProvider, QUERY, button, cookies, failed, get, leave, leave_by, provider, return_,
+    session, who,
 };
 use crate::testing::{Provider, request};
 
@@ -13,7 +13,10 @@ fn create() -> Value {
     json!({"link": {"create": true}})
 }
 
-async fn granted(provider: &Provider, elsewhere: &Elsewhere) -> super::elsewhere::Trip {
+async fn granted(
+    provider: &Provider,
+    elsewhere: &OtherProvider,
+) -> super::other_provider::FederatedLogin {
     let trip = leave(provider).await;
     elsewhere.grant(&elsewhere.key.token(&elsewhere.claims(&trip, &json!({}))));
     trip
@@ -21,7 +24,7 @@ async fn granted(provider: &Provider, elsewhere: &Elsewhere) -> super::elsewhere
 
 #[tokio::test]
 async fn callback_replay() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, create()).await;
     let trip = granted(&provider, &elsewhere).await;
     assert_eq!(
@@ -40,7 +43,7 @@ async fn callback_replay() {
 
 #[tokio::test]
 async fn login_csrf_by_an_answer_to_another_browser() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, create()).await;
     let attackers = granted(&provider, &elsewhere).await;
     let victims = leave(&provider).await;
@@ -58,7 +61,7 @@ async fn login_csrf_by_an_answer_to_another_browser() {
 
 #[tokio::test]
 async fn code_injection_into_another_request_of_the_same_browser() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, create()).await;
     let stolen = leave(&provider).await;
     let own = leave(&provider).await;
@@ -78,7 +81,7 @@ async fn code_injection_into_another_request_of_the_same_browser() {
 
 #[tokio::test]
 async fn tampered_state() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, create()).await;
     let trip = granted(&provider, &elsewhere).await;
     let state = trip.state();
@@ -105,7 +108,7 @@ async fn tampered_state() {
 
 #[tokio::test]
 async fn an_answer_that_comes_too_late_is_refused() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, create()).await;
     let trip = granted(&provider, &elsewhere).await;
     provider.clock.advance(30 * 60 * 1000);
@@ -114,8 +117,8 @@ async fn an_answer_that_comes_too_late_is_refused() {
 
 #[tokio::test]
 async fn mix_up_of_two_providers() {
-    let (honest, evil) = (Elsewhere::open().await, Elsewhere::open().await);
-    let mut config = super::elsewhere::with(&honest, create());
+    let (honest, evil) = (OtherProvider::open().await, OtherProvider::open().await);
+    let mut config = super::other_provider::with(&honest, create());
     let all = config["realms"]["/"]["settings"]["federation"]
         .as_array_mut()
         .expect("a list");
@@ -145,7 +148,7 @@ async fn mix_up_of_two_providers() {
 
 #[tokio::test]
 async fn an_answer_without_issuer_of_a_provider_that_names_itself_is_refused() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     elsewhere.describe(json!({"authorization_response_iss_parameter_supported": true}));
     let provider = provider(&elsewhere, create()).await;
     let trip = granted(&provider, &elsewhere).await;
@@ -162,7 +165,7 @@ async fn an_answer_without_issuer_of_a_provider_that_names_itself_is_refused() {
 
 #[tokio::test]
 async fn another_site_cannot_send_a_browser_to_a_provider() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, create()).await;
     let page = get(&provider, &format!("/oauth2/authorize?{QUERY}"), "").await;
     let (cookie, way) = (cookies(&page), button(&page, "corp"));
@@ -197,7 +200,7 @@ async fn another_site_cannot_send_a_browser_to_a_provider() {
 
 #[tokio::test]
 async fn open_redirect_in_where_the_user_goes_on() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, create()).await;
     let page = get(&provider, &format!("/oauth2/authorize?{QUERY}"), "").await;
     let cookie = cookies(&page);
@@ -224,7 +227,7 @@ async fn open_redirect_in_where_the_user_goes_on() {
 
 #[tokio::test]
 async fn long_requests_are_kept_here_and_not_sent_along() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, create()).await;
     let query = format!("{QUERY}&nonce={}", "n".repeat(3000));
     let short = get(&provider, &format!("/oauth2/authorize?{query}"), "").await;
@@ -261,7 +264,7 @@ async fn metadata_that_are_huge_html_or_broken_are_told_as_out_of_reach() {
         ),
         (200, "application/json", "[".repeat(50_000)),
     ] {
-        let elsewhere = Elsewhere::open().await;
+        let elsewhere = OtherProvider::open().await;
         elsewhere.say(
             "/.well-known/openid-configuration",
             status,
@@ -289,7 +292,7 @@ async fn metadata_that_are_huge_html_or_broken_are_told_as_out_of_reach() {
 
 #[tokio::test]
 async fn metadata_of_another_issuer_are_refused() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     elsewhere.describe(json!({"issuer": "https://accounts.example"}));
     let provider = provider(&elsewhere, create()).await;
     let page = get(&provider, &format!("/oauth2/authorize?{QUERY}"), "").await;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::elsewhere::{Elsewhere, button, provider, return_, round, trip, who};
+use super::other_provider::{OtherProvider, button, provider, return_, round, trip, who};
 use crate::config::HashingConfig;
 use crate::hash_blocking;
 use crate::records::new_user;
@@ -38,7 +38,7 @@ impl<'p> Browser<'p> {
     }
 
     fn keep(&self, answer: &Answer) {
-        for pair in super::elsewhere::cookies(answer).split("; ") {
+        for pair in super::other_provider::cookies(answer).split("; ") {
             if let Some((name, value)) = pair.split_once('=') {
                 let mut cookies = self.cookies.lock();
                 cookies.insert(name.to_owned(), value.to_owned());
@@ -75,7 +75,7 @@ impl<'p> Browser<'p> {
     }
 
     /// Comes back from the provider as `subject`, whatever happened meanwhile.
-    async fn back(&self, elsewhere: &Elsewhere, away: &Answer, subject: &str) -> Answer {
+    async fn back(&self, elsewhere: &OtherProvider, away: &Answer, subject: &str) -> Answer {
         let trip = trip(away, self.cookie());
         let claims = elsewhere.claims(&trip, &json!({"sub": subject, "email": "b@corp.example"}));
         elsewhere.grant(&elsewhere.key.token(&claims));
@@ -119,7 +119,7 @@ async fn links(provider: &Provider, user: &User) -> Vec<String> {
 
 #[tokio::test]
 async fn a_user_links_an_account_signs_in_by_it_and_unlinks_it() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, json!({})).await;
     let bert = person(&provider, "bert").await;
     let browser = Browser::new(&provider);
@@ -137,7 +137,7 @@ async fn a_user_links_an_account_signs_in_by_it_and_unlinks_it() {
     );
     let other = round(&provider, &elsewhere, json!({"sub": "u-7"})).await;
     assert_eq!(who(&provider, &other).await, "bert");
-    let other = TokenHash::of(&super::elsewhere::session(&other));
+    let other = TokenHash::of(&super::other_provider::session(&other));
     assert_eq!(browser.unlink().await.status, 303);
     assert!(links(&provider, &bert).await.is_empty());
     let ended = provider.store.session(other).await.expect("read");
@@ -152,7 +152,7 @@ async fn a_user_links_an_account_signs_in_by_it_and_unlinks_it() {
 
 #[tokio::test]
 async fn linking_csrf_and_linking_by_who_is_not_signed_in_as_that_user() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, json!({})).await;
     let (bert, _) = (
         person(&provider, "bert").await,
@@ -185,7 +185,7 @@ async fn linking_csrf_and_linking_by_who_is_not_signed_in_as_that_user() {
 
 #[tokio::test]
 async fn a_stolen_old_session_links_nothing() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, json!({})).await;
     person(&provider, "bert").await;
     let browser = Browser::new(&provider);
@@ -204,7 +204,7 @@ async fn a_stolen_old_session_links_nothing() {
 
 #[tokio::test]
 async fn nobody_removes_their_last_way_in() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, json!({"link": {"create": true}})).await;
     let browser = Browser::new(&provider);
     browser.keep(&round(&provider, &elsewhere, json!({})).await);

@@ -1,7 +1,7 @@
 mod accounts;
 mod attacks;
-mod elsewhere;
 mod links;
+mod other_provider;
 mod tokens;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -9,9 +9,9 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 
-use self::elsewhere::{
-    Elsewhere, QUERY, add, button, cookies, failed, get, leave, leave_by, provider, return_, round,
-    trip, who,
+use self::other_provider::{
+    OtherProvider, QUERY, add, button, cookies, failed, get, leave, leave_by, provider, return_,
+    round, trip, who,
 };
 use doorward_core::model::grant::TokenHash;
 
@@ -21,7 +21,7 @@ fn create() -> serde_json::Value {
 
 #[tokio::test]
 async fn a_user_signs_in_at_another_provider_and_goes_on_to_the_client() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, create()).await;
     let trip = leave(&provider).await;
     assert!(
@@ -64,7 +64,7 @@ async fn a_user_signs_in_at_another_provider_and_goes_on_to_the_client() {
 
 #[tokio::test]
 async fn the_page_says_what_failed_and_offers_the_password() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, json!({"auto_redirect": false})).await;
     for (answer, told) in [
         ("error=access_denied", "cancelled"),
@@ -91,7 +91,7 @@ async fn the_page_says_what_failed_and_offers_the_password() {
 
 #[tokio::test]
 async fn an_answer_that_is_posted_is_taken_up_with_the_browsers_cookies() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let mut change = create();
     change["response_mode"] = json!("form_post");
     let provider = provider(&elsewhere, change).await;
@@ -111,7 +111,7 @@ async fn an_answer_that_is_posted_is_taken_up_with_the_browsers_cookies() {
 
 #[tokio::test]
 async fn the_only_provider_can_be_gone_to_at_once_and_never_in_circles() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, json!({"auto_redirect": true})).await;
     let path = format!("/oauth2/authorize?{QUERY}");
     let away = get(&provider, &path, "").await;
@@ -133,7 +133,7 @@ async fn the_only_provider_can_be_gone_to_at_once_and_never_in_circles() {
 
 #[tokio::test]
 async fn prompt_and_age_are_passed_on_and_checked() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, create()).await;
     let now = crate::testing::START_MS / 1000;
     for (query, auth_time, told) in [
@@ -158,8 +158,8 @@ async fn prompt_and_age_are_passed_on_and_checked() {
 
 #[tokio::test]
 async fn devices_are_let_in_through_another_provider_too() {
-    let elsewhere = Elsewhere::open().await;
-    let mut config = elsewhere::with(&elsewhere, create());
+    let elsewhere = OtherProvider::open().await;
+    let mut config = other_provider::with(&elsewhere, create());
     let clients = config["realms"]["/"]["clients"]
         .as_array_mut()
         .expect("clients");
@@ -202,7 +202,7 @@ async fn devices_are_let_in_through_another_provider_too() {
 
 #[tokio::test]
 async fn providers_that_are_not_enabled_are_not_there() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, json!({"enabled": false})).await;
     let page = get(&provider, &format!("/oauth2/authorize?{QUERY}"), "").await;
     assert!(!page.text.contains("federation-corp"));
@@ -214,7 +214,7 @@ async fn providers_that_are_not_enabled_are_not_there() {
 
 #[tokio::test]
 async fn secrets_of_providers_are_not_shown_to_operators() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, json!({})).await;
     let shown = provider.manage("GET", "/realms/root", &json!(null)).await;
     assert!(
@@ -232,10 +232,10 @@ async fn secrets_of_providers_are_not_shown_to_operators() {
 
 #[tokio::test]
 async fn linked_identities_are_shown_and_unlinked_by_operators() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, create()).await;
     let back = round(&provider, &elsewhere, json!({})).await;
-    let session = elsewhere::session(&back);
+    let session = other_provider::session(&back);
     let user = provider
         .store
         .user_by_name("/", "ann")

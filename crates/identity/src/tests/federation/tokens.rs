@@ -3,7 +3,7 @@
 use aws_lc_rs::hmac;
 use serde_json::{Value, json};
 
-use super::elsewhere::{Elsewhere, encoded, failed, leave, provider, return_, round, who};
+use super::other_provider::{OtherProvider, encoded, failed, leave, provider, return_, round, who};
 use crate::testing::{Answer, Provider, START_MS};
 use doorward_core::jose::testing::TestKey;
 
@@ -14,7 +14,7 @@ fn create() -> Value {
 /// What becomes of this text as ID token.
 async fn brought(
     provider: &Provider,
-    elsewhere: &Elsewhere,
+    elsewhere: &OtherProvider,
     make: impl Fn(&Value) -> String,
 ) -> Answer {
     let trip = leave(provider).await;
@@ -24,7 +24,7 @@ async fn brought(
 
 #[tokio::test]
 async fn an_id_token_that_is_not_the_answer_to_our_request_is_refused() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, create()).await;
     let now = START_MS / 1000;
     for change in [
@@ -65,7 +65,7 @@ async fn an_id_token_that_is_not_the_answer_to_our_request_is_refused() {
 
 #[tokio::test]
 async fn algorithm_none_and_confused_keys() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, create()).await;
     let none = |claims: &Value| {
         format!(
@@ -103,7 +103,7 @@ async fn algorithm_none_and_confused_keys() {
 
 #[tokio::test]
 async fn algorithms_that_the_provider_does_not_name_are_refused() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     elsewhere.describe(json!({"id_token_signing_alg_values_supported": ["RS256"]}));
     let provider = provider(&elsewhere, create()).await;
     let back = round(&provider, &elsewhere, json!({})).await;
@@ -112,7 +112,7 @@ async fn algorithms_that_the_provider_does_not_name_are_refused() {
 
 #[tokio::test]
 async fn a_new_key_of_the_provider_is_fetched_once_it_is_named() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, create()).await;
     assert_eq!(
         who(&provider, &round(&provider, &elsewhere, json!({})).await).await,
@@ -137,7 +137,7 @@ async fn a_new_key_of_the_provider_is_fetched_once_it_is_named() {
 
 #[tokio::test]
 async fn required_contexts_are_checked_and_asked_for() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let mut rules = create();
     rules["acr_values"] = json!("gold");
     rules["require_acr"] = json!(["gold", "platinum"]);
@@ -158,7 +158,7 @@ async fn required_contexts_are_checked_and_asked_for() {
 
 #[tokio::test]
 async fn answers_of_the_token_endpoint_that_are_none() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let provider = provider(&elsewhere, create()).await;
     for (status, kind, body, told) in [
         (
@@ -200,7 +200,7 @@ async fn answers_of_the_token_endpoint_that_are_none() {
 
 #[tokio::test]
 async fn user_info_adds_claims_and_never_of_another_subject() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let issuer = &elsewhere.issuer;
     elsewhere.describe(json!({"userinfo_endpoint": format!("{issuer}/userinfo")}));
     let provider = provider(&elsewhere, create()).await;
@@ -234,7 +234,7 @@ async fn user_info_adds_claims_and_never_of_another_subject() {
 
 #[tokio::test]
 async fn shared_secrets_sign_only_where_that_is_said() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let mut rules = create();
     rules["id_token_signed_response_alg"] = json!("HS256");
     rules["client_secret"] = json!("0123456789abcdef0123456789abcdef");
@@ -258,7 +258,7 @@ async fn shared_secrets_sign_only_where_that_is_said() {
 
 #[tokio::test]
 async fn assertions_are_signed_with_published_keys() {
-    let elsewhere = Elsewhere::open().await;
+    let elsewhere = OtherProvider::open().await;
     let mut rules = create();
     rules["client_secret"] = json!(null);
     rules["token_endpoint_auth_method"] = json!("private_key_jwt");

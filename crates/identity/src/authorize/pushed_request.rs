@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::back::Refused;
+use super::authorization_response::RequestError;
 use super::params::Params;
-use super::resolve::Resolved;
-use super::{kept, object, request};
+use super::resolve::ResolvedRequest;
+use super::{request, request_object, stored_request};
 use crate::Call;
 use crate::clients::LiveClient;
 use crate::error::OAuthError;
@@ -38,10 +38,10 @@ pub(crate) async fn push(
     let (mut parameters, object) = match form.get("request") {
         None => (sent(form), false),
         Some(text) => {
-            let opened = object::open(call, client, text, call.now_ms).await;
-            let opened = opened.map_err(|told| OAuthError::bad(told.error, told.description))?;
+            let object = request_object::open(call, client, text, call.now_ms).await;
+            let object = object.map_err(|error| OAuthError::bad(error.error, error.description))?;
             // Nothing beside the object counts (RFC 9126 §3).
-            (opened.parameters, true)
+            (object.parameters, true)
         }
     };
     parameters.retain(|(name, _)| name != "client_id");
@@ -51,7 +51,7 @@ pub(crate) async fn push(
         let text = "The client must send a signed request object";
         return Err(OAuthError::bad("invalid_request", text));
     }
-    let resolved = Resolved {
+    let resolved = ResolvedRequest {
         client: Arc::clone(client),
         params: Params::pushed(parameters.clone()),
         kept: None,
@@ -59,7 +59,7 @@ pub(crate) async fn push(
     };
     let checked = request::read(call, resolved).await;
     checked.map_err(as_answer)?;
-    kept::push(call, client, parameters, object).await
+    stored_request::push(call, client, parameters, object).await
 }
 
 fn sent(form: &Form<'_>) -> Vec<(String, String)> {
@@ -88,12 +88,12 @@ fn bind(parameters: &mut Vec<(String, String)>, proven: Option<String>) -> Resul
 }
 
 /// The client is told, wherever its user would have been led.
-fn as_answer(refused: Refused) -> OAuthError {
+fn as_answer(refused: RequestError) -> OAuthError {
     match refused {
-        Refused::Back(_, told) => OAuthError::bad(told.error, told.description),
-        Refused::Here(error) if error.error == "redirect_uri_mismatch" => {
+        RequestError::Redirect(_, error) => OAuthError::bad(error.error, error.description),
+        RequestError::Local(error) if error.error == "redirect_uri_mismatch" => {
             OAuthError::bad("invalid_request", error.description)
         }
-        Refused::Here(error) => error,
+        RequestError::Local(error) => error,
     }
 }

@@ -21,7 +21,7 @@ const PATTERNS_MAX: usize = 200;
 
 /// The addresses that a realm lets users be sent to.
 #[derive(Debug, Default)]
-pub(super) struct Destinations(Box<[Pattern]>);
+pub(super) struct GotoUrls(Box<[Pattern]>);
 
 /// What an address must be like.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ struct Pattern {
     path: Glob,
 }
 
-impl Destinations {
+impl GotoUrls {
     /// Reads the patterns of a realm.
     pub(super) fn parse(patterns: &[String]) -> Result<Self, RecordError> {
         if patterns.len() > PATTERNS_MAX {
@@ -55,13 +55,13 @@ impl Destinations {
 }
 
 /// Whether users of the realm may be sent to `asked`.
-pub(super) fn allowed(call: &Call, asked: &str) -> bool {
+pub(super) fn is_allowed(call: &Call, asked: &str) -> bool {
     let live = call.state.live();
     let base = Url::parse(&live.base_url);
-    base.is_ok_and(|base| may_lead(&base, call.realm.destinations(), asked))
+    base.is_ok_and(|base| is_allowed_by(&base, call.realm.goto_urls(), asked))
 }
 
-fn may_lead(base: &Url, destinations: &Destinations, asked: &str) -> bool {
+fn is_allowed_by(base: &Url, goto_urls: &GotoUrls, asked: &str) -> bool {
     // Browsers take out line breaks and turn backslashes round; others do not.
     let plain = asked
         .bytes()
@@ -88,7 +88,7 @@ fn may_lead(base: &Url, destinations: &Destinations, asked: &str) -> bool {
     if url.origin() == base.origin() {
         return !url.path().starts_with("//");
     }
-    destinations.allow(&url)
+    goto_urls.allow(&url)
 }
 
 impl Pattern {
@@ -214,9 +214,9 @@ mod tests {
 
     fn leads(patterns: &[&str], asked: &str) -> bool {
         let patterns: Vec<_> = patterns.iter().map(|text| (*text).to_owned()).collect();
-        let destinations = Destinations::parse(&patterns).expect("good patterns");
+        let goto_urls = GotoUrls::parse(&patterns).expect("good patterns");
         let base = Url::parse("https://id.example/am").expect("a URL");
-        may_lead(&base, &destinations, asked)
+        is_allowed_by(&base, &goto_urls, asked)
     }
 
     #[test]
@@ -316,7 +316,7 @@ mod tests {
             "/home",
             "ftp://a.example/",
         ] {
-            let error = Destinations::parse(&[bad.to_owned()]).expect_err(bad);
+            let error = GotoUrls::parse(&[bad.to_owned()]).expect_err(bad);
             assert_eq!(error.path, "goto_urls[0]", "{bad}");
         }
     }

@@ -42,14 +42,14 @@ pub(super) enum BreachedError {
 
 /// The list.
 #[derive(Debug)]
-pub(super) enum Breached {
+pub(super) enum BreachedPasswords {
     /// In memory.
     Held(Vec<u64>),
     /// In a file of ascending digests.
     Searched(File),
 }
 
-impl Breached {
+impl BreachedPasswords {
     /// Opens the list at `path`.
     pub(super) fn open(path: &Path) -> Result<Self, BreachedError> {
         Self::open_within(path, HELD)
@@ -276,7 +276,7 @@ mod tests {
         let digests = format!("{}:17\n{}\n", hex("letmein"), hex("hunter2").to_lowercase());
         let digests = file(digests.as_bytes());
         for list in [&words, &digests] {
-            let list = Breached::open(list.path()).expect("a list");
+            let list = BreachedPasswords::open(list.path()).expect("a list");
             assert!(list.has("hunter2").expect("read"));
             assert!(list.has("letmein").expect("read"));
             assert!(!list.has("Hunter2").expect("read"));
@@ -288,10 +288,10 @@ mod tests {
         for (count, end) in [(1, "\n"), (2, "\n"), (999, "\r\n"), (1000, "\n")] {
             let list = file(sorted(count, end).as_bytes());
             let list = match count {
-                1 | 2 => Breached::Searched(File::open(list.path()).expect("a file")),
-                _ => Breached::open_within(list.path(), 10).expect("a list"),
+                1 | 2 => BreachedPasswords::Searched(File::open(list.path()).expect("a file")),
+                _ => BreachedPasswords::open_within(list.path(), 10).expect("a list"),
             };
-            assert!(matches!(list, Breached::Searched(_)));
+            assert!(matches!(list, BreachedPasswords::Searched(_)));
             for n in 0..count {
                 assert!(
                     list.has(&format!("word-{n}")).expect("read"),
@@ -307,35 +307,35 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_list_is_said_with_its_line() {
         let mixed = file(format!("{}\nhunter2\n", hex("letmein")).as_bytes());
-        let error = Breached::open(mixed.path()).expect_err("mixed");
+        let error = BreachedPasswords::open(mixed.path()).expect_err("mixed");
         assert!(
             error.to_string().contains(":2: expected a SHA-1"),
             "{error}"
         );
         let long = file("x".repeat(5000).as_bytes());
-        let error = Breached::open(long.path()).expect_err("a long line");
+        let error = BreachedPasswords::open(long.path()).expect_err("a long line");
         assert!(
             error.to_string().contains(":1: the line is too long"),
             "{error}"
         );
         let bytes = file(b"good\n\xff\xfe\n");
-        let error = Breached::open(bytes.path()).expect_err("no text");
+        let error = BreachedPasswords::open(bytes.path()).expect_err("no text");
         assert!(
             error.to_string().contains(":2: the line is no UTF-8"),
             "{error}"
         );
-        let error = Breached::open(Path::new("/nowhere")).expect_err("no file");
+        let error = BreachedPasswords::open(Path::new("/nowhere")).expect_err("no file");
         assert!(error.to_string().starts_with("/nowhere: "), "{error}");
     }
 
     #[test]
     fn a_long_list_that_cannot_be_searched_is_refused() {
         let words = file("some words of people\n".repeat(500).as_bytes());
-        assert!(Breached::open_within(words.path(), 10).is_err());
+        assert!(BreachedPasswords::open_within(words.path(), 10).is_err());
         let mut lines: Vec<_> = sorted(500, "\n").lines().map(str::to_owned).collect();
         lines.reverse();
         let list = file(lines.join("\n").as_bytes());
-        let error = Breached::open_within(list.path(), 10).expect_err("descending");
+        let error = BreachedPasswords::open_within(list.path(), 10).expect_err("descending");
         assert!(error.to_string().contains("ascending"), "{error}");
     }
 }

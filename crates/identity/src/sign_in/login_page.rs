@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use axum::response::Response;
 
-use super::steps::{Ask, Half, Next, advance};
+use super::step_up::{NextStep, PartialAuthentication, StepPrompt, advance};
 use super::{SignIn, by_password, complete, trusted};
 use crate::authenticate::forbidden_page;
 use crate::authorize::{Browser, redirect};
 use crate::context::Methods;
 use crate::error::Fault;
 use crate::factors::{
-    self, Answer, Checked, Enrolled, NewPasskey, NewSecret, Shown, new_challenge,
+    self, Answer, EnrolmentResult, FactorCheck, FactorProof, NewPasskey, NewSecret, new_challenge,
 };
-use crate::federation::Offer;
+use crate::federation::ProviderChoices;
 use crate::login::is_confined;
-use crate::pages::{self, Applicant, Ceremony, Failed, FormParts, Frame};
-use crate::{Call, forgotten, sessions};
+use crate::pages::{self, Applicant, Ceremony, FormError, FormParts, Frame};
+use crate::{Call, password_reset, sessions};
 use doorward_core::model::factor::Kind;
 use doorward_core::model::user::User;
 use doorward_core::model::user::name_place::NamePlace;
@@ -64,20 +64,25 @@ impl<'f> Fields<'f> {
     }
 }
 
-/// What a half sign-in is bound to that comes from elsewhere: the page and the
+/// What a partial authentication from another page is bound to: the page and the
 /// request that it was begun for.
-fn arrival<'a>(call: &'a Call, to: &'a str) -> [&'a str; 3] {
+fn resume_purpose<'a>(call: &'a Call, to: &'a str) -> [&'a str; 3] {
     ["arrival", &call.realm.path, to]
 }
 
-/// A half sign-in as the parameter [`ARRIVED`] of an address of ours carries it
+/// A partial authentication as the parameter [`RESUME`] of an address of ours carries it
 /// to the page `to` that the user goes on to.
-pub(crate) fn carried(call: &Call, browser: &Browser, to: &str, next: &Next) -> String {
-    browser.carry(call, &arrival(call, to), &next.half)
+pub(crate) fn resume_parameter(
+    call: &Call,
+    browser: &Browser,
+    to: &str,
+    next: &NextStep,
+) -> String {
+    browser.carry(call, &resume_purpose(call, to), &next.partial)
 }
 
-/// The parameter with a half sign-in from elsewhere.
-pub(crate) const ARRIVED: &str = "doorward_arrived";
+/// The parameter that carries a partial authentication.
+pub(crate) const RESUME: &str = "doorward_arrived";
 
 /// What was shown before, sealed.
 pub(crate) const STEP: &str = "doorward_step";
@@ -87,14 +92,14 @@ pub(crate) const CODE: &str = "doorward_code";
 pub(crate) const PASSKEY: &str = "doorward_passkey";
 
 /// Where people sign in, and where that leads.
-pub(crate) struct Entrance<'a> {
+pub(crate) struct LoginPage<'a> {
     pub(crate) call: &'a Call,
     pub(crate) browser: &'a Browser,
     pub(crate) frame: &'a Frame,
     /// For whom they sign in.
     pub(crate) applicant: Applicant<'a>,
     /// What leads back here from other providers.
-    pub(crate) offer: &'a Offer,
+    pub(crate) choices: &'a ProviderChoices,
     /// What tells the forms from those of other pages and requests.
     pub(crate) purpose: Vec<&'a str>,
     /// Where the forms go.
@@ -107,9 +112,9 @@ pub(crate) struct Entrance<'a> {
     pub(crate) next: String,
 }
 
-impl Entrance<'_> {
+impl LoginPage<'_> {
     /// The form that asks for name and password, or for a passkey.
-    pub(crate) fn show(&self, name: &str, failed: Option<Failed>) -> Response {
+    pub(crate) fn show(&self, name: &str, failed: Option<FormError>) -> Response {
         let form = self.form();
         let ceremony = self.passkey_alone();
         let what = (name, ceremony.as_ref());
@@ -138,8 +143,8 @@ impl Entrance<'_> {
             action: self.action.clone(),
             csrf: self.browser.token(&self.purpose),
             since: self.since.clone(),
-            ways: self.offer.ways(self.call, self.browser),
-            forgot: forgotten::address(self.call),
+            provider_links: self.choices.provider_links(self.call, self.browser),
+            forgot: password_reset::address(self.call),
         }
     }
 
@@ -155,7 +160,7 @@ impl Entrance<'_> {
         let name = fields.text(NamePlace::Username.name());
         let csrf = fields.get("csrf");
         if !self.browser.sent(self.call, &self.purpose, csrf) {
-            return Ok(self.show(name, Some(Failed::Stale)));
+            return Ok(self.show(name, Some(FormError::Stale)));
         }
         // The form for name and password carries what a passkey would need.
         let step = fields.get(STEP).filter(|_| !fields.is_password());
@@ -176,7 +181,7 @@ impl Entrance<'_> {
             SignIn::Next(next) => self.show_next(*next, None),
             SignIn::Done(token) => {
                 let mut response = redirect(self.call, &self.next);
-                sessions::hand_over(self.call, &mut response, &token);
+                sessions::set_cookie(self.call, &mut response, &token);
                 response
             }
         }
@@ -184,27 +189,34 @@ impl Entrance<'_> {
 
     /// The page of the step that somebody has to take who was signed in
     /// elsewhere; `None`: nobody was.
-    pub(crate) async fn arrived(&self, carried: Option<&str>) -> Result<Option<Response>, Fault> {
+    pub(crate) async fn resume(
+        &self,
+        resume_parameter: Option<&str>,
+    ) -> Result<Option<Response>, Fault> {
         let call = self.call;
-        let purpose = arrival(call, &self.offer.to);
-        let half = carried.and_then(|text| self.browser.brought(call, &purpose, text));
-        let Some(half): Option<Half> = half else {
+        let purpose = resume_purpose(call, &self.choices.to);
+        let partial = resume_parameter.and_then(|text| self.browser.brought(call, &purpose, text));
+        let Some(partial): Option<PartialAuthentication> = partial else {
             return Ok(None);
         };
-        let Some(user) = half.user(call).await? else {
-            return Ok(Some(self.show("", Some(Failed::Stale))));
+        let Some(user) = partial.user(call).await? else {
+            return Ok(Some(self.show("", Some(FormError::Stale))));
         };
-        let came = advance(call, user, half).await?;
+        let came = advance(call, user, partial).await?;
         Ok(Some(self.lead("", came)))
     }
 
     /// The page of the next step.
-    pub(crate) fn show_next(&self, next: Next, failed: Option<Failed>) -> Response {
-        let Next { user, half, ask } = next;
-        let mut response = match ask {
-            Ask::Show { .. } => self.show_factors(&user, half, &ask, failed),
-            Ask::Enrol { kinds, known } => {
-                self.show_enrolment(&user, half, (&kinds, &known), failed)
+    pub(crate) fn show_next(&self, next: NextStep, failed: Option<FormError>) -> Response {
+        let NextStep {
+            user,
+            partial,
+            prompt,
+        } = next;
+        let mut response = match prompt {
+            StepPrompt::Show { .. } => self.show_factors(&user, partial, &prompt, failed),
+            StepPrompt::Enrol { kinds, known } => {
+                self.show_enrolment(&user, partial, (&kinds, &known), failed)
             }
         };
         self.browser.remember(self.call, &mut response);
@@ -214,26 +226,26 @@ impl Entrance<'_> {
     fn show_factors(
         &self,
         user: &User,
-        mut half: Half,
-        ask: &Ask,
-        failed: Option<Failed>,
+        mut partial: PartialAuthentication,
+        prompt: &StepPrompt,
+        failed: Option<FormError>,
     ) -> Response {
-        let Ask::Show {
+        let StepPrompt::Show {
             code,
             recovery,
             passkeys,
-        } = ask
+        } = prompt
         else {
             return self.show("", failed);
         };
-        half.asked.enrols = false;
-        half.asked.challenge = new_challenge();
-        let step = self.browser.carry(self.call, &self.steps("step"), &half);
+        partial.step.enrols = false;
+        partial.step.challenge = new_challenge();
+        let step = self.browser.carry(self.call, &self.steps("step"), &partial);
         let live = self.call.state.live();
         let party = live.relying_party.as_ref().filter(|_| !passkeys.is_empty());
         let ceremony = party.map(|party| Ceremony {
             creates: false,
-            options: factors::request(party, &half.asked.challenge, Some(passkeys)),
+            options: factors::request(party, &partial.step.challenge, Some(passkeys)),
             step: step.clone(),
         });
         let shown = pages::Factors {
@@ -251,27 +263,27 @@ impl Entrance<'_> {
     fn show_enrolment(
         &self,
         user: &User,
-        mut half: Half,
+        mut partial: PartialAuthentication,
         (kinds, known): (&[Kind], &[doorward_core::model::factor::StoredFactor]),
-        failed: Option<Failed>,
+        failed: Option<FormError>,
     ) -> Response {
         let call = self.call;
-        half.asked.enrols = true;
-        half.asked.challenge = new_challenge();
+        partial.step.enrols = true;
+        partial.step.challenge = new_challenge();
         // Who mistyped a code need not scan another picture.
-        let secret = NewSecret::parse(&half.asked.secret);
+        let secret = NewSecret::parse(&partial.step.secret);
         let secret = secret.or_else(|| kinds.contains(&Kind::Totp).then(NewSecret::make));
-        half.asked.secret = secret.as_ref().map(NewSecret::text).unwrap_or_default();
+        partial.step.secret = secret.as_ref().map(NewSecret::text).unwrap_or_default();
         let live = call.state.live();
         let party = live.relying_party.as_ref();
         let party = party.filter(|_| kinds.contains(&Kind::Passkey));
         let options = party.map(|party| {
             let (options, handle) =
-                factors::creation(call, party, user, &half.asked.challenge, known);
-            half.asked.handle = handle;
+                factors::creation(call, party, user, &partial.step.challenge, known);
+            partial.step.handle = handle;
             options
         });
-        let step = self.browser.carry(call, &self.steps("step"), &half);
+        let step = self.browser.carry(call, &self.steps("step"), &partial);
         let ceremony = options.map(|options| Ceremony {
             creates: true,
             options,
@@ -296,23 +308,24 @@ impl Entrance<'_> {
             let came = self.by_passkey(&challenge, fields).await?;
             return Ok(self.lead("", came));
         }
-        let half: Option<Half> = self.browser.brought(call, &self.steps("step"), step);
-        let Some(half) = half else {
-            return Ok(self.show("", Some(Failed::Stale)));
+        let partial: Option<PartialAuthentication> =
+            self.browser.brought(call, &self.steps("step"), step);
+        let Some(partial) = partial else {
+            return Ok(self.show("", Some(FormError::Stale)));
         };
-        let Some(user) = half.user(call).await? else {
-            return Ok(self.show("", Some(Failed::Stale)));
+        let Some(user) = partial.user(call).await? else {
+            return Ok(self.show("", Some(FormError::Stale)));
         };
-        match half.asked.enrols {
-            true => self.enrolled(user, half, fields).await,
-            false => self.shown(user, half, fields).await,
+        match partial.step.enrols {
+            true => self.enrolled(user, partial, fields).await,
+            false => self.shown(user, partial, fields).await,
         }
     }
 
     /// Signs in whoever has the passkey that answered.
     async fn by_passkey(&self, challenge: &str, fields: &Fields<'_>) -> Result<SignIn, Fault> {
         let call = self.call;
-        let again = Ok(SignIn::Again(Failed::Passkey));
+        let again = Ok(SignIn::Again(FormError::Passkey));
         if !call.realm.settings.factors.passkeys_alone {
             return again;
         }
@@ -330,28 +343,36 @@ impl Entrance<'_> {
     }
 
     /// Takes in what a user showed in the next step.
-    async fn shown(&self, user: User, half: Half, fields: &Fields<'_>) -> Result<Response, Fault> {
+    async fn shown(
+        &self,
+        user: User,
+        partial: PartialAuthentication,
+        fields: &Fields<'_>,
+    ) -> Result<Response, Fault> {
         let call = self.call;
         let (checked, wrong) = match fields.get(PASSKEY) {
             Some(text) => {
-                let challenge = &half.asked.challenge;
+                let challenge = &partial.step.challenge;
                 (
                     by_own_passkey(call, &user, challenge, text).await?,
-                    Failed::Passkey,
+                    FormError::Passkey,
                 )
             }
             None => {
                 let typed = fields.text(CODE);
-                (factors::check_code(call, &user, typed).await?, Failed::Code)
+                (
+                    factors::check_code(call, &user, typed).await?,
+                    FormError::Code,
+                )
             }
         };
         let shown = match checked {
-            Checked::Right(shown) => shown,
-            Checked::Wrong => return self.again(user, half, wrong).await,
-            Checked::Locked => return self.again(user, half, Failed::Tries).await,
+            FactorCheck::Right(shown) => shown,
+            FactorCheck::Wrong => return self.again(user, partial, wrong).await,
+            FactorCheck::Locked => return self.again(user, partial, FormError::Tries).await,
         };
         let remembered = fields.get("doorward_remember").and(shown.factor);
-        let came = advance(call, user.clone(), half.shown(&shown.words)).await?;
+        let came = advance(call, user.clone(), partial.shown(&shown.words)).await?;
         let done = matches!(came, SignIn::Done(_));
         let mut response = self.lead("", came);
         if let Some(factor) = remembered.filter(|_| done) {
@@ -364,56 +385,63 @@ impl Entrance<'_> {
     async fn enrolled(
         &self,
         user: User,
-        half: Half,
+        partial: PartialAuthentication,
         fields: &Fields<'_>,
     ) -> Result<Response, Fault> {
         let call = self.call;
         // Judged now: since the page was shown, the user may have got a factor.
-        let room = factors::room(&Methods::from(half.methods.as_slice()));
+        let room = factors::room(&Methods::from(partial.methods.as_slice()));
         let (enrolled, wrong) = match fields.get(PASSKEY) {
             Some(text) => {
-                let asked = &half.asked;
-                let ceremony = (asked.challenge.as_str(), asked.handle.as_str());
+                let step = &partial.step;
+                let ceremony = (step.challenge.as_str(), step.handle.as_str());
                 let name = fields.get("doorward_name");
                 let name = factors::name(name, &self.frame.texts().passkey);
                 let enrolled = enrol_passkey(call, &user, ceremony, (&name, room), text).await?;
-                (enrolled, Failed::Passkey)
+                (enrolled, FormError::Passkey)
             }
             None => {
                 let name = factors::name(fields.get("doorward_name"), &self.frame.texts().totp);
                 let typed = fields.text(CODE);
-                let enrolled = match NewSecret::parse(&half.asked.secret) {
+                let enrolled = match NewSecret::parse(&partial.step.secret) {
                     Some(secret) => secret.enrol(call, &user, (&name, room), typed).await?,
-                    None => Enrolled::Wrong,
+                    None => EnrolmentResult::Wrong,
                 };
-                (enrolled, Failed::Code)
+                (enrolled, FormError::Code)
             }
         };
         let (shown, codes) = match enrolled {
-            Enrolled::Done(shown, codes) => (shown, codes),
-            Enrolled::Wrong => return self.again(user, half, wrong).await,
-            Enrolled::Locked => return self.again(user, half, Failed::Tries).await,
-            Enrolled::Full if room == 1 => return self.again(user, half, Failed::Stale).await,
-            Enrolled::Full => return self.again(user, half, Failed::Full).await,
+            EnrolmentResult::Done(shown, codes) => (shown, codes),
+            EnrolmentResult::Wrong => return self.again(user, partial, wrong).await,
+            EnrolmentResult::Locked => return self.again(user, partial, FormError::Tries).await,
+            EnrolmentResult::Full if room == 1 => {
+                return self.again(user, partial, FormError::Stale).await;
+            }
+            EnrolmentResult::Full => return self.again(user, partial, FormError::Full).await,
         };
-        let came = advance(call, user, half.shown(&shown.words)).await?;
+        let came = advance(call, user, partial.shown(&shown.words)).await?;
         let Some(codes) = codes else {
             return Ok(self.lead("", came));
         };
         // They are shown now or never; what else is missing is asked for after.
         let mut response = pages::recovery(self.frame, &codes, &self.next);
         if let SignIn::Done(token) = came {
-            sessions::hand_over(call, &mut response, &token);
+            sessions::set_cookie(call, &mut response, &token);
         }
         Ok(response)
     }
 
     /// The page of the same step, because something was wrong.
-    async fn again(&self, user: User, half: Half, failed: Failed) -> Result<Response, Fault> {
-        let asked = half.asked.clone();
-        Ok(match advance(self.call, user, half).await? {
+    async fn again(
+        &self,
+        user: User,
+        partial: PartialAuthentication,
+        failed: FormError,
+    ) -> Result<Response, Fault> {
+        let step = partial.step.clone();
+        Ok(match advance(self.call, user, partial).await? {
             SignIn::Next(mut next) => {
-                next.half.asked = asked;
+                next.partial.step = step;
                 self.show_next(*next, Some(failed))
             }
             came => self.lead("", came),
@@ -427,13 +455,13 @@ pub(crate) async fn by_own_passkey(
     user: &User,
     challenge: &str,
     answer: &str,
-) -> Result<Checked, Fault> {
+) -> Result<FactorCheck, Fault> {
     let Some(answer) = Answer::parse(answer) else {
-        return Ok(Checked::Wrong);
+        return Ok(FactorCheck::Wrong);
     };
     let checked = factors::check_passkey(call, challenge, &answer, Some(user.id)).await?;
-    let right = |(_, shown): (User, Shown)| Checked::Right(shown);
-    Ok(checked.map_or(Checked::Wrong, right))
+    let right = |(_, shown): (User, FactorProof)| FactorCheck::Right(shown);
+    Ok(checked.map_or(FactorCheck::Wrong, right))
 }
 
 /// Enrols the passkey that a browser made, if its user has fewer than `most`
@@ -444,9 +472,9 @@ pub(crate) async fn enrol_passkey(
     (challenge, handle): (&str, &str),
     (name, most): (&str, u32),
     answer: &str,
-) -> Result<Enrolled, Fault> {
+) -> Result<EnrolmentResult, Fault> {
     let Some(answer) = Answer::parse(answer) else {
-        return Ok(Enrolled::Wrong);
+        return Ok(EnrolmentResult::Wrong);
     };
     let new = NewPasskey {
         challenge,

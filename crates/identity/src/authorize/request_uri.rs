@@ -11,8 +11,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use quick_cache::sync::Cache;
 use url::Url;
 
-use super::back::Told;
-use super::object::{self, Opened};
+use super::authorization_response::AuthorizationError;
+use super::request_object::{self, RequestObject};
 use crate::Call;
 use crate::clients::LiveClient;
 use doorward_core::jose::verify::TOKEN_MAX;
@@ -36,10 +36,10 @@ const DIGESTED_LIFE_MS: i64 = 3600 * 1000;
 const PAUSE_MS: i64 = 5 * 1000;
 
 /// Request objects that were fetched, by who chose their address.
-pub(crate) struct References(Cache<(ChosenBy, String), Arc<Fetched>>);
+pub(crate) struct References(Cache<(ChosenBy, String), Arc<FetchedObject>>);
 
 /// What was found at an address.
-struct Fetched {
+struct FetchedObject {
     text: Option<String>,
     ends_ms: i64,
 }
@@ -59,19 +59,19 @@ pub(super) async fn open(
     client: &LiveClient,
     uri: &str,
     at_ms: i64,
-) -> Result<Opened, Told> {
+) -> Result<RequestObject, AuthorizationError> {
     let registered = &client.client.metadata.request_uris;
     if uri.len() > URI_MAX || !registered.iter().any(|known| is_same(known, uri)) {
         let text = "The request_uri is not registered";
-        return Err(Told::new("invalid_request_uri", text));
+        return Err(AuthorizationError::new("invalid_request_uri", text));
     }
     let fetched = fetch(call, client.chosen_by(), uri).await;
     let silent = || {
         let text = "There is no request object at the request_uri";
-        Told::new("invalid_request_uri", text)
+        AuthorizationError::new("invalid_request_uri", text)
     };
     let text = fetched.text.as_deref().ok_or_else(silent)?;
-    object::open(call, client, text, at_ms).await
+    request_object::open(call, client, text, at_ms).await
 }
 
 /// Whether both are one address: fragments tell versions of its content.
@@ -80,7 +80,7 @@ fn is_same(known: &str, asked: &str) -> bool {
     known == asked || address(known) == address(asked)
 }
 
-async fn fetch(call: &Call, by: ChosenBy, uri: &str) -> Arc<Fetched> {
+async fn fetch(call: &Call, by: ChosenBy, uri: &str) -> Arc<FetchedObject> {
     let cache = &call.state.references.0;
     let key = (by, uri.to_owned());
     if let Some(known) = cache.get(&key)
@@ -106,7 +106,7 @@ async fn fetch(call: &Call, by: ChosenBy, uri: &str) -> Arc<Fetched> {
         Some(text) if fragment == Some(&digest(text)) => DIGESTED_LIFE_MS,
         Some(_) => LIFE_MS,
     };
-    let fetched = Arc::new(Fetched {
+    let fetched = Arc::new(FetchedObject {
         text,
         ends_ms: call.now_ms + life_ms,
     });

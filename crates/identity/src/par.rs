@@ -10,9 +10,9 @@ use super::{Call, authorize, client_auth, dpop, form, respond};
 
 /// Keeps the request of the client, and answers with its address.
 pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
-    let form = form::posted(call)?;
+    let form = form::read_body(call)?;
     let client = client_auth::authenticate(call, &form).await?;
-    let proven = dpop::proven(call, &client).await?;
+    let proven = dpop::proven_key(call, &client).await?;
     let (request_uri, expires_in) = authorize::push(call, &client, &form, proven).await?;
     let body = json!({"request_uri": request_uri, "expires_in": expires_in});
     let mut response = respond::json(StatusCode::CREATED, &body);

@@ -2,15 +2,15 @@
 
 use axum::response::Response;
 use chrono::DateTime;
-use http::StatusCode;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::api_version::{Version, version};
 use super::change_password::{self, ChangeError};
 use super::context::{PASSWORD, SEVERAL};
 use super::error::{Fault, JsonError};
-use super::password_policy::told;
-use super::{Call, form, goto, respond, rest, sessions, userinfo};
+use super::password_policy::refusal_text;
+use super::{Call, form, goto_url, respond, rest, sessions, userinfo};
 use doorward_core::model::user::{User, name};
 
 const VERSIONS: &[Version] = &[version(1, 2), version(2, 1), version(3, 1), version(4, 1)];
@@ -29,9 +29,17 @@ pub(super) async fn post(call: &Call, named: Option<&str>) -> Response {
     }
 }
 
+/// Answers a request to the user whom the path names.
+pub(super) async fn one(call: &Call) -> Response {
+    match call.parts.method {
+        Method::POST => post(call, Some(call.last_segment())).await,
+        _ => get(call).await,
+    }
+}
+
 /// Answers with the record of the user of the caller's session, whom the path
 /// names.
-pub(super) async fn get(call: &Call) -> Response {
+async fn get(call: &Call) -> Response {
     match rest::version(call, VERSIONS) {
         Ok(chosen) => rest::finish(chosen, read(call, call.last_segment()).await),
         Err(refused) => refused.response(),
@@ -134,7 +142,7 @@ async fn act_on(call: &Call, named: &str) -> Result<Response, JsonError> {
         if sessions::is_in_header(call) {
             response = respond::json(StatusCode::OK, &json!({"tokenId": token}));
         }
-        sessions::hand_over(call, &mut response, &token);
+        sessions::set_cookie(call, &mut response, &token);
     }
     Ok(response)
 }
@@ -144,8 +152,8 @@ fn not_changed(error: ChangeError) -> JsonError {
         ChangeError::Wrong => {
             JsonError::new(StatusCode::FORBIDDEN, "The current password is not right")
         }
-        ChangeError::Refused(wrong) => rest::bad_request(told(&wrong)),
-        ChangeError::Elsewhere => {
+        ChangeError::Refused(wrong) => rest::bad_request(refusal_text(&wrong)),
+        ChangeError::NotLocal => {
             let text = "The password of this user can't be changed here";
             JsonError::new(StatusCode::FORBIDDEN, text)
         }
@@ -163,7 +171,7 @@ async fn act(call: &Call) -> Result<Response, JsonError> {
                 .ok_or_else(rest::denied)?;
             let asked = body.as_ref().and_then(|body| body.get("goto"));
             let asked = asked.and_then(Value::as_str);
-            let good = asked.filter(|address| goto::allowed(call, address));
+            let good = asked.filter(|address| goto_url::is_allowed(call, address));
             json!({"successURL": good.unwrap_or(&call.realm.settings.success_url)})
         }
         "idFromSession" => sessions::id_from_session(call).await?,

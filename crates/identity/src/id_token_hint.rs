@@ -8,19 +8,19 @@ use doorward_core::jose::verify::Unverified;
 
 /// What an ID token says of whom it was given for.
 #[derive(Debug)]
-pub(super) struct Hint {
+pub(super) struct IdTokenHint {
     /// The name of its user, whatever the client calls them.
     pub(super) subject: String,
     /// Whether the token says that name itself: it may be shown to whoever
     /// brings the token.
-    pub(super) is_told: bool,
+    pub(super) is_subject_claim: bool,
     pub(super) client_id: String,
     /// The session that it was given in.
     pub(super) sid: Option<String>,
 }
 
 /// Reads an ID token that this realm issued; also one that has expired.
-pub(super) async fn read(call: &Call, token: &str) -> Option<Hint> {
+pub(super) async fn read(call: &Call, token: &str) -> Option<IdTokenHint> {
     let claims = claims(call, token).await?;
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     let (state, client_id) = (&call.state, text("aud")?);
@@ -41,8 +41,8 @@ pub(super) async fn read(call: &Call, token: &str) -> Option<Hint> {
             user.map_or_else(String::new, |user| user.user_name.clone())
         }
     };
-    Some(Hint {
-        is_told: text("sub") == Some(&*subject),
+    Some(IdTokenHint {
+        is_subject_claim: text("sub") == Some(&*subject),
         subject,
         client_id: client_id.to_owned(),
         sid: text("sid").map(str::to_owned),

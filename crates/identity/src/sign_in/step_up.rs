@@ -14,7 +14,7 @@ use crate::context::{Demand, Methods, SEVERAL};
 use crate::error::Fault;
 use crate::factors::{self, gives};
 use crate::login::settle;
-use crate::pages::Failed;
+use crate::pages::FormError;
 use doorward_core::model::factor::{Kind, StoredFactor};
 use doorward_core::model::grant::StoredSession;
 use doorward_core::model::user::User;
@@ -24,7 +24,7 @@ const STEPS_MS: i64 = 15 * 60 * 1000;
 
 /// A sign-in that is under way, as the browser carries it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Half {
+pub(crate) struct PartialAuthentication {
     user_id: Uuid,
     /// Of the user's record: another one ends the sign-in.
     version: i64,
@@ -40,12 +40,13 @@ pub(crate) struct Half {
     may_enrol: bool,
     until_ms: i64,
     /// What was asked for last.
-    pub(super) asked: Asked,
+    #[serde(rename = "asked")]
+    pub(super) step: StepChallenge,
 }
 
 /// What the page with the next step asked for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct StepChallenge {
     /// Whether a factor is to be made, and not shown.
     pub(super) enrols: bool,
     /// Of the ceremony with a passkey.
@@ -58,7 +59,7 @@ pub(super) struct Asked {
 
 /// What a user is to do next.
 #[derive(Clone, Debug)]
-pub(super) enum Ask {
+pub(super) enum StepPrompt {
     /// To show one of these.
     Show {
         code: bool,
@@ -74,20 +75,20 @@ pub(super) enum Ask {
 
 /// The next step of a sign-in.
 #[derive(Debug)]
-pub(crate) struct Next {
+pub(crate) struct NextStep {
     pub(super) user: User,
-    pub(super) half: Half,
-    pub(super) ask: Ask,
+    pub(super) partial: PartialAuthentication,
+    pub(super) prompt: StepPrompt,
 }
 
 /// What a demand means for a user who is signed in.
 #[derive(Debug)]
-pub(crate) enum Lacking {
+pub(crate) enum MissingFactor {
     /// It is met, or a wish that can't be.
     Nothing,
     /// It must be met and can't be.
     Unmet,
-    Next(Box<Next>),
+    Next(Box<NextStep>),
 }
 
 /// What follows now that `user` has shown who they are by `methods`, on a page
@@ -100,11 +101,11 @@ pub(crate) async fn complete(
     methods: Methods,
     shown_ms: Option<i64>,
 ) -> Result<SignIn, Fault> {
-    let wanted = match policy(call, user, &methods).await? {
+    let wanted = match requires_second_factor(call, user, &methods).await? {
         false => Vec::new(),
         true => vec![SEVERAL.to_owned()],
     };
-    let half = Half {
+    let partial = PartialAuthentication {
         user_id: user.id,
         version: user.version,
         methods: methods.words().to_vec(),
@@ -113,13 +114,17 @@ pub(crate) async fn complete(
         wanted,
         may_enrol: call.realm.settings.second_factor == SecondFactor::Required,
         until_ms: call.now_ms + STEPS_MS,
-        asked: Asked::default(),
+        step: StepChallenge::default(),
     };
-    advance(call, user.clone(), half).await
+    advance(call, user.clone(), partial).await
 }
 
 /// Whether the realm asks this user for a second factor beyond `methods`.
-pub(crate) async fn policy(call: &Call, user: &User, methods: &Methods) -> Result<bool, Fault> {
+pub(crate) async fn requires_second_factor(
+    call: &Call,
+    user: &User,
+    methods: &Methods,
+) -> Result<bool, Fault> {
     let setting = call.realm.settings.second_factor;
     if methods.has(SEVERAL) || setting == SecondFactor::Off {
         return Ok(false);
@@ -132,14 +137,14 @@ pub(crate) async fn policy(call: &Call, user: &User, methods: &Methods) -> Resul
 }
 
 /// What `demand` asks of the user of a session besides what was shown.
-pub(crate) async fn lacking(
+pub(crate) async fn missing_factor(
     call: &Call,
     (session, user): (&StoredSession, &User),
     demand: &Demand,
-) -> Result<Lacking, Fault> {
+) -> Result<MissingFactor, Fault> {
     let proof = Proof::of(session);
     for wanted in demand.lacks(&call.realm.settings, &proof.methods) {
-        let half = Half {
+        let partial = PartialAuthentication {
             user_id: user.id,
             version: user.version,
             methods: session.amr.clone(),
@@ -148,53 +153,69 @@ pub(crate) async fn lacking(
             wanted,
             may_enrol: demand.is_strict(),
             until_ms: call.now_ms + STEPS_MS,
-            asked: Asked::default(),
+            step: StepChallenge::default(),
         };
-        if let Some(ask) = plan(call, user, &half).await? {
+        if let Some(prompt) = plan(call, user, &partial).await? {
             let user = user.clone();
-            return Ok(Lacking::Next(Box::new(Next { user, half, ask })));
+            return Ok(MissingFactor::Next(Box::new(NextStep {
+                user,
+                partial,
+                prompt,
+            })));
         }
     }
     let settings = &call.realm.settings;
     let met = demand.lacks(settings, &proof.methods).is_empty();
     match met || !demand.is_strict() {
-        true => Ok(Lacking::Nothing),
-        false => Ok(Lacking::Unmet),
+        true => Ok(MissingFactor::Nothing),
+        false => Ok(MissingFactor::Unmet),
     }
 }
 
 /// Begins the session, if nothing is missing any more, or says what is next.
-pub(super) async fn advance(call: &Call, user: User, half: Half) -> Result<SignIn, Fault> {
-    let methods = Methods::from(half.methods.as_slice());
-    if methods.missing(&half.wanted).is_empty() {
+pub(super) async fn advance(
+    call: &Call,
+    user: User,
+    partial: PartialAuthentication,
+) -> Result<SignIn, Fault> {
+    let methods = Methods::from(partial.methods.as_slice());
+    if methods.missing(&partial.wanted).is_empty() {
         let proof = Proof {
             methods,
-            auth_ms: half.session.as_ref().map_or(call.now_ms, |(_, ms)| *ms),
+            auth_ms: partial.session.as_ref().map_or(call.now_ms, |(_, ms)| *ms),
         };
-        return begin(call, &user, &proof, half.shown_ms).await;
+        return begin(call, &user, &proof, partial.shown_ms).await;
     }
-    match plan(call, &user, &half).await? {
-        Some(ask) => Ok(SignIn::Next(Box::new(Next { user, half, ask }))),
+    match plan(call, &user, &partial).await? {
+        Some(prompt) => Ok(SignIn::Next(Box::new(NextStep {
+            user,
+            partial,
+            prompt,
+        }))),
         None => {
             doorward_net::telemetry::warn_limited!(user_id = %user.id, "a user can't get what the sign-in asks for");
-            Ok(SignIn::Again(Failed::Unmet))
+            Ok(SignIn::Again(FormError::Unmet))
         }
     }
 }
 
 /// The next step towards what is wanted; `None`: there is none.
-async fn plan(call: &Call, user: &User, half: &Half) -> Result<Option<Ask>, Fault> {
+async fn plan(
+    call: &Call,
+    user: &User,
+    partial: &PartialAuthentication,
+) -> Result<Option<StepPrompt>, Fault> {
     let store = &call.state.store;
     let has = store.factors(user.id).await?;
     let recovery = !has.is_empty() && store.recovery_codes_left(user.id).await? > 0;
     let usable = factors::usable(call);
-    let methods = Methods::from(half.methods.as_slice());
-    let missing = methods.missing(&half.wanted);
+    let methods = Methods::from(partial.methods.as_slice());
+    let missing = methods.missing(&partial.wanted);
     // No step that leads nowhere: all of it can be had, or nothing is asked.
     let mut ways: Vec<Kind> = has.iter().map(|factor| factor.kind).collect();
     ways.extend(recovery.then_some(Kind::Totp));
     ways.retain(|kind| usable.contains(kind));
-    if half.may_enrol {
+    if partial.may_enrol {
         ways.extend(factors::kinds(call));
     }
     let to_be_had = |word: &&str| ways.iter().any(|kind| gives(*kind).contains(word));
@@ -206,11 +227,11 @@ async fn plan(call: &Call, user: &User, half: &Half) -> Result<Option<Ask>, Faul
     let helps = |kind: Kind| missing.iter().any(|word| gives(kind).contains(word));
     for fit in [&fits as &(dyn Fn(Kind) -> bool + Sync), &helps] {
         let passkeys = fit(Kind::Passkey) && usable.contains(&Kind::Passkey);
-        let ask = show(&has, fit(Kind::Totp), passkeys, recovery && fit(Kind::Totp));
-        if ask.is_some() {
-            return Ok(ask);
+        let prompt = show(&has, fit(Kind::Totp), passkeys, recovery && fit(Kind::Totp));
+        if prompt.is_some() {
+            return Ok(prompt);
         }
-        if !half.may_enrol {
+        if !partial.may_enrol {
             continue;
         }
         let kinds = factors::kinds(call).into_iter();
@@ -223,27 +244,27 @@ async fn plan(call: &Call, user: &User, half: &Half) -> Result<Option<Ask>, Faul
             let passkeys = usable.contains(&Kind::Passkey);
             return Ok(show(&has, true, passkeys, recovery));
         }
-        return Ok(Some(Ask::Enrol { kinds, known: has }));
+        return Ok(Some(StepPrompt::Enrol { kinds, known: has }));
     }
     Ok(None)
 }
 
 /// The question for what the user has of these, if it is anything.
-fn show(has: &[StoredFactor], totp: bool, passkeys: bool, recovery: bool) -> Option<Ask> {
+fn show(has: &[StoredFactor], totp: bool, passkeys: bool, recovery: bool) -> Option<StepPrompt> {
     let of = |kind| has.iter().filter(move |factor| factor.kind == kind);
     let code = totp && of(Kind::Totp).next().is_some();
     let passkeys: Vec<_> = match passkeys {
         true => of(Kind::Passkey).cloned().collect(),
         false => Vec::new(),
     };
-    (code || recovery || !passkeys.is_empty()).then_some(Ask::Show {
+    (code || recovery || !passkeys.is_empty()).then_some(StepPrompt::Show {
         code,
         recovery,
         passkeys,
     })
 }
 
-impl Half {
+impl PartialAuthentication {
     /// Its user, if nothing happened that ends the sign-in.
     pub(super) async fn user(&self, call: &Call) -> Result<Option<User>, Fault> {
         if call.now_ms >= self.until_ms {
@@ -272,7 +293,7 @@ impl Half {
         let mut methods = Methods::from(self.methods.as_slice());
         methods.add(words.iter().copied().chain([SEVERAL]));
         self.methods = methods.words().to_vec();
-        self.asked = Asked::default();
+        self.step = StepChallenge::default();
         self
     }
 }

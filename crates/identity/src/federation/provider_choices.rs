@@ -8,14 +8,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
 
 use super::metadata::Metadata;
-use super::passage::Passage;
 use super::refusal::Refusal;
+use super::state::LoginState;
 use super::{Provider, redirect_uri, root};
 use crate::Call;
 use crate::authorize::{Browser, redirect};
 use crate::config::ResponseMode;
 use crate::form::Form;
-use crate::pages::Failed;
+use crate::pages::FormError;
 
 /// What the pages begin with that users go on to.
 const PAGES: [&str; 3] = ["authorize?", "device/user?", "account"];
@@ -25,7 +25,7 @@ const HINT_MAX: usize = 255;
 
 /// A way to sign in, as a page shows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Way {
+pub(crate) struct ProviderLink {
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) logo: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Way {
 
 /// What a page of ours wants of a sign-in elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Offer {
+pub(crate) struct ProviderChoices {
     /// Where the user goes on: a page of ours with its query, relative to the
     /// realm.
     pub(crate) to: String,
@@ -49,18 +49,18 @@ pub(crate) struct Offer {
     pub(crate) link: Option<Uuid>,
 }
 
-impl Offer {
+impl ProviderChoices {
     /// The ways to all providers that the realm offers.
-    pub(crate) fn ways(&self, call: &Call, browser: &Browser) -> Vec<Way> {
+    pub(crate) fn provider_links(&self, call: &Call, browser: &Browser) -> Vec<ProviderLink> {
         let all = call.realm.providers().iter();
         let offered = all.filter(|provider| provider.written.enabled);
-        let way = |provider: &std::sync::Arc<Provider>| Way {
+        let provider_link = |provider: &std::sync::Arc<Provider>| ProviderLink {
             name: provider.name().to_owned(),
             title: provider.title().to_owned(),
             logo: provider.written.logo.clone(),
             href: self.href(call, browser, provider),
         };
-        offered.map(way).collect()
+        offered.map(provider_link).collect()
     }
 
     /// Leads to the only provider of the realm at once, where it is to be so.
@@ -71,7 +71,7 @@ impl Offer {
         &self,
         call: &Call,
         browser: &Browser,
-    ) -> Result<Option<Response>, Failed> {
+    ) -> Result<Option<Response>, FormError> {
         let all = call.realm.providers().iter();
         let mut offered = all.filter(|provider| provider.written.enabled);
         let (Some(only), None) = (offered.next(), offered.next()) else {
@@ -83,7 +83,7 @@ impl Offer {
         match self.go(call, browser, only).await {
             Ok(response) => Ok(Some(response)),
             Err(refusal) => {
-                super::told(call, only, &refusal);
+                super::report_refusal(call, only, &refusal);
                 Err(refusal.shown())
             }
         }
@@ -109,7 +109,7 @@ impl Offer {
         format!("{path}?{}", query.finish())
     }
 
-    /// What an address of [`Offer::ways`] says.
+    /// What an address of [`ProviderChoices::provider_links`] says.
     pub(super) fn read(form: &Form<'_>) -> Option<Self> {
         let to = form.get("to")?;
         PAGES.iter().find(|page| to.starts_with(**page))?;
@@ -165,13 +165,13 @@ impl Offer {
     ) -> Result<Response, Refusal> {
         let documents = &call.state.federation.documents;
         let metadata = documents.of(&provider.issuer, call.now_ms).await?;
-        let passage = Passage {
+        let login_state = LoginState {
             to: self.to.clone(),
             began_ms: call.now_ms,
             max_age: self.max_age,
             link: self.link,
         };
-        let state = passage.seal(call, browser, provider);
+        let state = login_state.seal(call, browser, provider);
         let address = self.address(call, browser, (provider, &metadata), &state);
         let mut response = redirect(call, &address);
         browser.remember(call, &mut response);
@@ -187,10 +187,10 @@ impl Offer {
         state: &str,
     ) -> String {
         let written = &provider.written;
-        let verifier = Passage::verifier(browser, call, provider, state);
+        let verifier = LoginState::verifier(browser, call, provider, state);
         let challenge = digest(&SHA256, verifier.as_bytes());
         let challenge = URL_SAFE_NO_PAD.encode(challenge);
-        let nonce = Passage::nonce(browser, call, provider, state);
+        let nonce = LoginState::nonce(browser, call, provider, state);
         let redirect_uri = redirect_uri(call, provider);
         let max_age = self.max_age.map(|age| age.to_string());
         let form_post = (written.response_mode == ResponseMode::FormPost).then_some("form_post");

@@ -4,13 +4,13 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::super::error::JsonError;
-use super::super::{Call, goto, rest};
+use super::super::{Call, goto_url, rest};
 use doorward_core::model::user::name_place::{NamePlace, SignInName};
 
 /// The parameters of the address. The first request of a sign-in by callbacks
 /// says them for those that follow.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct Options {
     /// Whether the password is only to be checked (`noSession`).
     pub(super) no_session: bool,
     /// Whether a session that is there does not count (`ForceAuth`).
@@ -25,7 +25,7 @@ pub(super) struct Asked {
     pub(super) user: Option<SignInName>,
 }
 
-impl Asked {
+impl Options {
     pub(super) fn of(call: &Call) -> Result<Self, JsonError> {
         let query = rest::query(call)?;
         let text = |name: &str| query.get(name).map(str::to_owned);
@@ -80,16 +80,15 @@ impl Asked {
     /// Where the user goes next. An address that the realm does not allow is as
     /// good as none.
     pub(super) fn success_url<'a>(&'a self, call: &'a Call) -> &'a str {
-        let asked = self.goto.as_deref();
-        let asked = asked.filter(|address| goto::allowed(call, address));
-        asked.unwrap_or(&call.realm.settings.success_url)
+        let goto = self.goto.as_deref();
+        let goto = goto.filter(|address| goto_url::is_allowed(call, address));
+        goto.unwrap_or(&call.realm.settings.success_url)
     }
 
     /// Where a user goes who could not sign in.
     pub(super) fn failure_url(&self, call: &Call) -> Option<String> {
-        let asked = self.goto_on_fail.as_ref();
-        asked
-            .filter(|address| goto::allowed(call, address))
+        let goto = self.goto_on_fail.as_ref();
+        goto.filter(|address| goto_url::is_allowed(call, address))
             .cloned()
     }
 }

@@ -52,7 +52,7 @@ const COUNTS: char = '\u{1}';
 
 /// A query, read.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ListQuery {
     pub(super) filter: Filter,
     pub(super) sort: Vec<SortKey>,
     pub(super) projection: Projection,
@@ -142,7 +142,7 @@ impl Parameters {
     }
 }
 
-impl Asked {
+impl ListQuery {
     /// What the query part of an address asks.
     pub(super) fn of_query(schema: &'static Schema, query: &str) -> Result<Self, ScimError> {
         Self::read(schema, &Parameters::of_query(query)?)
@@ -212,8 +212,8 @@ impl Asked {
     /// The query for the store, of records that satisfy `within` as well.
     pub(super) fn query(&self, within: Filter) -> UserQuery {
         let filter = match (within, &self.filter) {
-            (Filter::Always, asked) => asked.clone(),
-            (within, asked) => Filter::And(vec![within, asked.clone()]),
+            (Filter::Always, wanted) => wanted.clone(),
+            (within, wanted) => Filter::And(vec![within, wanted.clone()]),
         };
         UserQuery {
             filter,

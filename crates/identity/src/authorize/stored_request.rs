@@ -9,11 +9,11 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use url::form_urlencoded;
 
-use super::back::Refused;
+use super::authorization_response::RequestError;
 use super::browser::{Browser, SHOWN_MS};
 use super::params::{Params, SINCE};
 use super::request::Request;
-use super::resolve::Resolved;
+use super::resolve::ResolvedRequest;
 use crate::Call;
 use crate::clients::LiveClient;
 use crate::error::OAuthError;
@@ -47,9 +47,9 @@ pub(super) fn is_ours(uri: &str) -> bool {
 }
 
 /// One answer to all of them: an address tells nothing about other clients.
-fn gone() -> Refused {
+fn gone() -> RequestError {
     let text = "The request_uri is unknown, expired, used or of another client";
-    Refused::Here(OAuthError::bad("invalid_request_uri", text))
+    RequestError::Local(OAuthError::bad("invalid_request_uri", text))
 }
 
 /// The request at `uri`. Nothing beside the address counts (RFC 9126 §4). A
@@ -59,7 +59,7 @@ pub(super) async fn resolve(
     outer: &Params,
     client: Arc<LiveClient>,
     uri: &str,
-) -> Result<Resolved, Refused> {
+) -> Result<ResolvedRequest, RequestError> {
     let handle = uri.strip_prefix(PREFIX).filter(|rest| rest.len() <= 64);
     let hash = TokenHash::of(handle.ok_or_else(gone)?);
     let kept = call.state.store.authorization_request(hash).await?;
@@ -80,7 +80,7 @@ pub(super) async fn resolve(
         return Err(gone());
     }
     let params = outer.with_request(kept.kept.parameters.clone());
-    Ok(Resolved {
+    Ok(ResolvedRequest {
         client,
         params: params.carried_as(carried),
         object: kept.kept.object,
@@ -120,7 +120,7 @@ pub(super) async fn push(
 
 /// Keeps a request that is too long for addresses; gives what is carried in its
 /// place. The same request is kept once, however often it comes.
-pub(super) async fn shorten(call: &Call, request: &Request) -> Result<String, Refused> {
+pub(super) async fn shorten(call: &Call, request: &Request) -> Result<String, RequestError> {
     let client = &request.client;
     let parts = ["long request", &call.realm.path, client.id()];
     let whole = format!("{}\n{}", parts.join("\n"), request.query);
@@ -132,7 +132,7 @@ pub(super) async fn shorten(call: &Call, request: &Request) -> Result<String, Re
     };
     let times = (call.now_ms + FOLLOW_MS, call.now_ms + FOLLOW_MS);
     let done = keep(call, client, &handle, kept, times).await;
-    done.map_err(Refused::Here)?;
+    done.map_err(RequestError::Local)?;
     Ok(carried(client.id(), &format!("{PREFIX}{handle}")))
 }
 
@@ -176,7 +176,7 @@ async fn keep(
 }
 
 /// Makes a kept request last as long as the page that its user is shown now.
-pub(super) async fn prolong(call: &Call, request: &Request) -> Result<(), Refused> {
+pub(super) async fn prolong(call: &Call, request: &Request) -> Result<(), RequestError> {
     let Some(kept) = &request.kept else {
         return Ok(());
     };
@@ -190,7 +190,7 @@ pub(super) async fn prolong(call: &Call, request: &Request) -> Result<(), Refuse
 }
 
 /// Uses a pushed request up: it is answered once (RFC 9126 §7.3).
-pub(super) async fn spend(call: &Call, request: &Request) -> Result<(), Refused> {
+pub(super) async fn spend(call: &Call, request: &Request) -> Result<(), RequestError> {
     let pushed = request.kept.as_ref().filter(|kept| kept.kept.pushed);
     let Some(pushed) = pushed else {
         return Ok(());

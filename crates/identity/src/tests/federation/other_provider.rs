@@ -22,7 +22,7 @@ pub(super) const QUERY: &str =
 
 /// Another provider.
 #[derive(Clone)]
-pub(super) struct Elsewhere {
+pub(super) struct OtherProvider {
     pub(super) issuer: String,
     pub(super) key: TestKey,
     /// What it answers, by path: status, media type, body.
@@ -31,7 +31,7 @@ pub(super) struct Elsewhere {
     heard: Arc<Mutex<Vec<String>>>,
 }
 
-impl Elsewhere {
+impl OtherProvider {
     pub(super) async fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -121,7 +121,7 @@ impl Elsewhere {
     }
 
     /// Its ID token for `trip`, but for the changes; null takes a claim away.
-    pub(super) fn claims(&self, trip: &Trip, changes: &Value) -> Value {
+    pub(super) fn claims(&self, trip: &FederatedLogin, changes: &Value) -> Value {
         let now = START_MS / 1000;
         let mut claims = json!({
             "iss": self.issuer, "aud": "door", "sub": "u-1", "iat": now, "exp": now + 300,
@@ -157,21 +157,21 @@ impl Elsewhere {
 }
 
 /// A browser that is on its way through another provider.
-pub(super) struct Trip {
+pub(super) struct FederatedLogin {
     pub(super) cookie: String,
     /// The parameters of the request to the provider.
     pub(super) asked: Map<String, Value>,
     pub(super) location: String,
 }
 
-impl Trip {
+impl FederatedLogin {
     pub(super) fn state(&self) -> &str {
         self.asked["state"].as_str().expect("a state")
     }
 }
 
 /// A configuration with one other provider, called `corp`.
-pub(super) fn with(elsewhere: &Elsewhere, change: Value) -> Value {
+pub(super) fn with(elsewhere: &OtherProvider, change: Value) -> Value {
     let mut corp = json!({
         "name": "corp", "title": "Corp & Co", "issuer": elsewhere.issuer,
         "client_id": "door", "client_secret": "hu sh",
@@ -193,7 +193,7 @@ pub(super) fn with(elsewhere: &Elsewhere, change: Value) -> Value {
     config
 }
 
-pub(super) async fn provider(elsewhere: &Elsewhere, change: Value) -> Provider {
+pub(super) async fn provider(elsewhere: &OtherProvider, change: Value) -> Provider {
     Provider::with(with(elsewhere, change)).await
 }
 
@@ -229,11 +229,11 @@ pub(super) fn button(page: &Answer, name: &str) -> String {
 }
 
 /// Goes to the other provider by its button.
-pub(super) async fn leave(provider: &Provider) -> Trip {
+pub(super) async fn leave(provider: &Provider) -> FederatedLogin {
     leave_by(provider, QUERY).await
 }
 
-pub(super) async fn leave_by(provider: &Provider, query: &str) -> Trip {
+pub(super) async fn leave_by(provider: &Provider, query: &str) -> FederatedLogin {
     let page = get(provider, &format!("/oauth2/authorize?{query}"), "").await;
     assert_eq!(page.status, 200, "{}", page.text);
     let cookie = cookies(&page);
@@ -242,12 +242,12 @@ pub(super) async fn leave_by(provider: &Provider, query: &str) -> Trip {
     trip(&away, cookie)
 }
 
-pub(super) fn trip(away: &Answer, cookie: String) -> Trip {
+pub(super) fn trip(away: &Answer, cookie: String) -> FederatedLogin {
     let location = away.header("location").to_owned();
     let url = Url::parse(&location).expect("an address");
     let asked = url.query_pairs();
     let asked = asked.map(|(name, value)| (name.into_owned(), json!(value)));
-    Trip {
+    FederatedLogin {
         cookie,
         asked: asked.collect(),
         location,
@@ -255,7 +255,7 @@ pub(super) fn trip(away: &Answer, cookie: String) -> Trip {
 }
 
 /// Comes back with a code.
-pub(super) async fn return_(provider: &Provider, trip: &Trip) -> Answer {
+pub(super) async fn return_(provider: &Provider, trip: &FederatedLogin) -> Answer {
     let path = format!(
         "/oauth2/federation/corp/callback?code=c-1&state={}",
         trip.state()
@@ -264,7 +264,11 @@ pub(super) async fn return_(provider: &Provider, trip: &Trip) -> Answer {
 }
 
 /// Goes there and back; the provider says the usual claims with `changes`.
-pub(super) async fn round(provider: &Provider, elsewhere: &Elsewhere, changes: Value) -> Answer {
+pub(super) async fn round(
+    provider: &Provider,
+    elsewhere: &OtherProvider,
+    changes: Value,
+) -> Answer {
     let trip = leave(provider).await;
     let claims = elsewhere.claims(&trip, &changes);
     elsewhere.grant(&elsewhere.key.token(&claims));

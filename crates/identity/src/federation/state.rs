@@ -17,7 +17,7 @@ const STATE_MAX: usize = 8 * 1024;
 
 /// A browser's way through another provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Passage {
+pub(super) struct LoginState {
     /// Where it goes on: a page of ours, relative to the realm.
     #[serde(rename = "t")]
     pub(super) to: String,
@@ -45,7 +45,7 @@ fn purpose<'a>(call: &'a Call, provider: &'a Provider, what: &'a str) -> [&'a st
     ]
 }
 
-impl Passage {
+impl LoginState {
     /// The state of a request to this provider.
     pub(super) fn seal(&self, call: &Call, browser: &Browser, provider: &Provider) -> String {
         let text = serde_json::to_vec(self).unwrap_or_default();
@@ -64,9 +64,11 @@ impl Passage {
             return None;
         }
         let (text, browser) = browser.open(&purpose(call, provider, "federation"), state)?;
-        let passage: Self = serde_json::from_slice(&text).ok()?;
-        let age_ms = call.now_ms - passage.began_ms;
-        (0..AWAY_MS).contains(&age_ms).then_some((passage, browser))
+        let login_state: Self = serde_json::from_slice(&text).ok()?;
+        let age_ms = call.now_ms - login_state.began_ms;
+        (0..AWAY_MS)
+            .contains(&age_ms)
+            .then_some((login_state, browser))
     }
 
     /// What the ID token must bring back.

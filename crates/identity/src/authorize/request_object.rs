@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::back::Told;
+use super::authorization_response::AuthorizationError;
 use crate::Call;
 use crate::clients::LiveClient;
 use doorward_core::jose::claims::{CLOCK_SKEW, check_times, time};
@@ -22,13 +22,13 @@ const ABOUT: [&str; 7] = ["iss", "aud", "exp", "nbf", "iat", "jti", "sub"];
 
 /// The content of a request object.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct RequestObject {
     /// The parameters; never `request` or `request_uri`.
     pub(super) parameters: Vec<(String, String)>,
 }
 
-fn invalid(description: &'static str) -> Told {
-    Told::new("invalid_request_object", description)
+fn invalid(description: &'static str) -> AuthorizationError {
+    AuthorizationError::new("invalid_request_object", description)
 }
 
 /// Opens a request object of `client`. `at_ms` is when its user came with it:
@@ -41,7 +41,7 @@ pub(super) async fn open(
     client: &LiveClient,
     text: &str,
     at_ms: i64,
-) -> Result<Opened, Told> {
+) -> Result<RequestObject, AuthorizationError> {
     let metadata = &client.client.metadata;
     let registered = metadata.request_object_signing_alg;
     let signs = client.needs_signed_requests()
@@ -53,14 +53,14 @@ pub(super) async fn open(
         Some(claims) if named || call.realm.settings.unsigned_request_objects => (claims, false),
         Some(_) => {
             let text = "Request objects must be signed";
-            return Err(Told::new("request_not_supported", text));
+            return Err(AuthorizationError::new("request_not_supported", text));
         }
         None => (verified(call, client, registered, text).await?, true),
     };
     check_claims(call, client, &claims, signed)?;
     check_times_of(client, &claims, at_ms.div_euclid(1000))?;
     let parameters = parameters(&claims)?;
-    Ok(Opened { parameters })
+    Ok(RequestObject { parameters })
 }
 
 /// The claims, if the client signed them in the way that it registered.
@@ -69,7 +69,7 @@ async fn verified(
     client: &LiveClient,
     registered: Option<RequestAlg>,
     text: &str,
-) -> Result<Map<String, Value>, Told> {
+) -> Result<Map<String, Value>, AuthorizationError> {
     let token = Unverified::parse(text).map_err(|_| invalid("The request object is malformed"))?;
     let kind = token.typ();
     if !matches!(kind.as_deref(), None | Some("jwt" | "oauth-authz-req+jwt")) {
@@ -101,7 +101,7 @@ fn check_claims(
     client: &LiveClient,
     claims: &Map<String, Value>,
     signed: bool,
-) -> Result<(), Told> {
+) -> Result<(), AuthorizationError> {
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     let needed = signed && client.needs_signed_requests();
     let is_client = |name: &str| text(name) == Some(client.id());
@@ -136,7 +136,11 @@ fn check_claims(
 
 /// Checks the times of the object at `now`, in seconds. Where nobody insists, it
 /// may have none.
-fn check_times_of(client: &LiveClient, claims: &Map<String, Value>, now: i64) -> Result<(), Told> {
+fn check_times_of(
+    client: &LiveClient,
+    claims: &Map<String, Value>,
+    now: i64,
+) -> Result<(), AuthorizationError> {
     let wrong = || invalid("The request object has expired or is not valid yet");
     let strict = client.is_fapi2();
     let of = |name: &str| time(claims, name).map_err(|_| wrong());
@@ -164,7 +168,7 @@ fn check_times_of(client: &LiveClient, claims: &Map<String, Value>, now: i64) ->
 
 /// The members as parameters: texts as they are, several values as parameters
 /// that repeat, objects (`claims`) as JSON.
-fn parameters(claims: &Map<String, Value>) -> Result<Vec<(String, String)>, Told> {
+fn parameters(claims: &Map<String, Value>) -> Result<Vec<(String, String)>, AuthorizationError> {
     let mut all = Vec::new();
     let mut add = |name: &str, value: &Value| {
         let text = match value {
@@ -195,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    fn of(claims: Value) -> Result<Vec<(String, String)>, Told> {
+    fn of(claims: Value) -> Result<Vec<(String, String)>, AuthorizationError> {
         parameters(claims.as_object().expect("an object"))
     }
 

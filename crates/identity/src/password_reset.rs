@@ -75,7 +75,7 @@ pub(super) async fn forgot(call: &Call) -> Response {
     if call.parts.method != Method::POST {
         return pages::forgot(&frame, false);
     }
-    let typed = match from_here(call).and_then(|()| form::posted(call)) {
+    let typed = match from_here(call).and_then(|()| form::read_body(call)) {
         Ok(form) => form
             .get(NamePlace::Username.name())
             .unwrap_or_default()
@@ -86,9 +86,9 @@ pub(super) async fn forgot(call: &Call) -> Response {
     if !typed.is_empty() && typed.len() <= TYPED_MAX && may_ask(call).await {
         let (realm, texts) = (Arc::clone(&call.realm), frame.letter_texts());
         let live = call.state.live.load_full();
-        let look = Arc::clone(&live.look);
+        let appearance = Arc::clone(&live.appearance);
         mail::send(&call.state, move |state| async move {
-            let made = letter(&state, &realm, &typed, (&look, texts)).await;
+            let made = letter(&state, &realm, &typed, (&appearance, texts)).await;
             made.unwrap_or_else(|error| {
                 tracing::error!(%error, "a link for a new password could not be made");
                 None
@@ -133,7 +133,7 @@ async fn letter(
     state: &Arc<State>,
     realm: &Realm,
     typed: &str,
-    (look, texts): (&pages::Look, LetterTexts),
+    (appearance, texts): (&pages::Appearance, LetterTexts),
 ) -> Result<Option<Letter>, Fault> {
     let Some(user) = user_of(state, realm, typed).await? else {
         return Ok(None);
@@ -164,7 +164,7 @@ async fn letter(
         .iter()
         .find_map(|name| user.profile.get(*name)?.as_str());
     let minutes = RESET_LIFE_MS / 60_000;
-    let (subject, text, lang) = texts.reset(look, lang, &user.user_name, &link, minutes);
+    let (subject, text, lang) = texts.reset(appearance, lang, &user.user_name, &link, minutes);
     let told = json!({
         "event": "password.reset",
         "realm": realm.path,
@@ -252,8 +252,8 @@ pub(super) async fn reset(call: &Call) -> Response {
         return pages::error(&frame, StatusCode::NOT_FOUND, "not_found", "");
     };
     let answer = match call.parts.method == Method::POST {
-        true => chosen(call).await,
-        false => asked(call).await,
+        true => set_password(call).await,
+        false => reset_form(call).await,
     };
     match answer {
         Ok(Outcome::Form(token, failed)) => pages::choose_password(&frame, &token, failed.as_ref()),
@@ -273,7 +273,7 @@ enum Outcome {
     Done,
 }
 
-async fn asked(call: &Call) -> Result<Outcome, OAuthError> {
+async fn reset_form(call: &Call) -> Result<Outcome, OAuthError> {
     let query = call.parts.uri.query().unwrap_or_default();
     let query = Form::parse(query.as_bytes());
     let query = query.map_err(|error| OAuthError::bad("invalid_request", error.to_string()))?;
@@ -303,7 +303,7 @@ async fn good(call: &Call, token: &str) -> Result<Option<User>, Fault> {
     }
 }
 
-async fn chosen(call: &Call) -> Result<Outcome, OAuthError> {
+async fn set_password(call: &Call) -> Result<Outcome, OAuthError> {
     let form = Form::parse(&call.body);
     let form = form.map_err(|error| OAuthError::bad("invalid_request", error.to_string()))?;
     let token = form.get("doorward_token").unwrap_or_default();
@@ -346,7 +346,7 @@ async fn chosen(call: &Call) -> Result<Outcome, OAuthError> {
         return Ok(Outcome::Gone);
     }
     state.read_revocations().await?;
-    state.logouts.wake();
+    state.backchannel_logout.wake();
     // Who can read the mail is not the one who guesses.
     let id = LockKind::Name.id(&realm.path, &user_name::key(&user.user_name));
     let mut locks = state.store.locks(0, call.now_ms).await?;

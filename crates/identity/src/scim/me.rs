@@ -11,7 +11,7 @@ use super::access::{self, Kind};
 use super::change::{self, Change};
 use super::{body, users};
 use crate::Call;
-use crate::bearer::GoodToken;
+use crate::bearer::ValidToken;
 use crate::error::ScimError;
 use doorward_core::model::user::schema::USER_URN;
 use doorward_core::model::user::{User, fold};
@@ -39,7 +39,7 @@ const OWN: [&str; 15] = [
 const PREFERENCES: &str = "preferences";
 
 /// Answers a request to the user of the token.
-pub(super) async fn answer(call: &Call) -> Result<Response, ScimError> {
+pub(crate) async fn answer(call: &Call) -> Result<Response, ScimError> {
     let token = match call.parts.method {
         Method::GET | Method::HEAD => access::reader(call, Kind::User).await?,
         _ => writer(call).await?,
@@ -73,15 +73,15 @@ pub(super) async fn answer(call: &Call) -> Result<Response, ScimError> {
         _ => {
             let mut response = users::show(call, &token, id).await?;
             // It is an alias (§3.11): the record's own address.
-            let place = super::record::Place::of(call);
-            super::reply::located(&mut response, &place.location(Kind::User, id));
+            let base = super::record::RecordBase::of(call);
+            super::reply::located(&mut response, &base.location(Kind::User, id));
             Ok(response)
         }
     }
 }
 
 /// The token of a request that may change its user's own profile.
-async fn writer(call: &Call) -> Result<GoodToken, ScimError> {
+async fn writer(call: &Call) -> Result<ValidToken, ScimError> {
     let token = access::token(call).await?;
     let scope = token.realm.settings.me_write_scope.clone();
     match access::has(&token, &scope) {

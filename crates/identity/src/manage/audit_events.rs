@@ -9,7 +9,7 @@ use doorward_core::model::audit::{Actor, Detail, Event, Kind, Trace};
 
 /// Answers a request that changes something; the record of it goes into the
 /// store with the change.
-pub(super) async fn tell(
+pub(super) async fn record_change(
     kind: Kind,
     call: Call,
     handler: fn(Call) -> Answer,
@@ -17,9 +17,11 @@ pub(super) async fn tell(
     let state = call.state.clone();
     let now_ms = call.now_ms;
     let event = event(kind, &call);
-    let told = (event.clone(), Trace::default());
+    let with_trace = (event.clone(), Trace::default());
     let audit = &state.audit;
-    let outcome = audit.with(told, now_ms, handler(call), |_| true).await;
+    let outcome = audit
+        .with(with_trace, now_ms, handler(call), |_| true)
+        .await;
     if let Err(error) = &outcome {
         audit.note(event.failed(error.reason()), Trace::default(), now_ms);
     }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// What the authenticator and the browser say; a test changes what shall be
 /// wrong.
 #[derive(Clone, Debug)]
-pub(crate) struct Says {
+pub(crate) struct AuthenticatorBehaviour {
     pub(crate) challenge: Vec<u8>,
     pub(crate) origin: String,
     pub(crate) rp_id: String,
@@ -31,7 +31,7 @@ pub(crate) struct Says {
     pub(crate) trailer: Vec<u8>,
 }
 
-impl Says {
+impl AuthenticatorBehaviour {
     /// A user who was present and verified, and asks with `challenge`.
     pub(crate) fn right(challenge: &[u8], origin: &str, rp_id: &str) -> Self {
         Self {
@@ -78,12 +78,12 @@ enum Key {
 }
 
 /// An authenticator with one credential.
-pub(crate) struct Soft {
+pub(crate) struct SoftwareAuthenticator {
     pub(crate) id: Vec<u8>,
     key: Key,
 }
 
-impl Soft {
+impl SoftwareAuthenticator {
     pub(crate) fn es256(id: &[u8]) -> Self {
         let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING);
         Self::new(id, Key::Es256(key.expect("a key")))
@@ -142,25 +142,32 @@ impl Soft {
     }
 
     /// Client data and attestation object of a new credential.
-    pub(crate) fn create(&self, says: &Says) -> (Vec<u8>, Vec<u8>) {
-        self.create_with(says, &Cbor::Map(self.cose()))
+    pub(crate) fn create(&self, behaviour: &AuthenticatorBehaviour) -> (Vec<u8>, Vec<u8>) {
+        self.create_with(behaviour, &Cbor::Map(self.cose()))
     }
 
-    /// As [`Soft::create`], with this in the place of the key.
-    pub(crate) fn create_with(&self, says: &Says, key: &Cbor) -> (Vec<u8>, Vec<u8>) {
+    /// As [`SoftwareAuthenticator::create`], with this in the place of the key.
+    pub(crate) fn create_with(
+        &self,
+        behaviour: &AuthenticatorBehaviour,
+        key: &Cbor,
+    ) -> (Vec<u8>, Vec<u8>) {
         let mut credential = vec![0; 16];
         let length = u16::try_from(self.id.len()).expect("short");
         credential.extend(length.to_be_bytes());
         credential.extend(&self.id);
         ciborium::into_writer(key, &mut credential).expect("CBOR");
-        let data = says.data(0x40, &credential);
-        (says.client_data("webauthn.create"), object(says, data))
+        let data = behaviour.data(0x40, &credential);
+        (
+            behaviour.client_data("webauthn.create"),
+            object(behaviour, data),
+        )
     }
 
     /// Client data, authenticator data and signature.
-    pub(crate) fn get(&self, says: &Says) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
-        let client_data = says.client_data("webauthn.get");
-        let data = says.data(0, &[]);
+    pub(crate) fn get(&self, behaviour: &AuthenticatorBehaviour) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+        let client_data = behaviour.client_data("webauthn.get");
+        let data = behaviour.data(0, &[]);
         let mut signed = data.clone();
         signed.extend(digest(&SHA256, &client_data).as_ref());
         (client_data, data, self.sign(&signed))
@@ -186,11 +193,11 @@ impl Soft {
 }
 
 /// An attestation object around authenticator data.
-pub(crate) fn object(says: &Says, data: Vec<u8>) -> Vec<u8> {
+pub(crate) fn object(behaviour: &AuthenticatorBehaviour, data: Vec<u8>) -> Vec<u8> {
     let text = |text: &str| Cbor::Text(text.to_owned());
     let object = Cbor::Map(vec![
-        (text("fmt"), text(says.format)),
-        (text("attStmt"), says.statement.clone()),
+        (text("fmt"), text(behaviour.format)),
+        (text("attStmt"), behaviour.statement.clone()),
         (text("authData"), Cbor::Bytes(data)),
     ]);
     let mut bytes = Vec::new();

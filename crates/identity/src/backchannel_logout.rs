@@ -46,12 +46,12 @@ const STORE_PAUSE: Duration = Duration::from_secs(10);
 
 /// The way to the task that tells clients.
 #[derive(Debug, Default)]
-pub(super) struct Logouts {
+pub(super) struct BackchannelLogout {
     due: Arc<Notify>,
     metrics: OnceLock<Arc<Metrics>>,
 }
 
-impl Logouts {
+impl BackchannelLogout {
     pub(super) fn new() -> Self {
         Self::default()
     }
@@ -75,7 +75,7 @@ impl Logouts {
     }
 }
 
-impl Drop for Logouts {
+impl Drop for BackchannelLogout {
     /// The task notices that the provider is gone.
     fn drop(&mut self) {
         self.due.notify_one();
@@ -116,13 +116,13 @@ impl LogoutError {
 /// Starts the task; it ends when the provider does.
 pub(super) fn start(state: &Arc<State>) {
     let weak = Arc::downgrade(state);
-    let due = Arc::clone(&state.logouts.due);
+    let due = Arc::clone(&state.backchannel_logout.due);
     tokio::spawn(run(weak, due));
 }
 
 /// What of the work is under way.
 #[derive(Default)]
-struct UnderWay {
+struct ActiveDeliveries {
     tasks: JoinSet<()>,
     /// The client of each task, by realm and identifier.
     clients_of: HashMap<task::Id, (String, String)>,
@@ -130,7 +130,7 @@ struct UnderWay {
     clients: HashMap<(String, String), usize>,
 }
 
-impl UnderWay {
+impl ActiveDeliveries {
     fn free(&self) -> u32 {
         u32::try_from(AT_ONCE.saturating_sub(self.tasks.len())).unwrap_or_default()
     }
@@ -174,7 +174,7 @@ impl UnderWay {
 }
 
 async fn run(weak: Weak<State>, due: Arc<Notify>) {
-    let mut under_way = UnderWay::default();
+    let mut under_way = ActiveDeliveries::default();
     loop {
         let Some(state) = weak.upgrade() else { return };
         let pause = take(&state, &mut under_way).await;
@@ -195,7 +195,7 @@ async fn sleep(pause: Option<Duration>) {
 }
 
 /// Begins what is due; says how long to wait for the next, if there is one.
-async fn take(state: &Arc<State>, under_way: &mut UnderWay) -> Option<Duration> {
+async fn take(state: &Arc<State>, under_way: &mut ActiveDeliveries) -> Option<Duration> {
     let now_ms = state.clock.now_ms();
     let free = under_way.free();
     if free == 0 {
@@ -243,7 +243,7 @@ async fn deliver(state: &State, logout: &Logout) {
             "failed"
         }
     };
-    state.logouts.counter(done).inc();
+    state.backchannel_logout.counter(done).inc();
     if done != "failed"
         && let Err(error) = state.store.settle_logout(logout.id).await
     {
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_client_that_keeps_many_waiting_is_busy() {
-        let mut under_way = UnderWay::default();
+        let mut under_way = ActiveDeliveries::default();
         let key = ("/".to_owned(), "dead".to_owned());
         under_way.clients.insert(key.clone(), OF_ONE_CLIENT);
         assert_eq!(under_way.busy(), std::slice::from_ref(&key));
@@ -348,7 +348,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_breaks_off_leaves_its_client_free() {
-        let mut under_way = UnderWay::default();
+        let mut under_way = ActiveDeliveries::default();
         let key = ("/".to_owned(), "app".to_owned());
         let task = under_way.tasks.spawn(std::future::pending());
         under_way.clients_of.insert(task.id(), key.clone());

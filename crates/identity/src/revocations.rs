@@ -12,13 +12,13 @@ use dashmap::DashMap;
 use doorward_core::model::grant::{Revocation, TokenHash};
 
 /// Tells entries apart; 128 bits of a digest are enough for that.
-type Mark = u128;
+type Digest = u128;
 
-/// Marks are digests: any part of one is a good hash.
+/// Hashes a digest as itself: any part of one is a good hash.
 #[derive(Clone, Copy, Debug, Default)]
-struct AsIs(u64);
+struct DigestHasher(u64);
 
-impl std::hash::Hasher for AsIs {
+impl std::hash::Hasher for DigestHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -29,20 +29,20 @@ impl std::hash::Hasher for AsIs {
         }
     }
 
-    fn write_u128(&mut self, mark: u128) {
+    fn write_u128(&mut self, digest: u128) {
         // The low half is what shards are chosen by, too.
-        self.0 = (mark >> 64) as u64 ^ mark as u64;
+        self.0 = (digest >> 64) as u64 ^ digest as u64;
     }
 }
 
 /// Revoked grants and tokens, with the time until which that matters.
 #[derive(Debug, Default)]
-pub(super) struct Revoked {
-    until_ms: DashMap<Mark, i64, BuildHasherDefault<AsIs>>,
+pub(super) struct Revocations {
+    until_ms: DashMap<Digest, i64, BuildHasherDefault<DigestHasher>>,
     version: AtomicU64,
 }
 
-fn mark(kind: &str, id: &str) -> Mark {
+fn digest(kind: &str, id: &str) -> Digest {
     let TokenHash(hash) = TokenHash::of(&format!("{kind}\n{id}"));
     let mut half = [0; 16];
     half.copy_from_slice(&hash[..16]);
@@ -51,29 +51,29 @@ fn mark(kind: &str, id: &str) -> Mark {
 
 /// What a token and its grant are known by here.
 #[derive(Debug)]
-pub(super) struct Marks {
-    grant: Mark,
-    token: Mark,
+pub(super) struct TokenDigests {
+    grant: Digest,
+    token: Digest,
 }
 
-impl Marks {
+impl TokenDigests {
     pub(super) fn of(grant_id: &str, token_id: &str) -> Self {
         Self {
-            grant: mark("grant", grant_id),
-            token: mark("token", token_id),
+            grant: digest("grant", grant_id),
+            token: digest("token", token_id),
         }
     }
 }
 
-impl Revoked {
+impl Revocations {
     /// From now on, and until `until_ms`, this is revoked.
     pub(super) fn add(&self, what: &Revocation, until_ms: i64) {
-        let mark = match what {
-            Revocation::Grant(id) => mark("grant", id),
-            Revocation::Token(id) => mark("token", id),
+        let digest = match what {
+            Revocation::Grant(id) => digest("grant", id),
+            Revocation::Token(id) => digest("token", id),
         };
         let mut new = false;
-        let entry = self.until_ms.entry(mark).and_modify(|known| {
+        let entry = self.until_ms.entry(digest).and_modify(|known| {
             *known = (*known).max(until_ms);
         });
         entry.or_insert_with(|| {
@@ -91,12 +91,12 @@ impl Revoked {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Whether the token of these marks is revoked, or its grant.
-    pub(super) fn has(&self, marks: &Marks) -> bool {
+    /// Whether the token of these digests is revoked, or its grant.
+    pub(super) fn has(&self, digests: &TokenDigests) -> bool {
         if self.version() == 0 {
             return false;
         }
-        self.until_ms.contains_key(&marks.grant) || self.until_ms.contains_key(&marks.token)
+        self.until_ms.contains_key(&digests.grant) || self.until_ms.contains_key(&digests.token)
     }
 
     /// Forgets what has died anyway.
@@ -114,19 +114,19 @@ mod tests {
 
     #[test]
     fn what_is_revoked_stays_so_until_it_has_died() {
-        let revoked = Revoked::default();
-        let has = |grant, token| revoked.has(&Marks::of(grant, token));
+        let revocations = Revocations::default();
+        let has = |grant, token| revocations.has(&TokenDigests::of(grant, token));
         assert!(!has("g", "t"));
-        revoked.add(&Revocation::Grant("g".to_owned()), 10);
-        revoked.add(&Revocation::Token("t".to_owned()), 20);
-        revoked.add(&Revocation::Token("t".to_owned()), 5);
-        assert_eq!(revoked.version(), 2);
+        revocations.add(&Revocation::Grant("g".to_owned()), 10);
+        revocations.add(&Revocation::Token("t".to_owned()), 20);
+        revocations.add(&Revocation::Token("t".to_owned()), 5);
+        assert_eq!(revocations.version(), 2);
         assert!(has("g", "x") && has("x", "t"));
         // A grant and a token of one name are two things.
         assert!(!has("t", "g"));
-        revoked.prune(10);
+        revocations.prune(10);
         assert!(!has("g", "x") && has("x", "t"));
-        revoked.prune(20);
+        revocations.prune(20);
         assert!(!has("x", "t"));
     }
 }

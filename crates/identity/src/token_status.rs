@@ -60,7 +60,7 @@ fn issuer(live: &Live, claims: &Map<String, Value>) -> Issuer {
 impl TokenStatus for State {
     fn version(&self) -> u64 {
         // Each only grows, so the sum changes when one does.
-        self.revoked.version()
+        self.revocations.version()
             + self.clients.generation()
             + self.users.generation()
             + self.store.generation()
@@ -76,8 +76,8 @@ impl TokenStatus for State {
             Issuer::Gone => return Ok(false),
             Issuer::Other => return Ok(true),
         };
-        let marks = bearer::marks(claims);
-        let holder = bearer::holder(self, &realm, claims, &marks).await;
+        let digests = bearer::digests(claims);
+        let holder = bearer::holder(self, &realm, claims, &digests).await;
         let holder = holder.map_err(|error| {
             tracing::error!(%error, "no word on a token of ours");
             StatusUnavailable

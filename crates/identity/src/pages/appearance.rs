@@ -12,7 +12,7 @@ use crate::config::PagesConfig;
 
 /// The look of the pages, compiled from the configuration.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct Appearance {
     pub(super) languages: Languages,
     theme: Option<Theme>,
     /// Tells browsers to come by TLS only (RFC 6797).
@@ -25,7 +25,7 @@ pub(crate) struct Look {
     pub(super) passkey_script: String,
 }
 
-impl Look {
+impl Appearance {
     /// Reads the theme of `config`, if it has one.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ impl Mode {
 
 /// Where the answer goes: an address that was found to be the client's.
 #[derive(Clone, Debug)]
-pub(super) struct Back {
+pub(super) struct ResponseTarget {
     pub(super) redirect_uri: String,
     pub(super) mode: Mode,
     pub(super) state: Option<String>,
@@ -44,12 +44,12 @@ pub(super) struct Back {
 
 /// An error that the client is told.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct AuthorizationError {
     pub(super) error: &'static str,
     pub(super) description: &'static str,
 }
 
-impl Told {
+impl AuthorizationError {
     pub(super) const fn new(error: &'static str, description: &'static str) -> Self {
         Self { error, description }
     }
@@ -57,25 +57,25 @@ impl Told {
 
 /// Why a request is not granted.
 #[derive(Debug)]
-pub(super) enum Refused {
+pub(super) enum RequestError {
     /// Nobody but the user can be told: where the client is, is not known.
-    Here(OAuthError),
+    Local(OAuthError),
     /// The client is told.
-    Back(Box<Back>, Told),
+    Redirect(Box<ResponseTarget>, AuthorizationError),
 }
 
-impl Refused {
+impl RequestError {
     pub(super) fn response(self, call: &Call) -> Response {
         match self {
-            Self::Here(error) => page(call, &error),
-            Self::Back(back, told) => back.error(call, &told),
+            Self::Local(error) => page(call, &error),
+            Self::Redirect(target, error) => target.error(call, &error),
         }
     }
 }
 
-impl<F: Into<crate::error::Fault>> From<F> for Refused {
+impl<F: Into<crate::error::Fault>> From<F> for RequestError {
     fn from(fault: F) -> Self {
-        Self::Here(OAuthError::from(fault))
+        Self::Local(OAuthError::from(fault))
     }
 }
 
@@ -96,15 +96,15 @@ pub(crate) fn page(call: &Call, error: &OAuthError) -> Response {
     response
 }
 
-impl Back {
+impl ResponseTarget {
     /// Sends the client this error (RFC 6749 §4.1.2.1, RFC 9207).
-    pub(super) fn error(&self, call: &Call, told: &Told) -> Response {
+    pub(super) fn error(&self, call: &Call, error: &AuthorizationError) -> Response {
         let fields = vec![
-            ("error", told.error.to_owned()),
-            ("error_description", told.description.to_owned()),
+            ("error", error.error.to_owned()),
+            ("error_description", error.description.to_owned()),
         ];
         let mut response = self.answer(call, fields);
-        response.extensions_mut().insert(Reason(told.error.into()));
+        response.extensions_mut().insert(Reason(error.error.into()));
         response
     }
 
@@ -161,7 +161,7 @@ pub(crate) fn redirect(call: &Call, to: &str) -> Response {
     respond::never_stored(&mut response);
     let headers = response.headers_mut();
     headers.insert(LOCATION, to);
-    if let Some(transport) = &call.state.live().look.transport {
+    if let Some(transport) = &call.state.live().appearance.transport {
         headers.insert(STRICT_TRANSPORT_SECURITY, transport.clone());
     }
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
