@@ -6,8 +6,10 @@
 //! line in [`REGISTRY`].
 
 pub mod chain;
+mod correlation_id;
 pub mod request_guard;
 mod resource_server;
+mod settings;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod throttling;
@@ -18,6 +20,7 @@ use doorward_plugin_api::Kind;
 
 /// Every kind of plugin.
 pub static REGISTRY: &[Kind] = &[
+    correlation_id::KIND,
     openid_connect::KIND,
     request_guard::KIND,
     throttling::KIND,
