@@ -8,6 +8,7 @@
 pub mod chain;
 mod correlation_id;
 pub mod request_guard;
+mod request_size_limiting;
 mod request_termination;
 mod resource_server;
 mod settings;
@@ -24,6 +25,7 @@ pub static REGISTRY: &[Kind] = &[
     correlation_id::KIND,
     openid_connect::KIND,
     request_guard::KIND,
+    request_size_limiting::KIND,
     request_termination::KIND,
     throttling::KIND,
     token_broker::KIND,
