@@ -7,6 +7,8 @@
 
 pub mod chain;
 mod correlation_id;
+mod ip_restriction;
+mod networks;
 pub mod request_guard;
 mod request_size_limiting;
 mod request_termination;
@@ -23,6 +25,7 @@ use doorward_plugin_api::Kind;
 /// Every kind of plugin.
 pub static REGISTRY: &[Kind] = &[
     correlation_id::KIND,
+    ip_restriction::KIND,
     openid_connect::KIND,
     request_guard::KIND,
     request_size_limiting::KIND,
