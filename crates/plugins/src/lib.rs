@@ -5,6 +5,7 @@
 //! run time. A new plugin is its own file or folder, its `mod` line, and its
 //! line in [`REGISTRY`].
 
+mod bot_detection;
 pub mod chain;
 mod correlation_id;
 mod ip_restriction;
@@ -24,6 +25,7 @@ use doorward_plugin_api::Kind;
 
 /// Every kind of plugin.
 pub static REGISTRY: &[Kind] = &[
+    bot_detection::KIND,
     correlation_id::KIND,
     ip_restriction::KIND,
     openid_connect::KIND,
