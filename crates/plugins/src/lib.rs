@@ -8,6 +8,7 @@
 mod bot_detection;
 pub mod chain;
 mod correlation_id;
+mod cors;
 mod ip_restriction;
 mod networks;
 pub mod request_guard;
@@ -27,6 +28,7 @@ use doorward_plugin_api::Kind;
 pub static REGISTRY: &[Kind] = &[
     bot_detection::KIND,
     correlation_id::KIND,
+    cors::KIND,
     ip_restriction::KIND,
     openid_connect::KIND,
     request_guard::KIND,
