@@ -11,6 +11,8 @@ mod correlation_id;
 mod cors;
 mod ip_restriction;
 mod networks;
+mod rate_limiting;
+mod redis_settings;
 pub mod request_guard;
 mod request_size_limiting;
 mod request_termination;
@@ -31,6 +33,7 @@ pub static REGISTRY: &[Kind] = &[
     cors::KIND,
     ip_restriction::KIND,
     openid_connect::KIND,
+    rate_limiting::KIND,
     request_guard::KIND,
     request_size_limiting::KIND,
     request_termination::KIND,
