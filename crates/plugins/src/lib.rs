@@ -9,6 +9,7 @@ mod bot_detection;
 pub mod chain;
 mod correlation_id;
 mod cors;
+mod field_rules;
 mod ip_restriction;
 mod networks;
 mod rate_limiting;
@@ -16,8 +17,10 @@ mod redis_settings;
 pub mod request_guard;
 mod request_size_limiting;
 mod request_termination;
+mod request_transformer;
 mod resource_server;
 mod settings;
+mod template;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod throttling;
@@ -37,6 +40,7 @@ pub static REGISTRY: &[Kind] = &[
     request_guard::KIND,
     request_size_limiting::KIND,
     request_termination::KIND,
+    request_transformer::KIND,
     throttling::KIND,
     token_broker::KIND,
 ];
