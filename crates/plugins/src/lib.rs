@@ -19,6 +19,7 @@ mod request_size_limiting;
 mod request_termination;
 mod request_transformer;
 mod resource_server;
+mod response_transformer;
 mod settings;
 mod template;
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub static REGISTRY: &[Kind] = &[
     request_size_limiting::KIND,
     request_termination::KIND,
     request_transformer::KIND,
+    response_transformer::KIND,
     throttling::KIND,
     token_broker::KIND,
 ];

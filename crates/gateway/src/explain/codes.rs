@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    const REFUSE_NOTHING: &[&str] = &["correlation-id"];
+    const REFUSE_NOTHING: &[&str] = &["correlation-id", "response-transformer"];
 
     #[test]
     fn every_code_of_a_plugin_is_there_once_and_explained() {
