@@ -13,6 +13,7 @@ mod field_rules;
 mod ip_restriction;
 mod networks;
 mod rate_limiting;
+mod redirect;
 mod redis_settings;
 pub mod request_guard;
 mod request_size_limiting;
@@ -38,6 +39,7 @@ pub static REGISTRY: &[Kind] = &[
     ip_restriction::KIND,
     openid_connect::KIND,
     rate_limiting::KIND,
+    redirect::KIND,
     request_guard::KIND,
     request_size_limiting::KIND,
     request_termination::KIND,
