@@ -147,6 +147,8 @@ pub(super) struct Chain {
     pub(super) scoped: Option<Arc<Scoped>>,
     /// Headers that filters vouch for and clients may not send.
     pub(super) owned_headers: Box<[HeaderName]>,
+    /// Whether a filter wants to know what the route knows of a request.
+    pub(super) needs_route: bool,
 }
 
 impl Chains {
@@ -218,16 +220,17 @@ impl Chains {
         let candidates = candidates.filter(|link| link.applies(place)).collect();
         let links: Box<[Link]> = chosen(candidates).into_iter().cloned().collect();
         let scoped = self.scoped.reaches(place).then(|| self.scoped.clone());
-        let of_consumers = scoped.iter().flat_map(|scoped| scoped.links());
-        let mut owned_headers: Vec<HeaderName> = links
-            .iter()
-            .chain(of_consumers)
-            .flat_map(|link| link.filter.owned_headers())
-            .cloned()
-            .collect();
-        owned_headers.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-        owned_headers.dedup();
+        let (owned_headers, needs_route) = {
+            let of_consumers = scoped.iter().flat_map(|scoped| scoped.links());
+            let all: Vec<&Link> = links.iter().chain(of_consumers).collect();
+            let owned = all.iter().flat_map(|link| link.filter.owned_headers());
+            let mut owned: Vec<HeaderName> = owned.cloned().collect();
+            owned.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+            owned.dedup();
+            (owned, all.iter().any(|link| link.filter.needs_route()))
+        };
         Chain {
+            needs_route,
             links,
             scoped,
             owned_headers: owned_headers.into(),

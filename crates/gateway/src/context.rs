@@ -41,6 +41,8 @@ pub struct Ctx {
     pub(super) gathered: bool,
     /// Whether this try's upstream has got what replaces the client's body.
     pub(super) substituted: bool,
+    /// Bytes of the client's body in this try, where a filter limits them.
+    pub(super) body_received: u64,
     pub(super) tries: Tries,
     pub(super) attempts: Attempts,
     pub(super) upstream_started: Option<Instant>,
@@ -77,6 +79,7 @@ impl Ctx {
             shown: OwnHeaders::default(),
             gathered: false,
             substituted: false,
+            body_received: 0,
             tries: Tries::default(),
             attempts: Attempts::default(),
             upstream_started: None,

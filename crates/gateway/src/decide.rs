@@ -20,7 +20,7 @@ use doorward_net::http::bridge;
 use doorward_net::http::handshake::Handshake;
 use doorward_net::http::listener::malformed;
 use doorward_net::http::reply::Reply;
-use doorward_plugin_api::filter::{Exchange, Flow, Verdict};
+use doorward_plugin_api::filter::{Exchange, Flow, RouteContext, Verdict};
 
 /// Asks which route and service a request gets.
 const KONG_DEBUG: HeaderName = HeaderName::from_static("kong-debug");
@@ -53,9 +53,14 @@ impl Gateway {
             chain,
             exchange,
             gathered,
+            path,
             ..
         } = ctx;
         let route = route.as_ref()?;
+        if route.tells_filters {
+            let path = path.as_deref().unwrap_or(session.req_header().uri.path());
+            exchange.route_context = Some(Box::new(route_context(route, path)));
+        }
         let mut done = 0;
         while let Some(link) = chain.as_deref().unwrap_or(&route.filters).get(done) {
             if link.filter.needs_body()
@@ -144,6 +149,7 @@ impl Gateway {
                 ctx.matched = found.matched;
                 ctx.route = Some(route.clone());
                 ctx.exchange.route = Some(route.id());
+                ctx.exchange.service = route.place.service;
                 if settings.allow_debug_header && request.headers.contains_key(KONG_DEBUG) {
                     tell_route(route, &mut ctx.exchange);
                 }
@@ -189,6 +195,15 @@ impl Gateway {
                 Ok(true)
             }
         }
+    }
+}
+
+/// What the route knows of a request for this path, for filters that want to know.
+fn route_context(route: &LiveRoute, path: &str) -> RouteContext {
+    let groups = route.groups.as_ref();
+    RouteContext {
+        captures: groups.map_or_else(Vec::new, |groups| groups.all(path)),
+        owned_headers: route.owned_headers.clone(),
     }
 }
 

@@ -16,6 +16,7 @@ use super::outgoing::finish_head;
 use super::{answer, passage};
 use doorward_net::http::bridge::{self, BodyError, Bounds, ClientInfo, RequestId, SecretPath};
 use doorward_net::http::reply::Reply;
+use doorward_plugin_api::filter::TOO_LARGE;
 
 /// Lets `router` answer the request `head` and writes the answer.
 pub(super) async fn respond(
@@ -28,7 +29,7 @@ pub(super) async fn respond(
     let replaced = ctx.exchange.replacement.take();
     let body = match replaced.or_else(|| ctx.exchange.body.take()) {
         Some(body) => body,
-        None => match bridge::read_body(session.as_downstream_mut(), Bounds::default()).await {
+        None => match bridge::read_body(session.as_downstream_mut(), bounds(ctx)).await {
             Ok(body) => body,
             Err(error) => return unreadable(session, ctx, &error).await,
         },
@@ -45,7 +46,7 @@ pub(super) async fn respond(
     let now = Instant::now();
     ctx.upstream_time = Some(now - started);
     passage::close_if_stopping(session, now - ctx.started);
-    finish_head(&mut head, ctx, now)?;
+    finish_head(session.req_header(), &mut head, ctx, now)?;
     if head.extensions.get::<SecretPath>().is_some() {
         let path = ctx.path(session.req_header());
         let front = path.rsplit_once('/').map_or("", |(front, _)| front);
@@ -60,12 +61,28 @@ pub(super) async fn respond(
     Ok(())
 }
 
+/// The usual bounds on a body, or a filter's narrower one.
+fn bounds(ctx: &Ctx) -> Bounds {
+    let usual = Bounds::default();
+    let limit = ctx.exchange.body_limit;
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok());
+    Bounds {
+        body: limit.map_or(usual.body, |limit| limit.min(usual.body)),
+        ..usual
+    }
+}
+
 async fn unreadable(
     session: &mut Session,
     ctx: &mut Ctx,
     error: &BodyError,
 ) -> pingora::Result<()> {
-    let reply = Reply::message(error.status(), error.to_string());
+    let reply = match error {
+        BodyError::TooLarge if ctx.exchange.body_limit.is_some() => {
+            Reply::message(error.status(), TOO_LARGE)
+        }
+        _ => Reply::message(error.status(), error.to_string()),
+    };
     session.set_keepalive(None);
     if ctx.journey.is_some() {
         return Box::pin(unwind::reply(session, ctx, reply)).await;

@@ -20,9 +20,23 @@ use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::access_log::Entry;
 use doorward_net::telemetry::client_aborts::Phase;
 use doorward_net::telemetry::traffic::Observation;
+use doorward_plugin_api::filter;
 
 /// Kind of error: no target of an upstream can take the request.
 pub(super) const NO_TARGET: &str = "NoTarget";
+
+/// Kind of error: the request's body is longer than a filter allows.
+const TOO_LARGE: &str = "BodyTooLarge";
+
+/// The error that ends a request with a body longer than a filter allows.
+pub(super) fn too_large() -> Box<Error> {
+    Error::explain(ErrorType::Custom(TOO_LARGE), "the body exceeds its limit")
+}
+
+/// Whether it is [`too_large`].
+pub(super) fn is_too_large(error: &Error) -> bool {
+    *error.etype() == ErrorType::Custom(TOO_LARGE)
+}
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
@@ -78,6 +92,7 @@ pub(super) fn failure(error: &Error) -> Option<(StatusCode, Cow<'static, str>)> 
             StatusCode::SERVICE_UNAVAILABLE,
             "failure to get a peer from the ring-balancer",
         ),
+        E::Custom(TOO_LARGE) => known(StatusCode::PAYLOAD_TOO_LARGE, filter::TOO_LARGE),
         E::HTTPStatus(code) => {
             let status = StatusCode::from_u16(*code).unwrap_or(StatusCode::BAD_GATEWAY);
             let message = status.canonical_reason().unwrap_or("Error");

@@ -69,7 +69,12 @@ const X_KONG_REQUEST_ID: HeaderName = HeaderName::from_static("x-kong-request-id
 const X_KONG_UPSTREAM_STATUS: HeaderName = HeaderName::from_static("x-kong-upstream-status");
 
 /// Adds the gateway's and the filters' headers to a response.
-pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx, now: Instant) -> Result<()> {
+pub(super) fn finish_head(
+    request: &RequestHeader,
+    response: &mut ResponseHeader,
+    ctx: &Ctx,
+    now: Instant,
+) -> Result<()> {
     let total = now - ctx.started;
     let upstream = ctx.upstream_time.unwrap_or_default();
     let own = total.saturating_sub(upstream);
@@ -112,7 +117,7 @@ pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx, now: Instant
         response.set_reason_phrase(Some(&reason))?;
     }
     for link in ctx.filters() {
-        link.filter.on_response(&ctx.exchange, response);
+        link.filter.on_response_to(request, &ctx.exchange, response);
     }
     Ok(())
 }

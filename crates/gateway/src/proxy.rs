@@ -115,7 +115,13 @@ impl Gateway {
         if ctx.journey.is_some() {
             return Box::pin(unwind::reply(session, ctx, reply)).await;
         }
-        answer::send(session, reply, &ctx.additions()).await
+        let (mut head, body) = answer::compose(reply, session.req_header(), &ctx.additions())?;
+        for link in ctx.filters() {
+            let request = session.req_header();
+            link.filter
+                .on_own_response(request, &ctx.exchange, &mut head);
+        }
+        answer::write(session, head, body).await
     }
 }
 
@@ -246,13 +252,16 @@ impl ProxyHttp for Gateway {
             request.remove_header(&header::EXPECT);
         }
         ctx.substituted = false;
+        // A further try begins with the first byte again.
+        ctx.body_received = 0;
         self.forward_head(request, ctx)?;
         self.settings.own_cookies.strip(request);
         own_cookies::strip_of_filters(&self.live.load().cookie_givers, request);
         Ok(())
     }
 
-    /// Puts a filter's body in the place of the client's.
+    /// Ends a request whose body is too long, and puts a filter's body in the place
+    /// of the client's.
     async fn request_body_filter(
         &self,
         _session: &mut Session,
@@ -260,6 +269,12 @@ impl ProxyHttp for Gateway {
         _end: bool,
         ctx: &mut Box<Ctx>,
     ) -> Result<()> {
+        if let Some(limit) = ctx.exchange.body_limit {
+            ctx.body_received += body.as_ref().map_or(0, |piece| piece.len() as u64);
+            if ctx.body_received > limit {
+                return Err(observe::too_large());
+            }
+        }
         if let Some(other) = &ctx.exchange.replacement {
             let first = !std::mem::replace(&mut ctx.substituted, true);
             *body = Some(if first { other.clone() } else { Bytes::new() });
@@ -296,7 +311,7 @@ impl ProxyHttp for Gateway {
             let own = &self.settings.own_cookies;
             own.refuse(filters, &self.live.load().cookie_givers, response);
         }
-        finish_head(response, ctx, now)?;
+        finish_head(session.req_header(), response, ctx, now)?;
         if ctx.journey.is_some() {
             Box::pin(unwind::proxied(session, ctx, response)).await?;
         }
@@ -379,7 +394,8 @@ impl ProxyHttp for Gateway {
 
     fn suppress_error_log(&self, _session: &Session, _ctx: &Box<Ctx>, error: &Error) -> bool {
         // Clients leave all the time; the access log shows that they did.
-        *error.esource() == ErrorSource::Downstream
+        // So does whose fault it is that a body is too long.
+        *error.esource() == ErrorSource::Downstream || observe::is_too_large(error)
     }
 
     /// What the engine logs of a failed request: no query, it may hold a token.

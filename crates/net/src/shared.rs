@@ -61,6 +61,10 @@ const COUNTERS: Messages = Messages {
     up: "the shared Redis answers: counters are shared",
     down: "the shared Redis gives no answer: counting in this process alone",
 };
+const PLUGINS: Messages = Messages {
+    up: "the Redis of a plugin answers",
+    down: "the Redis of a plugin gives no answer",
+};
 const SESSIONS: Messages = Messages {
     up: "the Redis of login sessions answers",
     down: "the Redis of login sessions gives no answer: requests with a session are refused",
@@ -106,6 +110,26 @@ impl Redis {
             scripts: Mutex::default(),
             up: metrics.redis_up(),
             failures: metrics.redis_failures(),
+        })
+    }
+
+    /// As [`Redis::open`], for plugins that name a Redis of their own. Metrics
+    /// show that of the process alone.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn of_plugins(config: &RedisConfig) -> Result<Self, RedisConfigError> {
+        Self::begin(Inner {
+            client: config.client()?,
+            deadline: config.deadline()?,
+            connect: CONNECT,
+            says: PLUGINS,
+            probe: "doorward:probe".to_owned(),
+            live: ArcSwapOption::empty(),
+            news: Notify::new(),
+            scripts: Mutex::default(),
+            up: Gauge::default(),
+            failures: Counter::default(),
         })
     }
 

@@ -2,6 +2,7 @@
 
 mod outlook;
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -23,6 +24,9 @@ use doorward_net::http::handshake::{ClientCertificate, Handshake};
 use doorward_net::http::reply::Reply;
 
 pub use outlook::{Code, Outlook};
+
+/// What clients are told whose body is longer than [`Exchange::body_limit`].
+pub const TOO_LARGE: &str = "Request size limit exceeded";
 
 /// What a filter decided about a request.
 #[derive(Debug)]
@@ -71,6 +75,12 @@ pub trait Filter: Send + Sync + 'static {
         false
     }
 
+    /// Whether it looks at [`Exchange::route_context`], which other routes do
+    /// without.
+    fn needs_route(&self) -> bool {
+        false
+    }
+
     /// Whether it may give a request an absolute target, and so say where the
     /// request goes.
     fn may_rebase(&self) -> bool {
@@ -87,8 +97,8 @@ pub trait Filter: Send + Sync + 'static {
     fn on_response(&self, _exchange: &Exchange, _response: &mut ResponseHeader) {}
 
     /// Changes the response head, knowing the request as filters left it. The
-    /// trees of route files call this one; plugins that need no request are
-    /// called by it too.
+    /// gateway calls this one; filters that need no request write
+    /// [`Filter::on_response`] alone.
     fn on_response_to(
         &self,
         _request: &RequestHeader,
@@ -96,6 +106,17 @@ pub trait Filter: Send + Sync + 'static {
         response: &mut ResponseHeader,
     ) {
         self.on_response(exchange, response);
+    }
+
+    /// Changes the head of an answer that the gateway makes itself on an entity's
+    /// route: a refusal, or the failure of an upstream. An earlier filter may have
+    /// answered before this one saw the request.
+    fn on_own_response(
+        &self,
+        _request: &RequestHeader,
+        _exchange: &Exchange,
+        _response: &mut ResponseHeader,
+    ) {
     }
 
     /// Names of the request headers that this filter vouches for: client-sent
@@ -250,8 +271,19 @@ pub struct Exchange {
     pub token_in_query: bool,
     /// The id of the route that the request came by, if it has one.
     pub route: Option<Uuid>,
+    /// The id of the route's service, if it has one.
+    pub service: Option<Uuid>,
+    /// What the route knows of the request, where a filter of it wants to know
+    /// ([`Filter::needs_route`]).
+    pub route_context: Option<Box<RouteContext>>,
+    /// What filters remember until the upstream's request is made: each finds its
+    /// own by its type.
+    pub notes: Vec<Box<dyn Any + Send + Sync>>,
     /// The request body, if a filter had to read it (never above 64 KiB).
     pub body: Option<Bytes>,
+    /// Bytes of the longest body that may come, where a filter sets a limit and
+    /// the head of the request does not tell: more is answered with 413.
+    pub body_limit: Option<u64>,
     /// The request as the client sent it, once a filter changed its method or
     /// its target; see [`Exchange::keep_original`].
     pub original: Option<Box<Original>>,
@@ -293,7 +325,11 @@ impl Default for Exchange {
             token: None,
             token_in_query: false,
             route: None,
+            service: None,
+            route_context: None,
+            notes: Vec::new(),
             body: None,
+            body_limit: None,
             original: None,
             upstream: None,
             replacement: None,
@@ -305,6 +341,16 @@ impl Default for Exchange {
             refusal: None,
         }
     }
+}
+
+/// What a route knows of a request that it has matched.
+#[derive(Debug, Clone, Default)]
+pub struct RouteContext {
+    /// What the groups of the route's path have matched, by number and by name.
+    pub captures: Vec<(Box<str>, Box<str>)>,
+    /// Headers that filters of the route vouch for: what a client has sent under
+    /// such a name is not to be believed.
+    pub owned_headers: Box<[HeaderName]>,
 }
 
 /// What a request asked for before filters changed it.

@@ -5,10 +5,25 @@
 //! run time. A new plugin is its own file or folder, its `mod` line, and its
 //! line in [`REGISTRY`].
 
+mod bot_detection;
 pub mod chain;
+mod correlation_id;
+mod cors;
+mod field_rules;
+mod ip_restriction;
+mod networks;
 mod oauth2_client;
+mod rate_limiting;
+mod redirect;
+mod redis_settings;
 pub mod request_guard;
+mod request_size_limiting;
+mod request_termination;
+mod request_transformer;
 mod resource_server;
+mod response_transformer;
+mod settings;
+mod template;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod throttling;
@@ -19,8 +34,18 @@ use doorward_plugin_api::Kind;
 
 /// Every kind of plugin.
 pub static REGISTRY: &[Kind] = &[
+    bot_detection::KIND,
+    correlation_id::KIND,
+    cors::KIND,
+    ip_restriction::KIND,
     openid_connect::KIND,
+    rate_limiting::KIND,
+    redirect::KIND,
     request_guard::KIND,
+    request_size_limiting::KIND,
+    request_termination::KIND,
+    request_transformer::KIND,
+    response_transformer::KIND,
     throttling::KIND,
     token_broker::KIND,
 ];

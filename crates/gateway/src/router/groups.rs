@@ -27,14 +27,38 @@ impl Groups {
         }
     }
 
-    /// What the group with this name, or number, matched of `path`.
-    pub fn find<'a>(&self, path: &'a str, group: &str) -> Option<&'a [u8]> {
-        let expressions = self.compiled.get_or_init(|| {
+    fn expressions(&self) -> &[Regex] {
+        self.compiled.get_or_init(|| {
             let compiled = |path: &str| pattern::compile(&pattern::of_path(path)).ok();
             let paths = self.paths.iter().map(AsRef::as_ref);
             paths.filter_map(compiled).collect()
-        });
-        let captures = expressions
+        })
+    }
+
+    /// What every group matched of `path`: by number, and by name where it has
+    /// one. Nothing where no expression matches.
+    pub fn all(&self, path: &str) -> Vec<(Box<str>, Box<str>)> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into();
+        for expression in self.expressions() {
+            let Some(captures) = expression.captures(path.as_bytes()) else {
+                continue;
+            };
+            let names = expression.capture_names().enumerate();
+            let mut all = Vec::new();
+            for ((number, name), found) in names.zip(captures.iter()) {
+                let Some(found) = found else { continue };
+                all.push((number.to_string().into(), text(found.as_bytes())));
+                all.extend(name.map(|name| (name.into(), text(found.as_bytes()))));
+            }
+            return all;
+        }
+        Vec::new()
+    }
+
+    /// What the group with this name, or number, matched of `path`.
+    pub fn find<'a>(&self, path: &'a str, group: &str) -> Option<&'a [u8]> {
+        let captures = self
+            .expressions()
             .iter()
             .find_map(|expression| expression.captures(path.as_bytes()))?;
         let found = match group.parse() {

@@ -12,6 +12,35 @@ use doorward_plugins::REGISTRY;
 /// The protocols that plugins can be limited to, all by default.
 const PROTOCOLS: &[&str] = &["grpc", "grpcs", "http", "https"];
 
+/// Kinds whose files list the protocols of streams too, which no route here has:
+/// whether they do by default.
+const OF_STREAMS: &[(&str, bool)] = &[("ip-restriction", true), ("request-transformer", false)];
+const WITH_STREAMS: &[&str] = &["grpc", "grpcs", "http", "https", "tcp", "tls"];
+const ALL_PROTOCOLS: &[&str] = &[
+    "grpc",
+    "grpcs",
+    "http",
+    "https",
+    "tcp",
+    "tls",
+    "tls_passthrough",
+    "udp",
+];
+
+/// The field `protocols` of a kind.
+fn protocols(kind: &str) -> Field {
+    let of_streams = OF_STREAMS.iter().find(|(name, _)| *name == kind);
+    let (accepted, default) = match of_streams {
+        None => (PROTOCOLS, PROTOCOLS),
+        Some((_, true)) => (ALL_PROTOCOLS, WITH_STREAMS),
+        Some((_, false)) => (ALL_PROTOCOLS, PROTOCOLS),
+    };
+    Field::new("protocols", Type::set(Type::word(accepted)))
+        .default(json!(default))
+        .required()
+        .len_min(1)
+}
+
 /// The fields of a plugin of the kind called `name`.
 ///
 /// # Errors
@@ -21,7 +50,12 @@ pub fn plugin(name: Option<&Value>) -> Result<&'static Schema, Violations> {
         REGISTRY
             .iter()
             .map(|kind| {
-                let schema = plugin_of((kind.schema)());
+                let mut schema = plugin_of((kind.schema)());
+                for field in &mut schema.fields {
+                    if field.name == "protocols" {
+                        *field = protocols(kind.name);
+                    }
+                }
                 let schema = match kind.of_consumers {
                     true => schema,
                     false => schema.check(of_no_consumer),
@@ -54,10 +88,7 @@ pub fn plugin_of(config: &Schema) -> Schema {
         Field::new("enabled", Type::Boolean)
             .default(true)
             .required(),
-        Field::new("protocols", Type::set(Type::word(PROTOCOLS)))
-            .default(json!(PROTOCOLS))
-            .required()
-            .len_min(1),
+        protocols(""),
         Field::new("config", Type::Record(config.clone())).required(),
     ]);
     Schema::new(fields).shorthand(nest_references)

@@ -44,8 +44,11 @@ pub struct LiveRoute {
     pub v1_paths: bool,
     /// The protocols that it is for.
     pub protocols: Protocols,
-    /// The groups of its paths, if its upstream hashes what they match.
+    /// The groups of its paths, if its upstream hashes what they match, or a
+    /// filter wants to know.
     pub groups: Option<Groups>,
+    /// Whether a filter wants to know what the route knows of a request.
+    pub tells_filters: bool,
     /// Its counters.
     pub traffic: Arc<RouteTraffic>,
 }
@@ -181,7 +184,8 @@ fn live(record: &Arc<Record<Route>>, parts: &Parts<'_>) -> Arc<LiveRoute> {
         record: record.clone(),
         traffic: parts.workshop.traffic.route(service_label, &label),
         label,
-        groups: groups(route, service.as_deref()),
+        groups: groups(route, service.as_deref(), chain.needs_route),
+        tells_filters: chain.needs_route,
         service,
         place,
         filters: chain.links,
@@ -196,11 +200,12 @@ fn live(record: &Arc<Record<Route>>, parts: &Parts<'_>) -> Arc<LiveRoute> {
     })
 }
 
-/// The groups of the route's paths, where the upstream hashes by them.
-fn groups(route: &Route, service: Option<&LiveService>) -> Option<Groups> {
-    let wanted = service.is_some_and(|service| match &service.upstream {
+/// The groups of the route's paths, where the upstream hashes by them or a filter
+/// needs them.
+fn groups(route: &Route, service: Option<&LiveService>, needed: bool) -> Option<Groups> {
+    let hashed = service.is_some_and(|service| match &service.upstream {
         Upstream::Balanced(balancer, _) => balancer.wants_captures(),
         _ => false,
     });
-    wanted.then(|| Groups::of(route))
+    (hashed || needed).then(|| Groups::of(route))
 }

@@ -1,13 +1,13 @@
 //! The `config` of a request guard.
 
-use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use http::HeaderName;
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 use serde_json::{Map, Value};
 
 use super::watched::spelt;
+use crate::networks::{self, network};
 use doorward_core::model::schema::{Field, Schema, Type};
 use doorward_core::model::user::name;
 use doorward_core::model::user::name_place::NamePlace;
@@ -23,7 +23,7 @@ pub(super) fn schema() -> &'static Schema {
             Field::new("values", texts()).required().len_min(1),
             Field::new("parameter_names", texts()),
             Field::new("basic_auth", Type::Boolean).default(true),
-            Field::new("allow", Type::array(Type::checked(check_network))),
+            Field::new("allow", Type::array(Type::checked(networks::check))),
         ])
     });
     &SCHEMA
@@ -122,27 +122,6 @@ fn check_text(text: &str) -> Result<(), String> {
         return Err("length must be at least 1".to_owned());
     }
     Ok(())
-}
-
-/// An address or a network. One of IPv4 written as one of IPv6 is the former,
-/// as clients' addresses are.
-fn network(text: &str) -> Result<IpNet, String> {
-    let address = text.parse::<IpAddr>().map(IpNet::from);
-    let network: Result<IpNet, _> = address.or_else(|_| text.parse());
-    let network = network.map_err(|_| format!("invalid ip or cidr range: '{text}'"))?;
-    let IpNet::V6(v6) = network else {
-        return Ok(network);
-    };
-    let mapped = v6
-        .addr()
-        .to_ipv4_mapped()
-        .zip(v6.prefix_len().checked_sub(96));
-    let v4 = mapped.and_then(|(address, length)| Ipv4Net::new(address, length).ok());
-    Ok(v4.map_or(network, IpNet::V4))
-}
-
-fn check_network(text: &str) -> Result<(), String> {
-    network(text).map(drop)
 }
 
 #[cfg(test)]

@@ -1,0 +1,171 @@
+//! The `correlation-id` plugin: every request has an identifier in a header, for
+//! the upstream and, if wanted, for the client.
+//!
+//! It is the smallest plugin and the model for others. `docs/writing-a-plugin.md`
+//! goes through this file from top to bottom.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write;
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use http::{HeaderName, HeaderValue};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::proxy::Session;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::settings::{Settings, header_name};
+use doorward_core::clock::{Clock, random_uuid};
+use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
+use doorward_plugin_api::{ConfigError, Kind, Parts};
+
+/// What the registry knows of the plugin.
+pub(crate) const KIND: Kind = Kind {
+    name: "correlation-id",
+    // Before all others, so that their refusals have the identifier too.
+    priority: 100_001,
+    of_consumers: true,
+    schema,
+    // It refuses nothing.
+    codes: Vec::new,
+    build,
+};
+
+/// The fields of `config`: types, defaults and bounds. The Admin API, files and
+/// `/schemas` all work from this.
+fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        Schema::new(vec![
+            Field::new("header_name", Type::checked(header_name)).default("Kong-Request-ID"),
+            Field::new(
+                "generator",
+                Type::word(&["uuid", "uuid#counter", "tracker"]),
+            )
+            .default("uuid#counter")
+            .required(),
+            Field::new("echo_downstream", Type::Boolean)
+                .default(false)
+                .required(),
+        ])
+    });
+    &SCHEMA
+}
+
+/// How identifiers are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Generator {
+    /// A random UUID each.
+    Uuid,
+    /// One UUID for the filter, and a number that counts up.
+    Counter,
+    /// Address, port, process, number and time.
+    Tracker,
+}
+
+/// The running filter: made once from `config`, used by all requests.
+struct CorrelationId {
+    header: HeaderName,
+    generator: Generator,
+    echo: bool,
+    /// The UUID before the number of [`Generator::Counter`].
+    uuid: Uuid,
+    count: AtomicU64,
+    clock: Clock,
+}
+
+/// Reads `config` once. Requests meet no texts, only what is made of them here.
+fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
+    let config = Settings(config);
+    let default = HeaderName::from_static("kong-request-id");
+    Ok(Arc::new(CorrelationId {
+        header: config.header("header_name")?.unwrap_or(default),
+        generator: match config.text("generator") {
+            Some("uuid") => Generator::Uuid,
+            Some("tracker") => Generator::Tracker,
+            _ => Generator::Counter,
+        },
+        echo: config.flag("echo_downstream"),
+        uuid: random_uuid(),
+        count: AtomicU64::new(0),
+        clock: parts.clock.clone(),
+    }))
+}
+
+impl CorrelationId {
+    /// The identifier that the client has sent; a blank one is none.
+    fn sent(&self, request: &RequestHeader) -> Option<HeaderValue> {
+        let value = request.headers.get(&self.header)?;
+        let blank = value.as_bytes().trim_ascii().is_empty();
+        (!blank).then(|| value.clone())
+    }
+
+    /// A new identifier.
+    fn generate(&self, exchange: &Exchange) -> HeaderValue {
+        let mut text = String::with_capacity(64);
+        // Writing to a string does not fail.
+        let _ = match self.generator {
+            Generator::Uuid => write!(text, "{}", random_uuid()),
+            Generator::Counter => write!(text, "{}#{}", self.uuid, self.next()),
+            Generator::Tracker => self.track(&mut text, exchange),
+        };
+        HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
+    }
+
+    fn next(&self) -> u64 {
+        self.count.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The imitated form has the number of the connection and of its request.
+    /// Here the former is the number of the request, which is as unique.
+    fn track(&self, text: &mut String, exchange: &Exchange) -> std::fmt::Result {
+        match exchange.local {
+            Some(local) => write!(text, "{}-{}", local.ip().to_canonical(), local.port())?,
+            None => text.push_str("0.0.0.0-0"),
+        }
+        let now = self.clock.now_ms();
+        let (seconds, millis) = (now.div_euclid(1000), now.rem_euclid(1000));
+        let (process, number) = (process::id(), self.next());
+        write!(text, "-{process}-{number}-1-{seconds}.{millis:03}")
+    }
+}
+
+impl Filter for CorrelationId {
+    /// Decides without waiting. What later steps need is put into `exchange`.
+    fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        let sent = self.sent(session.req_header());
+        let id = sent.unwrap_or_else(|| self.generate(exchange));
+        if self.echo {
+            // Answers of the gateway itself get it from here.
+            let field = (self.header.clone(), id.clone());
+            exchange.response_headers.push(field);
+        }
+        exchange.vouched.push((self.header.clone(), id));
+        Verdict::Now(Flow::Continue)
+    }
+
+    /// Writes the header when hop-by-hop headers are gone: no `Connection` header
+    /// of a client takes it away.
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+        if let Some(id) = of(&exchange.vouched, &self.header) {
+            let _ = request.insert_header(self.header.clone(), id);
+        }
+    }
+
+    /// The upstream's own header of that name gives way.
+    fn on_response(&self, exchange: &Exchange, response: &mut ResponseHeader) {
+        if let Some(id) = of(&exchange.response_headers, &self.header).filter(|_| self.echo) {
+            let _ = response.insert_header(self.header.clone(), id);
+        }
+    }
+}
+
+/// The first value with this name.
+fn of<'a>(fields: &'a [(HeaderName, HeaderValue)], name: &HeaderName) -> Option<&'a HeaderValue> {
+    let mut fields = fields.iter();
+    fields.find_map(|(other, value)| (other == name).then_some(value))
+}

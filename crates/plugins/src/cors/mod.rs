@@ -1,0 +1,222 @@
+//! The `cors` plugin: which scripts of other origins may read answers (Fetch
+//! standard, CORS protocol).
+//!
+//! `config` reads what was configured, `origins` says what an origin is told, and
+//! [`Cors`] answers preflights and writes headers.
+
+mod config;
+mod origins;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::proxy::Session;
+use serde_json::{Map, Value};
+
+use doorward_net::http::reply::Reply;
+use doorward_net::telemetry::metrics::Counter;
+use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::{ConfigError, Kind, Parts};
+
+use config::Config;
+use origins::Allowed;
+
+/// What the registry knows of the plugin. It answers preflights, which have no
+/// credentials, before authentication.
+pub(crate) const KIND: Kind = Kind {
+    name: "cors",
+    priority: 2000,
+    of_consumers: false,
+    schema: config::schema,
+    codes: || vec![PREFLIGHT],
+    build,
+};
+
+const PREFLIGHT: Code = Code::new(
+    "preflight",
+    200,
+    "cors has answered what a browser asks before a script's request",
+);
+
+const REQUEST_PRIVATE_NETWORK: HeaderName =
+    HeaderName::from_static("access-control-request-private-network");
+const ALLOW_PRIVATE_NETWORK: HeaderName =
+    HeaderName::from_static("access-control-allow-private-network");
+
+const TRUE: HeaderValue = HeaderValue::from_static("true");
+
+/// A running filter.
+struct Cors {
+    config: Config,
+    passed: Counter,
+    preflights: Counter,
+}
+
+fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
+    let decision = |decision| parts.metrics.decision(KIND.name, decision);
+    Ok(Arc::new(Cors {
+        config: Config::read(config)?,
+        passed: decision("pass"),
+        preflights: decision("preflight"),
+    }))
+}
+
+/// Whether a browser asks if a script may send a request.
+fn is_preflight(request: &RequestHeader) -> bool {
+    request.method == Method::OPTIONS
+        && request.headers.contains_key(ORIGIN)
+        && request.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// The origin of the script; an empty one is none.
+fn origin(request: &HeaderMap) -> Option<&HeaderValue> {
+    request.get(ORIGIN).filter(|origin| !origin.is_empty())
+}
+
+impl Cors {
+    /// Writes what the origin of `request` is told of origins and credentials.
+    fn write_origin(&self, request: &HeaderMap, response: &mut HeaderMap) {
+        let origin = origin(request);
+        let credentials = self.config.credentials;
+        let mut allowed = self.config.origins.judge(origin);
+        if credentials
+            && self.config.origins.is_any()
+            && let Some(origin) = origin
+        {
+            // `*` does not count with credentials.
+            allowed = Allowed::Origin(origin.clone());
+        }
+        if self.config.origins.varies() || matches!(allowed, Allowed::Origin(_)) {
+            vary(response);
+        }
+        let told = match allowed {
+            Allowed::Any => Some(HeaderValue::from_static("*")),
+            Allowed::Origin(origin) => Some(origin),
+            Allowed::None => None,
+        };
+        let any = told.as_ref().is_some_and(|told| told == "*");
+        match told {
+            Some(told) => response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, told),
+            // The upstream's word would open what is closed here.
+            None => response.remove(ACCESS_CONTROL_ALLOW_ORIGIN),
+        };
+        if credentials && !(any && self.config.origins.is_any()) {
+            response.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, TRUE);
+        }
+    }
+
+    /// The answer to a preflight. A refused origin gets one too, in which it is
+    /// not named.
+    fn preflight(&self, request: &HeaderMap) -> Reply {
+        let mut headers = HeaderMap::with_capacity(8);
+        self.write_origin(request, &mut headers);
+        let of_client = request.get(ACCESS_CONTROL_REQUEST_HEADERS);
+        let allowed = self.config.headers.as_ref().or(of_client);
+        if let Some(allowed) = allowed {
+            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed.clone());
+        }
+        if let Some(methods) = &self.config.methods {
+            headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods.clone());
+        }
+        if let Some(seconds) = &self.config.max_age {
+            headers.insert(ACCESS_CONTROL_MAX_AGE, seconds.clone());
+        }
+        let private = request.get(REQUEST_PRIVATE_NETWORK);
+        if self.config.private_network && private.is_some_and(|asked| *asked == TRUE) {
+            headers.insert(ALLOW_PRIVATE_NETWORK, TRUE);
+        }
+        let mut reply = Reply::empty(StatusCode::OK);
+        let fields = headers.iter();
+        let fields = fields.map(|(name, value)| (name.clone(), value.clone()));
+        reply.headers.extend(fields);
+        reply
+    }
+
+    /// Writes the headers of an answer that is none to a preflight.
+    fn write(&self, request: &RequestHeader, response: &mut ResponseHeader) {
+        if is_preflight(request) {
+            return;
+        }
+        let mut headers = HeaderMap::new();
+        if let Some(vary) = response.headers.get(VARY) {
+            headers.insert(VARY, vary.clone());
+        }
+        self.write_origin(&request.headers, &mut headers);
+        if !headers.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN) {
+            response.remove_header(&ACCESS_CONTROL_ALLOW_ORIGIN);
+        }
+        if let Some(exposed) = &self.config.exposed_headers {
+            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
+        }
+        for (name, value) in &headers {
+            // A name and a value that are already those of a message.
+            let _ = response.insert_header(name.clone(), value.clone());
+        }
+    }
+}
+
+/// Says that the answer depends on the origin, beside what is said already.
+fn vary(headers: &mut HeaderMap) {
+    let Some(before) = headers.get(VARY) else {
+        headers.insert(VARY, HeaderValue::from_static("Origin"));
+        return;
+    };
+    let mut names = before.as_bytes().split(|b| *b == b',');
+    let says = |name: &[u8]| name == b"*" || name.eq_ignore_ascii_case(b"origin");
+    if names.any(|name| says(name.trim_ascii())) {
+        return;
+    }
+    let both = [before.as_bytes(), b", Origin"].concat();
+    if let Ok(both) = HeaderValue::from_bytes(&both) {
+        headers.insert(VARY, both);
+    }
+}
+
+#[async_trait]
+impl Filter for Cors {
+    fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        let request = session.req_header();
+        if self.config.preflight_continue || !is_preflight(request) {
+            self.passed.inc();
+            return Verdict::Now(Flow::Continue);
+        }
+        self.preflights.inc();
+        exchange.refusal = Some(Cow::Borrowed(PREFLIGHT.code));
+        Verdict::Now(Flow::Respond(self.preflight(&request.headers)))
+    }
+
+    async fn foresee(&self, request: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
+        let answers = !self.config.preflight_continue && is_preflight(request);
+        Some(match answers {
+            true => Outlook::answers(&PREFLIGHT),
+            false => Outlook::passes("it is no preflight"),
+        })
+    }
+
+    fn on_response_to(&self, request: &RequestHeader, _: &Exchange, response: &mut ResponseHeader) {
+        self.write(request, response);
+    }
+
+    fn on_own_response(
+        &self,
+        request: &RequestHeader,
+        _: &Exchange,
+        response: &mut ResponseHeader,
+    ) {
+        self.write(request, response);
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.config.warnings()
+    }
+}

@@ -1,0 +1,239 @@
+//! The `rate-limiting` plugin: so many requests in a second, minute, hour, day,
+//! month or year of the calendar, for each consumer, address, service, header or
+//! path.
+//!
+//! `config` reads what was configured, `period` knows the calendar, `counters`
+//! count in this process and `remote` in a Redis, `quota` writes headers, and
+//! [`RateLimiting`] decides.
+
+mod config;
+mod counters;
+mod period;
+mod quota;
+mod remote;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::StatusCode;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::proxy::Session;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::redis_settings;
+use crate::settings::{Settings, UNEXPECTED};
+use doorward_core::clock::Clock;
+use doorward_net::http::reply::Reply;
+use doorward_net::telemetry::metrics::Counter;
+use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::{ConfigError, Kind, Parts};
+
+use config::{Config, LimitBy, Policy};
+use counters::{Counters, Used};
+use quota::Quota;
+use remote::Remote;
+
+/// What the registry knows of the plugin.
+pub(crate) const KIND: Kind = Kind {
+    name: "rate-limiting",
+    priority: 910,
+    of_consumers: true,
+    schema: config::schema,
+    codes: || vec![EXCEEDED, UNCOUNTED],
+    build,
+};
+
+const EXCEEDED: Code = Code::new(
+    "rate_limit_exceeded",
+    429,
+    "a period of rate-limiting has no requests left (or the status of error_code)",
+);
+const UNCOUNTED: Code = Code::new(
+    "rate_limit_uncounted",
+    500,
+    "the Redis of rate-limiting gives no answer, and fault_tolerant is false",
+);
+
+/// A running filter.
+struct RateLimiting {
+    config: Config,
+    local: Counters,
+    /// The shared counters; `None`: this process counts.
+    remote: Option<Remote>,
+    quota: Option<Quota>,
+    clock: Clock,
+    passed: Counter,
+    refused: Counter,
+    failed: Counter,
+}
+
+fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
+    let mut read = Config::read(config)?;
+    let redis = match read.policy {
+        Policy::Local => None,
+        Policy::Redis => Some(redis_settings::connect(Settings(config), parts)?),
+        Policy::Cluster => parts.redis.clone().map(Arc::new),
+    };
+    if read.policy == Policy::Cluster && redis.is_none() {
+        let warning = "policy: without a `redis` section in the configuration file, `cluster` \
+                       counts in this process alone";
+        read.warnings.push(warning.to_owned());
+    }
+    let decision = |decision| parts.metrics.decision(KIND.name, decision);
+    Ok(Arc::new(RateLimiting {
+        quota: (!read.silent).then(|| Quota::new(&read.limits)),
+        config: read,
+        local: Counters::new(),
+        remote: redis.map(|redis| Remote::new(redis, parts.scope.clone())),
+        clock: parts.clock.clone(),
+        passed: decision("pass"),
+        refused: decision("refuse"),
+        failed: decision("error"),
+    }))
+}
+
+/// Whose requests are counted together.
+enum Identifier<'a> {
+    Ip(IpAddr),
+    Entity(Uuid),
+    Credential(&'a str),
+    Header(&'a [u8]),
+    Path(&'a str),
+}
+
+impl Hash for Identifier<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self).hash(state);
+        match self {
+            Self::Ip(IpAddr::V4(address)) => address.to_bits().hash(state),
+            Self::Ip(IpAddr::V6(address)) => address.to_bits().hash(state),
+            Self::Entity(id) => id.as_u128().hash(state),
+            Self::Credential(text) | Self::Path(text) => text.hash(state),
+            Self::Header(bytes) => bytes.hash(state),
+        }
+    }
+}
+
+impl Identifier<'_> {
+    /// A text that is the same on all nodes, and another for every identifier.
+    fn text(&self) -> String {
+        match self {
+            Self::Ip(address) => format!("ip {address}"),
+            Self::Entity(id) => format!("id {id}"),
+            Self::Credential(text) => format!("credential {text}"),
+            Self::Path(text) => format!("path {text}"),
+            Self::Header(bytes) => {
+                let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("header {hex}")
+            }
+        }
+    }
+}
+
+impl RateLimiting {
+    /// Whoever has not what identifies is known by the address.
+    fn identify<'a>(&self, request: &'a RequestHeader, exchange: &'a Exchange) -> Identifier<'a> {
+        let credential = || {
+            let token = exchange.token.as_deref()?;
+            token.subject().map(Identifier::Credential)
+        };
+        let found = match &self.config.limit_by {
+            LimitBy::Ip => None,
+            LimitBy::Consumer => {
+                let consumer = exchange.consumer.as_deref();
+                let consumer = consumer.map(|consumer| Identifier::Entity(consumer.id));
+                consumer.or_else(credential)
+            }
+            LimitBy::Credential => credential(),
+            LimitBy::Service => exchange.service.map(Identifier::Entity),
+            LimitBy::Header(name) => {
+                let value = request.headers.get(name);
+                value.map(|value| Identifier::Header(value.as_bytes()))
+            }
+            LimitBy::Path(path) => {
+                (request.uri.path() == &**path).then(|| Identifier::Path(request.uri.path()))
+            }
+        };
+        found.unwrap_or_else(|| Identifier::Ip(exchange.client.ip().to_canonical()))
+    }
+
+    /// What the client gets for a request of which so many came before.
+    fn settle(&self, (used, passes): (Used, bool), now: i64, exchange: &mut Exchange) -> Flow {
+        if let Some(quota) = &self.quota {
+            quota.write(&self.config.limits, &used, passes, now, exchange);
+        }
+        if passes {
+            self.passed.inc();
+            return Flow::Continue;
+        }
+        self.refused.inc();
+        exchange.refusal = Some(Cow::Borrowed(EXCEEDED.code));
+        let message = self.config.message.clone();
+        Flow::Respond(Reply::message(self.config.status, message))
+    }
+
+    fn uncounted(&self, exchange: &mut Exchange) -> Flow {
+        self.failed.inc();
+        if self.config.fault_tolerant {
+            return Flow::Continue;
+        }
+        exchange.refusal = Some(Cow::Borrowed(UNCOUNTED.code));
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Flow::Respond(Reply::message(status, UNEXPECTED))
+    }
+}
+
+#[async_trait]
+impl Filter for RateLimiting {
+    fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        if self.remote.is_some() {
+            return Verdict::Wait;
+        }
+        let now = self.clock.now_secs();
+        let identifier = self.identify(session.req_header(), exchange);
+        let key = self.local.key(&identifier);
+        let taken = self.local.take(key, &self.config.limits, now);
+        Verdict::Now(self.settle(taken, now, exchange))
+    }
+
+    async fn on_request_slow(&self, session: &mut Session, exchange: &mut Exchange) -> Flow {
+        let Some(remote) = &self.remote else {
+            return Flow::Continue;
+        };
+        let now = self.clock.now_secs();
+        let taken = {
+            let identifier = self.identify(session.req_header(), exchange);
+            remote.take(&identifier, &self.config.limits, now).await
+        };
+        match taken {
+            Ok(taken) => self.settle(taken, now, exchange),
+            Err(_) => self.uncounted(exchange),
+        }
+    }
+
+    async fn foresee(&self, _: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
+        Some(Outlook::depends("how many requests came before"))
+    }
+
+    /// An upstream's own headers of these names give way.
+    fn on_response(&self, exchange: &Exchange, response: &mut ResponseHeader) {
+        let Some(quota) = &self.quota else { return };
+        for (name, value) in &exchange.response_headers {
+            let twice = response.headers.get_all(name).iter().nth(1).is_some();
+            if twice && quota.names(name) {
+                // A name and a value that are already those of a message.
+                let _ = response.insert_header(name.clone(), value.clone());
+            }
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.config.warnings.clone()
+    }
+}

@@ -1,0 +1,176 @@
+//! The `request-size-limiting` plugin: requests with long bodies are refused, by
+//! what they announce or else as soon as they have sent too much.
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::sync::{Arc, LazyLock};
+
+use async_trait::async_trait;
+use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
+use http::{HeaderMap, StatusCode};
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+use serde_json::{Map, Value};
+
+use crate::settings::Settings;
+use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_net::http::reply::Reply;
+use doorward_net::telemetry::metrics::Counter;
+use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, TOO_LARGE, Verdict};
+use doorward_plugin_api::{ConfigError, Kind, Parts};
+
+/// What the registry knows of the plugin.
+pub(crate) const KIND: Kind = Kind {
+    name: "request-size-limiting",
+    priority: 951,
+    of_consumers: true,
+    schema,
+    codes: || vec![BODY_TOO_LARGE, LENGTH_REQUIRED],
+    build,
+};
+
+const BODY_TOO_LARGE: Code = Code::new(
+    "body_too_large",
+    413,
+    "the body is longer than allowed_payload_size (417 where the client waits for 100)",
+);
+const LENGTH_REQUIRED: Code = Code::new(
+    "length_required",
+    411,
+    "the request announces no length, and require_content_length is set",
+);
+
+fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        Schema::new(vec![
+            Field::new("allowed_payload_size", Type::Integer(i64::MIN, i64::MAX)).default(128),
+            Field::new(
+                "size_unit",
+                Type::word(&["megabytes", "kilobytes", "bytes"]),
+            )
+            .default("megabytes")
+            .required(),
+            Field::new("require_content_length", Type::Boolean)
+                .default(false)
+                .required(),
+        ])
+    });
+    &SCHEMA
+}
+
+/// A running filter.
+struct RequestSizeLimiting {
+    /// Bytes of the longest body.
+    limit: u64,
+    length_required: bool,
+    passed: Counter,
+    refused: Counter,
+}
+
+fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
+    let config = Settings(config);
+    let unit = match config.text("size_unit") {
+        Some("bytes") => 1,
+        Some("kilobytes") => 1 << 10,
+        _ => 1 << 20,
+    };
+    let size = config.integer("allowed_payload_size").unwrap_or(128);
+    let decision = |decision| parts.metrics.decision(KIND.name, decision);
+    Ok(Arc::new(RequestSizeLimiting {
+        // Below nothing, nothing is allowed.
+        limit: u64::try_from(size).unwrap_or(0).saturating_mul(unit),
+        length_required: config.flag("require_content_length"),
+        passed: decision("pass"),
+        refused: decision("refuse"),
+    }))
+}
+
+/// What the head of a request says of its body.
+#[derive(Debug, PartialEq, Eq)]
+enum Announced {
+    /// It fits.
+    Fits,
+    /// It is too long.
+    TooLarge,
+    /// It has no length and has to have one.
+    Missing,
+    /// Only the body tells.
+    Unknown,
+}
+
+impl RequestSizeLimiting {
+    fn judge(&self, headers: &HeaderMap) -> Announced {
+        let length = headers.get(CONTENT_LENGTH);
+        let length = length.and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
+        match length {
+            Some(length) if length > self.limit => Announced::TooLarge,
+            Some(_) => Announced::Fits,
+            None if self.length_required && !is_chunked(headers) => Announced::Missing,
+            None => Announced::Unknown,
+        }
+    }
+
+    fn refuse(&self, code: &Code, status: StatusCode, exchange: &mut Exchange) -> Verdict {
+        self.refused.inc();
+        exchange.refusal = Some(Cow::Borrowed(code.code));
+        let message = match code.status {
+            411 => "A valid Content-Length header is required",
+            _ => TOO_LARGE,
+        };
+        Verdict::Now(Flow::Respond(Reply::message(status, message)))
+    }
+}
+
+fn is_chunked(headers: &HeaderMap) -> bool {
+    let coding = headers.get(TRANSFER_ENCODING);
+    coding.is_some_and(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
+}
+
+/// A client that waits for 100 is told that it waits in vain.
+fn too_large(headers: &HeaderMap) -> StatusCode {
+    let expect = headers.get(EXPECT);
+    let waits =
+        expect.is_some_and(|expect| expect.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+    match waits {
+        true => StatusCode::EXPECTATION_FAILED,
+        false => StatusCode::PAYLOAD_TOO_LARGE,
+    }
+}
+
+#[async_trait]
+impl Filter for RequestSizeLimiting {
+    fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        let headers = &session.req_header().headers;
+        let read = exchange.body.as_ref().map(|body| body.len() as u64);
+        match self.judge(headers) {
+            Announced::Missing => {
+                return self.refuse(&LENGTH_REQUIRED, StatusCode::LENGTH_REQUIRED, exchange);
+            }
+            Announced::TooLarge => {
+                return self.refuse(&BODY_TOO_LARGE, too_large(headers), exchange);
+            }
+            Announced::Unknown if read.is_some_and(|read| read > self.limit) => {
+                return self.refuse(&BODY_TOO_LARGE, too_large(headers), exchange);
+            }
+            // The gateway counts what comes and ends the request.
+            Announced::Unknown => {
+                let stricter = exchange.body_limit.unwrap_or(u64::MAX).min(self.limit);
+                exchange.body_limit = Some(stricter);
+            }
+            Announced::Fits => {}
+        }
+        self.passed.inc();
+        Verdict::Now(Flow::Continue)
+    }
+
+    async fn foresee(&self, request: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
+        Some(match self.judge(&request.headers) {
+            Announced::Fits => Outlook::passes("the announced length is allowed"),
+            Announced::TooLarge => Outlook::answers(&BODY_TOO_LARGE),
+            Announced::Missing => Outlook::answers(&LENGTH_REQUIRED),
+            Announced::Unknown => Outlook::depends("how long the body is"),
+        })
+    }
+}

@@ -1,0 +1,175 @@
+//! The `request-termination` plugin: a fixed answer in place of the upstream's.
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::sync::{Arc, LazyLock};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, StatusCode};
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+use serde_json::{Map, Value};
+use url::form_urlencoded;
+
+use crate::settings::{Settings, header_name, json_message, wrong};
+use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_net::http::reply::{Reply, ReplyBody};
+use doorward_net::telemetry::metrics::Counter;
+use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::{ConfigError, Kind, Parts};
+
+/// What the registry knows of the plugin.
+pub(crate) const KIND: Kind = Kind {
+    name: "request-termination",
+    priority: 2,
+    of_consumers: true,
+    schema,
+    codes: || vec![TERMINATED],
+    build,
+};
+
+const TERMINATED: Code = Code::new(
+    "terminated",
+    503,
+    "request-termination has answered (with the status of its configuration)",
+);
+
+fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        Schema::new(vec![
+            Field::new("status_code", Type::Integer(100, 599))
+                .default(503)
+                .required(),
+            Field::new("message", Type::text()),
+            Field::new("content_type", Type::text()),
+            Field::new("body", Type::text()),
+            Field::new("echo", Type::Boolean).default(false).required(),
+            Field::new("trigger", Type::checked(header_name)),
+        ])
+        .check(one_form_of_body)
+    });
+    &SCHEMA
+}
+
+/// Empty texts count as absent.
+fn one_form_of_body(config: &Map<String, Value>, violations: &mut Violations) {
+    let config = Settings(config);
+    let has = |field| config.some_text(field).is_some();
+    let (body, content_type) = (has("body"), has("content_type"));
+    if has("message") && (content_type || body) {
+        violations.put_entity("message cannot be used with content_type or body");
+    }
+    if content_type && !body {
+        violations.put_entity("content_type requires a body");
+    }
+    if config.flag("echo") && (content_type || body) {
+        violations.put_entity("echo cannot be used with content_type and body");
+    }
+}
+
+/// A running filter.
+struct RequestTermination {
+    answer: Reply,
+    /// Header or parameter without which requests pass.
+    trigger: Option<(HeaderName, Box<str>)>,
+    terminated: Counter,
+    passed: Counter,
+}
+
+fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
+    let config = Settings(config);
+    if config.flag("echo") {
+        let message = "can't be served here: it would show credentials and the service to any \
+                       client; a service with `protocol: internal` and `host: echo` shows requests";
+        return Err(wrong("echo", message));
+    }
+    let trigger = config.header("trigger")?;
+    let trigger = trigger.zip(config.some_text("trigger").map(Box::from));
+    let decision = |decision| parts.metrics.decision(KIND.name, decision);
+    Ok(Arc::new(RequestTermination {
+        answer: answer(config)?,
+        trigger,
+        terminated: decision("refuse"),
+        passed: decision("pass"),
+    }))
+}
+
+/// The answer to every request that is not passed on.
+fn answer(config: Settings<'_>) -> Result<Reply, ConfigError> {
+    let code = config.integer("status_code").unwrap_or(503);
+    let status = u16::try_from(code).ok();
+    let status = status.and_then(|code| StatusCode::from_u16(code).ok());
+    let status = status.filter(|status| !status.is_informational());
+    let status = status.ok_or_else(|| {
+        let message = "an informational status ends no request: use one from 200 to 599";
+        wrong("status_code", message)
+    })?;
+    if let Some(body) = config.some_text("body") {
+        let mut reply = Reply::empty(status);
+        reply.body = ReplyBody::Own(Bytes::copy_from_slice(body.as_bytes()));
+        if let Some(content_type) = config.some_text("content_type") {
+            let value = HeaderValue::from_str(content_type)
+                .map_err(|_| wrong("content_type", "is no value of a header"))?;
+            reply = reply.header(CONTENT_TYPE, value);
+        }
+        return Ok(reply);
+    }
+    let message = config.some_text("message").or(default_message(status));
+    Ok(match message {
+        Some(message) => json_message(status, message),
+        None => Reply::empty(status),
+    })
+}
+
+/// What the imitated gateway says of a status without a message.
+fn default_message(status: StatusCode) -> Option<&'static str> {
+    Some(match status.as_u16() {
+        401 => "Unauthorized",
+        404 => "Not found",
+        405 => "Method not allowed",
+        500 => "An unexpected error occurred",
+        502 => "Bad Gateway",
+        503 => "Service unavailable",
+        _ => return None,
+    })
+}
+
+impl RequestTermination {
+    /// Whether the request has the trigger, or needs none.
+    fn concerns(&self, request: &RequestHeader) -> bool {
+        let Some((header, parameter)) = &self.trigger else {
+            return true;
+        };
+        let query = request.uri.query().unwrap_or_default();
+        request.headers.contains_key(header)
+            || form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == **parameter)
+    }
+}
+
+#[async_trait]
+impl Filter for RequestTermination {
+    fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        if !self.concerns(session.req_header()) {
+            self.passed.inc();
+            return Verdict::Now(Flow::Continue);
+        }
+        self.terminated.inc();
+        exchange.refusal = Some(Cow::Borrowed(TERMINATED.code));
+        Verdict::Now(Flow::Respond(self.answer.clone()))
+    }
+
+    async fn foresee(&self, request: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
+        if !self.concerns(request) {
+            return Some(Outlook::passes("it has not the trigger"));
+        }
+        let status = self.answer.status.as_u16();
+        Some(Outlook::answers(&Code {
+            status,
+            ..TERMINATED
+        }))
+    }
+}

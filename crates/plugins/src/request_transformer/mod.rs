@@ -1,0 +1,226 @@
+//! The `request-transformer` plugin: method, path, headers and query of requests
+//! are changed on their way to the upstream.
+//!
+//! Values are made while the plugin decides, from the request as it came; they
+//! are written when the upstream's request is made, so that no `Connection`
+//! header of a client takes them away.
+
+mod config;
+mod query;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::header::HOST;
+use http::{HeaderValue, Method, StatusCode, Uri};
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+use serde_json::{Map, Value};
+
+use crate::settings::UNEXPECTED;
+use crate::template::Request;
+use doorward_net::http::reply::Reply;
+use doorward_net::telemetry::metrics::Counter;
+use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::{ConfigError, Kind, Parts};
+
+use config::{Config, Text};
+
+/// What the registry knows of the plugin.
+pub(crate) const KIND: Kind = Kind {
+    name: "request-transformer",
+    priority: 801,
+    of_consumers: true,
+    schema: config::schema,
+    codes: || vec![TEMPLATE_FAILED, DOTS],
+    build,
+};
+
+const TEMPLATE_FAILED: Code = Code::new(
+    "template_failed",
+    500,
+    "a template of request-transformer has no text for this request",
+);
+const DOTS: Code = Code::new(
+    "path_with_dots",
+    400,
+    "the request has put `..` into a path that request-transformer makes",
+);
+
+/// A running filter.
+struct RequestTransformer {
+    config: Config,
+    passed: Counter,
+    failed: Counter,
+}
+
+/// What templates have come to for one request, in the order of the templates.
+struct Rendered(Vec<String>);
+
+fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
+    let decision = |decision| parts.metrics.decision(KIND.name, decision);
+    Ok(Arc::new(RequestTransformer {
+        config: Config::read(config)?,
+        passed: decision("pass"),
+        failed: decision("error"),
+    }))
+}
+
+impl RequestTransformer {
+    /// The texts of all templates, or why there is one that has none.
+    fn render(&self, request: &Request<'_>) -> Result<Rendered, &'static Code> {
+        let templates = self.config.templates.iter();
+        let texts = templates.map(|template| template.render(request));
+        let texts: Result<Vec<_>, _> = texts.collect();
+        let rendered = Rendered(texts.map_err(|_| &TEMPLATE_FAILED)?);
+        // What the configuration itself says is meant.
+        if let Some(path @ Text::Template(_)) = &self.config.uri
+            && has_dots(rendered.text(path))
+        {
+            return Err(&DOTS);
+        }
+        Ok(rendered)
+    }
+}
+
+impl Rendered {
+    fn text<'a>(&'a self, text: &'a Text) -> &'a str {
+        match text {
+            Text::Constant(text, _) => text,
+            Text::Template(at) => self.0.get(*at).map_or("", String::as_str),
+        }
+    }
+
+    /// As a header's value. Control characters, which a query can hold, are
+    /// written as `%0A`: no caller adds headers of its own.
+    fn value(&self, text: &Text) -> HeaderValue {
+        if let Text::Constant(_, value) = text {
+            return value.clone();
+        }
+        let text = self.text(text);
+        let control = |b: u8| b < b' ' || b == 0x7f;
+        let text = match text.bytes().any(control) {
+            false => Cow::Borrowed(text.as_bytes()),
+            true => {
+                let escape = |b: u8| match control(b) {
+                    true => format!("%{b:02X}").into_bytes(),
+                    false => vec![b],
+                };
+                Cow::Owned(text.bytes().flat_map(escape).collect())
+            }
+        };
+        HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
+    }
+}
+
+/// Whether a part of the path leads up or nowhere, however it is written.
+fn has_dots(path: &str) -> bool {
+    let mut parts = path.split(['/', '\\']);
+    parts.any(|part| {
+        let part = part.to_ascii_lowercase().replace("%2e", ".");
+        part == "." || part == ".."
+    })
+}
+
+/// A path in which every byte is one that a path may have.
+fn escaped(path: &str) -> String {
+    let mut out = String::with_capacity(path.len() + 1);
+    if !path.starts_with('/') {
+        out.push('/');
+    }
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => out.push(char::from(byte)),
+            _ if b"-._~!$&'()*+,;=:@/%".contains(&byte) => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+#[async_trait]
+impl Filter for RequestTransformer {
+    fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        if self.config.templates.is_empty() {
+            self.passed.inc();
+            return Verdict::Now(Flow::Continue);
+        }
+        let rendered = self.render(&Request {
+            parts: session.req_header(),
+            exchange,
+        });
+        match rendered {
+            Ok(rendered) => {
+                self.passed.inc();
+                exchange.notes.push(Box::new(rendered));
+                Verdict::Now(Flow::Continue)
+            }
+            Err(code) => {
+                self.failed.inc();
+                exchange.refusal = Some(Cow::Borrowed(code.code));
+                let reply = match code.status {
+                    400 => Reply::message(StatusCode::BAD_REQUEST, "Bad request"),
+                    _ => Reply::message(StatusCode::INTERNAL_SERVER_ERROR, UNEXPECTED),
+                };
+                Verdict::Now(Flow::Respond(reply))
+            }
+        }
+    }
+
+    async fn foresee(&self, _: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
+        Some(match self.config.templates.is_empty() {
+            true => Outlook::passes("it changes what the upstream gets"),
+            false => Outlook::depends("what its templates come to"),
+        })
+    }
+
+    fn needs_route(&self) -> bool {
+        !self.config.templates.is_empty()
+    }
+
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+        let none = Rendered(Vec::new());
+        let mut notes = exchange.notes.iter();
+        let rendered = notes.find_map(|note| note.downcast_ref()).unwrap_or(&none);
+        let config = &self.config;
+        if let Some(path) = &config.uri {
+            set_target(request, |query| {
+                let path = escaped(rendered.text(path));
+                match query {
+                    Some(query) => format!("{path}?{query}"),
+                    None => path,
+                }
+            });
+        }
+        if let Some(method) = &config.method
+            && request.method != Method::HEAD
+        {
+            request.set_method(method.clone());
+        }
+        config.headers.apply(request, |text| rendered.value(text));
+        if let Some(host) = &config.host {
+            let _ = request.insert_header(HOST, rendered.value(host));
+        }
+        if !config.query.is_empty() {
+            let path = request.uri.path().to_owned();
+            set_target(request, |query| {
+                let query = config.query.apply(query, |text| rendered.text(text));
+                match query.is_empty() {
+                    true => path,
+                    false => format!("{path}?{query}"),
+                }
+            });
+        }
+    }
+}
+
+/// Gives the request the target that is made of its query.
+fn set_target(request: &mut RequestHeader, target: impl FnOnce(Option<&str>) -> String) {
+    let target = target(request.uri.query());
+    if let Ok(uri) = Uri::try_from(target) {
+        request.set_uri(uri);
+    }
+}

@@ -1,0 +1,154 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use doorward_plugin_api::filter::RouteContext;
+use serde_json::json;
+
+use super::*;
+use crate::testing::{decide, plugin, session};
+
+/// The upstream's request line and header fields, or the status of a refusal.
+async fn sent(config: &Value, target: &str, lines: &str) -> Result<(String, Vec<String>), u16> {
+    let filter = plugin(&KIND, config).unwrap();
+    let request = format!("POST {target} HTTP/1.1\r\nHost: a.test\r\n{lines}\r\n");
+    let (mut session, _client) = session(&request).await;
+    let mut exchange = Exchange {
+        route_context: Some(Box::new(RouteContext {
+            captures: vec![("user".into(), "anna".into())],
+            ..RouteContext::default()
+        })),
+        ..Exchange::default()
+    };
+    if let Some(reply) = decide(&*filter, &mut session, &mut exchange).await {
+        return Err(reply.status.as_u16());
+    }
+    let mut request = session.req_header().clone();
+    filter.on_upstream_request(&exchange, &mut request);
+    let fields = request.headers.iter();
+    let fields = fields.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
+    let mut fields: Vec<_> = fields.collect();
+    fields.sort();
+    Ok((format!("{} {}", request.method, request.uri), fields))
+}
+
+#[tokio::test]
+async fn headers_are_removed_renamed_replaced_added_and_appended_in_this_order() {
+    let config = json!({
+        "remove": {"headers": ["X-A"]},
+        "rename": {"headers": ["X-B:X-A"]},
+        "replace": {"headers": ["X-A:b:c", "X-Z:absent", "Host:b.test"]},
+        "add": {"headers": ["X-A:no", "X-C:c", "host:ignored"]},
+        "append": {"headers": ["X-C:d"]},
+    });
+    let (line, fields) = sent(&config, "/x?b=1&a", "X-A: 1\r\nX-B: 2\r\n")
+        .await
+        .unwrap();
+    assert_eq!(line, "POST /x?b=1&a");
+    assert_eq!(fields, ["host: b.test", "x-a: b:c", "x-c: c", "x-c: d"]);
+}
+
+#[tokio::test]
+async fn the_query_is_changed_in_the_same_order_and_left_alone_without_rules() {
+    let config = json!({
+        "remove": {"querystring": ["gone"]},
+        "rename": {"querystring": ["old:new"]},
+        "replace": {"querystring": ["r:a b", "none:x"]},
+        "add": {"querystring": ["n:1", "r:no"]},
+        "append": {"querystring": ["n:&2"]},
+    });
+    let (line, _) = sent(&config, "/x?gone=1&old=o&r=1&bare&r=2&new=n", "")
+        .await
+        .unwrap();
+    assert_eq!(line, "POST /x?new=o&r=a%20b&bare&n=1&n=%262");
+    let (line, _) = sent(&json!({"remove": {"querystring": ["a"]}}), "/x?a=1", "")
+        .await
+        .unwrap();
+    assert_eq!(line, "POST /x");
+    let (line, _) = sent(&json!({}), "/x?a+b=%31", "").await.unwrap();
+    assert_eq!(line, "POST /x?a+b=%31");
+}
+
+#[tokio::test]
+async fn method_and_path_take_the_place_of_the_requests() {
+    let config = json!({"http_method": "GET", "replace": {"uri": "/v2/ä b?x"}});
+    let (line, _) = sent(&config, "/x?q=1", "").await.unwrap();
+    assert_eq!(line, "GET /v2/%C3%A4%20b%3Fx?q=1");
+    for method in ["HEAD", "TRACE", "CONNECT"] {
+        let message = plugin(&KIND, &json!({ "http_method": method }))
+            .err()
+            .unwrap();
+        assert!(message.contains("can't take the place"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn templates_see_the_request_as_it_came() {
+    let config = json!({
+        "remove": {"headers": ["X-A"], "querystring": ["q"]},
+        "replace": {"uri": "/users/$(uri_captures.user)"},
+        "add": {"headers": ["X-B:$(headers['x-a'])-$(query_params.q or 'none')"],
+                "querystring": ["h:$(headers.host)"]},
+    });
+    let (line, fields) = sent(&config, "/x?q=1", "X-A: 1\r\n").await.unwrap();
+    assert_eq!(line, "POST /users/anna?h=a.test");
+    assert_eq!(fields, ["host: a.test", "x-b: 1-1"]);
+}
+
+#[tokio::test]
+async fn a_template_without_a_text_ends_the_request() {
+    let config = json!({"add": {"headers": ["X-B:$(headers.x_many)"]}});
+    assert_eq!(
+        sent(&config, "/", "X-Many: 1\r\nX-Many: 2\r\n").await,
+        Err(500)
+    );
+    assert!(sent(&config, "/", "X-Many: 1\r\n").await.is_ok());
+}
+
+#[tokio::test]
+async fn no_query_adds_headers_and_none_leads_out_of_a_path() {
+    let config = json!({"add": {"headers": ["X-B:$(query_params.q)"]}});
+    let (_, fields) = sent(&config, "/?q=a%0d%0aX-Admin:1", "").await.unwrap();
+    assert_eq!(fields, ["host: a.test", "x-b: a%0D%0AX-Admin:1"]);
+    let config = json!({"replace": {"uri": "/files/$(query_params.q)"}});
+    for up in ["..", "%2e%2e", "a/../../b", "%252e.", "..%5cb"] {
+        assert_eq!(
+            sent(&config, &format!("/?q={up}"), "").await,
+            Err(400),
+            "{up}"
+        );
+    }
+    let (line, _) = sent(&config, "/?q=a..b", "").await.unwrap();
+    assert_eq!(line, "POST /files/a..b?q=a..b");
+}
+
+#[test]
+fn wrong_entries_are_refused_with_the_imitated_words() {
+    let refused = |config| plugin(&KIND, &config).err().unwrap();
+    for (config, words) in [
+        (json!({"add": {"headers": ["X-A"]}}), "invalid value: X-A"),
+        (
+            json!({"add": {"querystring": ["a"]}}),
+            "key 'a' has no value",
+        ),
+        (
+            json!({"remove": {"headers": ["a b"]}}),
+            "'a b' is not a valid header",
+        ),
+        (
+            json!({"add": {"headers": ["X-A:$(os.x)"]}}),
+            "is not in supported format, error:",
+        ),
+        (json!({"add": {"headers": null}}), "required field missing"),
+        (
+            json!({"add": {"body": ["a:1"]}}),
+            "add.body: can't be done here",
+        ),
+        (
+            json!({"add": {"headers": ["Content-Length:1"]}}),
+            "what frames a message",
+        ),
+        (json!({"http_method": "get"}), "invalid value: get"),
+    ] {
+        let message = refused(config);
+        assert!(message.contains(words), "{message}");
+    }
+}

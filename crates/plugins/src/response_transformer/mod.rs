@@ -1,0 +1,112 @@
+//! The `response-transformer` plugin: headers of answers are removed, renamed,
+//! replaced, added and appended.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, LazyLock};
+
+use async_trait::async_trait;
+use http::HeaderValue;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::proxy::Session;
+use serde_json::{Map, Value, json};
+
+use crate::field_rules::{FieldRules, check_header, check_header_names, check_header_pair};
+use crate::settings::{Settings, wrong};
+use doorward_core::model::schema::{Field, Schema, TextCheck, Type};
+use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::{ConfigError, Kind, Parts};
+
+/// What the registry knows of the plugin.
+pub(crate) const KIND: Kind = Kind {
+    name: "response-transformer",
+    priority: 800,
+    of_consumers: true,
+    schema,
+    // It refuses nothing.
+    codes: Vec::new,
+    build,
+};
+
+/// What rules do, in this order.
+const OPERATIONS: [&str; 5] = ["remove", "rename", "replace", "add", "append"];
+/// Lists of rules on bodies.
+const BODY_RULES: [&str; 2] = ["json", "json_types"];
+
+fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        let fields = OPERATIONS.map(|operation| {
+            let (headers, body): (TextCheck, Type) = match operation {
+                "remove" => (check_header, Type::text()),
+                "rename" => (check_header_names, Type::checked(check_pair)),
+                _ => (check_header_pair, Type::checked(check_pair)),
+            };
+            let list = |name, of| {
+                Field::new(name, Type::array(of))
+                    .default(json!([]))
+                    .required()
+            };
+            let mut fields = vec![list("json", body)];
+            if !["remove", "rename"].contains(&operation) {
+                let types = Type::word(&["boolean", "number", "string"]);
+                fields.push(list("json_types", types));
+            }
+            fields.push(list("headers", Type::checked(headers)));
+            Field::new(operation, Type::Record(Schema::new(fields))).required()
+        });
+        Schema::new(fields.into())
+    });
+    &SCHEMA
+}
+
+fn check_pair(text: &str) -> Result<(), String> {
+    let (name, value) = text.split_once(':').unwrap_or((text, ""));
+    if name.is_empty() || value.is_empty() {
+        return Err(format!("invalid value: {text}"));
+    }
+    Ok(())
+}
+
+/// A running filter.
+struct ResponseTransformer {
+    rules: FieldRules<HeaderValue>,
+}
+
+fn build(config: &Map<String, Value>, _: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
+    let config = Settings(config);
+    for operation in OPERATIONS {
+        for list in BODY_RULES {
+            if config.record(operation).texts(list).next().is_some() {
+                let message = "can't be done here: answers pass without being gathered; change \
+                               the body where it is made, or leave this list empty";
+                return Err(wrong(&format!("{operation}.{list}"), message));
+            }
+        }
+    }
+    let value = |text: &str| {
+        HeaderValue::from_bytes(text.as_bytes()).map_err(|_| format!("invalid value: {text}"))
+    };
+    Ok(Arc::new(ResponseTransformer {
+        rules: FieldRules::read(config, value)?,
+    }))
+}
+
+#[async_trait]
+impl Filter for ResponseTransformer {
+    fn on_request(&self, _: &mut Session, _: &mut Exchange) -> Verdict {
+        Verdict::Now(Flow::Continue)
+    }
+
+    async fn foresee(&self, _: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
+        Some(Outlook::passes("it changes answers alone"))
+    }
+
+    fn on_response(&self, _: &Exchange, response: &mut ResponseHeader) {
+        self.rules.apply(response, HeaderValue::clone);
+    }
+
+    fn on_own_response(&self, _: &RequestHeader, _: &Exchange, response: &mut ResponseHeader) {
+        self.rules.apply(response, HeaderValue::clone);
+    }
+}

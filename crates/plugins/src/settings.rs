@@ -1,0 +1,139 @@
+//! What several plugins read in their `config`, and how they answer.
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, StatusCode};
+use serde_json::{Map, Value, json};
+
+use doorward_net::http::reply::{Reply, ReplyBody};
+use doorward_plugin_api::ConfigError;
+
+/// The `config` of a plugin, complete and valid by its schema.
+#[derive(Clone, Copy)]
+pub(crate) struct Settings<'a>(pub(crate) &'a Map<String, Value>);
+
+impl<'a> Settings<'a> {
+    /// The value of `field`, unless it is null.
+    pub(crate) fn get(self, field: &str) -> Option<&'a Value> {
+        self.0.get(field).filter(|value| !value.is_null())
+    }
+
+    /// A text.
+    pub(crate) fn text(self, field: &str) -> Option<&'a str> {
+        self.get(field)?.as_str()
+    }
+
+    /// A text that says something.
+    pub(crate) fn some_text(self, field: &str) -> Option<&'a str> {
+        self.text(field).filter(|text| !text.is_empty())
+    }
+
+    /// A boolean; null is `false`.
+    pub(crate) fn flag(self, field: &str) -> bool {
+        self.get(field).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    /// A number.
+    pub(crate) fn number(self, field: &str) -> Option<f64> {
+        self.get(field)?.as_f64()
+    }
+
+    /// A whole number.
+    pub(crate) fn integer(self, field: &str) -> Option<i64> {
+        self.get(field)?.as_i64()
+    }
+
+    /// The texts of a list; null is an empty one.
+    pub(crate) fn texts(self, field: &str) -> impl Iterator<Item = &'a str> {
+        let list = self.get(field).and_then(Value::as_array);
+        list.into_iter().flatten().filter_map(Value::as_str)
+    }
+
+    /// A record inside; null is an empty one.
+    pub(crate) fn record(self, field: &str) -> Settings<'a> {
+        static EMPTY: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
+        Settings(
+            self.get(field)
+                .and_then(Value::as_object)
+                .unwrap_or_else(|| &*EMPTY),
+        )
+    }
+
+    /// The name of a header.
+    pub(crate) fn header(self, field: &str) -> Result<Option<HeaderName>, ConfigError> {
+        let Some(text) = self.some_text(field) else {
+            return Ok(None);
+        };
+        let name = HeaderName::try_from(text);
+        name.map(Some)
+            .map_err(|_| wrong(field, header_name(text).err().unwrap_or_default()))
+    }
+}
+
+/// What is wrong with `field`.
+pub(crate) fn wrong(field: &str, message: impl Into<String>) -> ConfigError {
+    ConfigError {
+        field: field.to_owned(),
+        message: message.into(),
+    }
+}
+
+/// The check of a header's name.
+pub(crate) fn header_name(text: &str) -> Result<(), String> {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    if text.is_empty() {
+        return Err("length must be at least 1".to_owned());
+    }
+    if !text.bytes().all(allowed) {
+        return Err(format!(
+            "bad header name '{text}', allowed characters are A-Z, a-z, 0-9, '_', and '-'"
+        ));
+    }
+    Ok(())
+}
+
+/// The status of an error, as the imitated gateway gives it: a number that is no
+/// status of an error ends in 500.
+pub(crate) fn error_status(number: f64) -> Option<StatusCode> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 400 and 599"
+    )]
+    let code = (400.0..600.0).contains(&number).then_some(number as u16)?;
+    StatusCode::from_u16(code).ok()
+}
+
+/// The text of an answer to a failure inside the gateway.
+pub(crate) const UNEXPECTED: &str = "An unexpected error occurred";
+
+/// An answer with the JSON text `{"message": …}`, whatever the client accepts.
+pub(crate) fn json_message(status: StatusCode, message: &str) -> Reply {
+    let body = json!({ "message": message }).to_string();
+    let mut reply = Reply::empty(status).header(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/json; charset=utf-8"),
+    );
+    reply.body = ReplyBody::Own(body.into());
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_number_from_400_to_599_is_the_status_of_an_error() {
+        assert_eq!(error_status(429.0), Some(StatusCode::TOO_MANY_REQUESTS));
+        assert_eq!(error_status(599.5).map(|status| status.as_u16()), Some(599));
+        for number in [-1.0, 0.0, 200.0, 399.9, 600.0, f64::NAN] {
+            assert_eq!(error_status(number), None, "{number}");
+        }
+    }
+
+    #[test]
+    fn a_header_name_has_letters_digits_dashes_and_underscores() {
+        assert!(header_name("X-A_1").is_ok());
+        assert!(header_name("").is_err());
+        assert!(header_name("x y").is_err());
+    }
+}
