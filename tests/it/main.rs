@@ -15,6 +15,7 @@ mod deck;
 mod declared_secrets;
 mod documentation;
 mod durability;
+mod everyday_plugins;
 mod explain;
 mod framing;
 mod grpc;

@@ -1,0 +1,306 @@
+//! The everyday plugins of the imitated gateway, each seen through one request to
+//! the real program, from one declarative file.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Door, Reply, Setup, Upstream, http, raw};
+
+/// A route for each plugin, named like it.
+const FILE: &str = r#"
+- name: everyday
+  url: @UPSTREAM@
+  routes:
+  - name: correlation-id
+    paths: [/correlation-id]
+    plugins:
+    - {name: correlation-id, config: {echo_downstream: true}}
+    - {name: ip-restriction, config: {allow: [127.0.0.1], deny: [192.0.2.0/24]}}
+  - name: request-termination
+    paths: [/request-termination]
+    plugins:
+    - {name: correlation-id, config: {echo_downstream: true, generator: uuid}}
+    - {name: request-termination, config: {status_code: 418, message: "so long", trigger: stop}}
+  - name: request-size-limiting
+    paths: [/request-size-limiting]
+    plugins:
+    - {name: request-size-limiting, config: {allowed_payload_size: 1, size_unit: kilobytes}}
+  - name: ip-restriction
+    paths: [/ip-restriction]
+    plugins:
+    - name: ip-restriction
+      protocols: [grpc, grpcs, http, https, tcp, tls]
+      config: {deny: [127.0.0.0/8], status: 451}
+  - name: bot-detection
+    paths: [/bot-detection]
+    plugins:
+    - {name: bot-detection, config: {deny: [^curl/]}}
+    - {name: cors, config: {origins: ["https://a.test", "https://b.test"]}}
+  - name: cors
+    paths: [/cors]
+    plugins:
+    - {name: cors, config: {origins: ["https://a.test", ".*[.]b[.]test"], credentials: true}}
+    - {name: request-termination, config: {status_code: 401, trigger: stop}}
+  - name: rate-limiting
+    paths: [/rate-limiting]
+    plugins:
+    - {name: rate-limiting, config: {year: 2, limit_by: ip, policy: local}}
+  - name: redirect
+    paths: [/redirect]
+    plugins:
+    - name: redirect
+      config: {location: "https://b.test/x", status_code: 308, keep_incoming_path: true}
+  - name: response-transformer
+    paths: [/response-transformer]
+    plugins:
+    - {name: request-termination, config: {trigger: stop}}
+    - name: response-transformer
+      config: {rename: {headers: ["X-Upstream:X-Renamed"]}, add: {headers: ["X-Added:a:b"]}}
+  - name: request-transformer
+    paths: ["~/request-transformer/(?<user>[a-z]+)$"]
+    plugins:
+    - name: request-transformer
+      config:
+        remove: {headers: [X-Gone], querystring: [gone]}
+        rename: {headers: ["X-Old:X-New"], querystring: ["old:new"]}
+        replace: {uri: "/users/$(uri_captures.user)"}
+        add: {headers: ["X-Gone-Too:$(headers['x-gone']) $(query_params.gone)"]}
+"#;
+
+/// A door with the file, and its upstream.
+async fn door() -> (Door, Upstream) {
+    let upstream = Upstream::start(|seen| {
+        let body = seen.json().to_string();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nX-Upstream: here\r\nKong-Request-ID: upstreams\r\n\
+             Access-Control-Allow-Origin: https://upstream.test\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        Reply::Raw(format!("{head}{body}").into_bytes())
+    })
+    .await;
+    let file = FILE.replace("@UPSTREAM@", &upstream.url(""));
+    let door = Setup::new().services(&file).start().await;
+    (door, upstream)
+}
+
+async fn ask(door: &Door, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut request = http::client().request(method, door.proxy_url(path));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    http::send(request).await
+}
+
+async fn get(door: &Door, path: &str, headers: &[(&str, &str)]) -> Answer {
+    ask(door, Method::GET, path, headers).await
+}
+
+/// What the upstream says that it got.
+fn sent(answer: Answer, field: &str) -> Value {
+    answer.expect(200).json()["headers"][field].clone()
+}
+
+#[tokio::test]
+async fn every_plugin_of_one_file_does_what_it_is_for() {
+    let (door, _upstream) = door().await;
+    correlation_id(&door).await;
+    request_termination(&door).await;
+    request_size_limiting(&door).await;
+    ip_restriction(&door).await;
+    bot_detection(&door).await;
+    cors(&door).await;
+    rate_limiting(&door).await;
+    redirect(&door).await;
+    response_transformer(&door).await;
+    request_transformer(&door).await;
+}
+
+async fn correlation_id(door: &Door) {
+    let answer = get(door, "/correlation-id", &[]).await;
+    let told = answer.header("kong-request-id").to_owned();
+    assert!(told.ends_with("#1"), "{told}");
+    assert_eq!(answer.headers.get_all("kong-request-id").iter().count(), 1);
+    assert_eq!(sent(answer, "kong-request-id"), told);
+    // A client's own stays, and its Connection header does not take it away.
+    let headers = [
+        ("kong-request-id", "mine"),
+        ("connection", "kong-request-id"),
+    ];
+    let answer = get(door, "/correlation-id", &headers).await;
+    assert_eq!(answer.header("kong-request-id"), "mine");
+    assert_eq!(sent(answer, "kong-request-id"), "mine");
+}
+
+async fn request_termination(door: &Door) {
+    get(door, "/request-termination", &[]).await.expect(200);
+    let answer = get(door, "/request-termination?stop", &[])
+        .await
+        .expect(418);
+    assert_eq!(answer.body, r#"{"message":"so long"}"#);
+    assert_eq!(
+        answer.header("content-type"),
+        "application/json; charset=utf-8"
+    );
+    // A refusal of a later plugin has the identifier too.
+    assert_eq!(answer.header("kong-request-id").len(), 36);
+}
+
+async fn request_size_limiting(door: &Door) {
+    let post = |length: usize| {
+        let request = http::client().post(door.proxy_url("/request-size-limiting"));
+        http::send(request.body(vec![b'a'; length]))
+    };
+    post(1024).await.expect(200);
+    let answer = post(1025).await.expect(413);
+    assert_eq!(answer.json()["message"], "Request size limit exceeded");
+    // Without an announced length the gateway counts.
+    let chunks = |count: usize| {
+        let chunk = format!("200\r\n{}\r\n", "a".repeat(512));
+        format!(
+            "POST /request-size-limiting HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\
+             Transfer-Encoding: chunked\r\n\r\n{}0\r\n\r\n",
+            chunk.repeat(count)
+        )
+    };
+    for (count, status) in [(2, 200), (3, 413)] {
+        let mut connection = raw::Connection::open(&door.proxy()).await;
+        connection.try_send(chunks(count).as_bytes()).await;
+        let answer = connection.response().await;
+        assert_eq!(answer.status, status, "{}", answer.text());
+        let refused = answer.text().contains("Request size limit exceeded");
+        assert_eq!(refused, status == 413, "{}", answer.text());
+    }
+}
+
+async fn ip_restriction(door: &Door) {
+    let forged = [("x-forwarded-for", "10.0.0.1"), ("x-real-ip", "10.0.0.1")];
+    let answer = get(door, "/ip-restriction", &forged).await.expect(451);
+    let message = "IP address not allowed: 127.0.0.1";
+    assert_eq!(answer.json()["message"], message);
+}
+
+async fn bot_detection(door: &Door) {
+    let path = "/bot-detection";
+    get(door, path, &[("user-agent", "Mozilla/5.0")])
+        .await
+        .expect(200);
+    let headers = [("user-agent", "curl/8.5"), ("origin", "https://b.test")];
+    let answer = get(door, path, &headers).await.expect(403);
+    assert_eq!(answer.json()["message"], "Forbidden");
+    // A script may read the refusal of a plugin that ran before cors.
+    let allowed = answer.header("access-control-allow-origin");
+    assert_eq!(allowed, "https://b.test");
+}
+
+async fn cors(door: &Door) {
+    let origin = |origin: &'static str| [("origin", origin)];
+    let allowed = |answer: &Answer| answer.header("access-control-allow-origin").to_owned();
+    let answer = get(door, "/cors", &origin("https://x.b.test"))
+        .await
+        .expect(200);
+    assert_eq!(allowed(&answer), "https://x.b.test");
+    assert_eq!(answer.header("access-control-allow-credentials"), "true");
+    assert_eq!(answer.header("vary"), "Origin");
+    let answer = get(door, "/cors?stop", &origin("https://a.test"))
+        .await
+        .expect(401);
+    assert_eq!(allowed(&answer), "https://a.test");
+    let answer = get(door, "/cors", &origin("https://b.test.evil.test"))
+        .await
+        .expect(200);
+    assert_eq!(allowed(&answer), "");
+    let preflight = [
+        ("origin", "https://a.test"),
+        ("access-control-request-method", "PUT"),
+        ("access-control-request-headers", "x-a"),
+    ];
+    let answer = ask(door, Method::OPTIONS, "/cors", &preflight)
+        .await
+        .expect(200);
+    assert_eq!(answer.body, "");
+    assert_eq!(allowed(&answer), "https://a.test");
+    assert_eq!(answer.header("access-control-allow-headers"), "x-a");
+    assert!(
+        answer
+            .header("access-control-allow-methods")
+            .starts_with("GET,HEAD,PUT")
+    );
+}
+
+async fn rate_limiting(door: &Door) {
+    for left in ["1", "0"] {
+        let answer = get(door, "/rate-limiting", &[]).await.expect(200);
+        assert_eq!(answer.header("x-ratelimit-remaining-year"), left);
+        assert_eq!(answer.header("ratelimit-limit"), "2");
+    }
+    let forged = [("x-forwarded-for", "10.0.0.1")];
+    let answer = get(door, "/rate-limiting", &forged).await.expect(429);
+    assert_eq!(answer.json()["message"], "API rate limit exceeded");
+    let reset = answer.header("ratelimit-reset");
+    assert_eq!(answer.header("retry-after"), reset);
+}
+
+async fn redirect(door: &Door) {
+    let answer = get(door, "/redirect/a?b=c", &[]).await.expect(308);
+    assert_eq!(answer.header("location"), "https://b.test/redirect/a?b=c");
+    assert_eq!(answer.body, "redirecting");
+}
+
+async fn response_transformer(door: &Door) {
+    let answer = get(door, "/response-transformer", &[]).await.expect(200);
+    assert_eq!(answer.header("x-renamed"), "here");
+    assert_eq!(answer.header("x-upstream"), "");
+    assert_eq!(answer.header("x-added"), "a:b");
+    let answer = get(door, "/response-transformer?stop", &[])
+        .await
+        .expect(503);
+    assert_eq!(answer.header("x-added"), "a:b");
+}
+
+async fn request_transformer(door: &Door) {
+    let headers = [
+        ("x-gone", "1"),
+        ("x-old", "2"),
+        ("connection", "x-gone-too"),
+    ];
+    let path = "/request-transformer/anna?gone=3&old=4";
+    let answer = get(door, path, &headers).await.expect(200).json();
+    assert_eq!(answer["target"], "/users/anna?new=4");
+    let headers = &answer["headers"];
+    assert_eq!(headers["x-gone"], Value::Null);
+    assert_eq!(headers["x-new"], "2");
+    assert_eq!(headers["x-gone-too"], "1 3");
+}
+
+#[tokio::test]
+async fn the_admin_api_knows_the_plugins_and_their_errors() {
+    let (door, _upstream) = door().await;
+    let root = door.admin_get("/").await.expect(200).json();
+    let enabled = door.admin_get("/plugins/enabled").await.expect(200).json();
+    for (name, priority) in [
+        ("correlation-id", 100_001),
+        ("bot-detection", 2500),
+        ("cors", 2000),
+        ("ip-restriction", 990),
+        ("request-size-limiting", 951),
+        ("rate-limiting", 910),
+        ("request-transformer", 801),
+        ("response-transformer", 800),
+        ("redirect", 779),
+        ("request-termination", 2),
+    ] {
+        let available = &root["plugins"]["available_on_server"][name];
+        assert_eq!(available["priority"], priority, "{name}");
+        let names = enabled["enabled_plugins"].as_array().expect("a list");
+        assert!(names.contains(&json!(name)), "{name}");
+        let schema = door.admin_get(&format!("/schemas/plugins/{name}")).await;
+        assert!(schema.expect(200).body.contains("\"config\""), "{name}");
+    }
+    let wrong = json!({"name": "rate-limiting", "config": {"second": 20, "hour": 10}});
+    let answer = door.admin_post("/plugins", &wrong).await.expect(400).json();
+    let message = answer["message"].as_str().expect("a message");
+    let words = "The limit for hour(10.0) cannot be lower than the limit for second(20.0)";
+    assert!(message.contains(words), "{message}");
+    assert_eq!(answer["name"], "schema violation");
+}
