@@ -128,16 +128,17 @@ const OTHERWISE: &[(&str, &str)] = &[
 
 #[test]
 fn every_secret_that_a_file_can_declare_is_looked_at() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = vec![
-        src.join("config.rs"),
-        src.join("identity/config.rs"),
-        src.join("shared/config.rs"),
-        src.join("model/client.rs"),
-        src.join("model/certificate.rs"),
-        src.join("model/broker/mod.rs"),
+        root.join("src/config.rs"),
+        root.join("crates/identity/src/config.rs"),
+        root.join("crates/net/src/shared/config.rs"),
+        root.join("crates/core/src/model/client.rs"),
+        root.join("crates/core/src/model/certificate.rs"),
+        root.join("crates/core/src/model/broker/mod.rs"),
     ];
-    let parts = std::fs::read_dir(src.join("identity/config")).expect("a directory");
+    let parts = root.join("crates/identity/src/config");
+    let parts = std::fs::read_dir(parts).expect("a directory");
     files.extend(parts.map(|entry| entry.expect("an entry").path()));
     let mut names = Vec::new();
     for file in files {

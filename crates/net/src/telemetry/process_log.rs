@@ -112,9 +112,11 @@ fn install<W>(writer: W, limit: Option<Limit>, engine: EngineLog)
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let filter = EnvFilter::try_from_env("DOORWARD_LOG")
-        .or_else(|_| EnvFilter::try_from_default_env())
-        .unwrap_or_else(|_| EnvFilter::new(LEVELS));
+    let levels = std::env::var("DOORWARD_LOG").ok();
+    let filter = levels
+        .and_then(|levels| EnvFilter::try_new(crate_targets(&levels)).ok())
+        .or_else(|| EnvFilter::try_from_default_env().ok())
+        .unwrap_or_else(|| EnvFilter::new(LEVELS));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(io::stderr().is_terminal())
@@ -129,6 +131,43 @@ where
     if log::set_boxed_logger(Box::new(engine)).is_ok() {
         log::set_max_level(LevelFilter::current().as_log());
     }
+}
+
+/// Modules of the time when the program was one crate, with the targets that
+/// their lines have now. Longer ones come first.
+const TARGETS: &[(&str, &str)] = &[
+    (
+        "doorward::plugins::openid_connect",
+        "doorward_openid_connect",
+    ),
+    ("doorward::plugins", "doorward_plugins"),
+    ("doorward::filter", "doorward_plugin_api::filter"),
+    ("doorward::gateway", "doorward_gateway"),
+    ("doorward::identity", "doorward_identity"),
+    ("doorward::admin", "doorward_admin"),
+    ("doorward::audit", "doorward_audit"),
+    ("doorward::store", "doorward_store"),
+    ("doorward::expr", "doorward_expr"),
+    ("doorward::http", "doorward_net::http"),
+    ("doorward::session", "doorward_net::session"),
+    ("doorward::shared", "doorward_net::shared"),
+    ("doorward::telemetry", "doorward_net::telemetry"),
+];
+
+/// The levels of `DOORWARD_LOG`, with the targets of today in place of modules
+/// of the time when the program was one crate.
+fn crate_targets(levels: &str) -> String {
+    let directives = levels.split(',').map(|directive| {
+        let old = TARGETS.iter().find(|(old, _)| {
+            let rest = directive.trim_start().strip_prefix(old);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '=', '[']))
+        });
+        old.map_or_else(
+            || directive.to_owned(),
+            |(old, new)| directive.replacen(old, new, 1),
+        )
+    });
+    directives.collect::<Vec<_>>().join(",")
 }
 
 /// Logs a panic: the usual way waits for whoever reads standard error.
@@ -191,5 +230,25 @@ impl<S: Subscriber> Layer<S> for Limit {
             || target == "log"
             || self.operators.iter().any(|module| target.starts_with(module))
             || self.repeats.admit(target, metadata.line(), clock::monotonic_ns())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_for_modules_of_the_single_crate_hold_for_their_crates() {
+        let levels = "warn,doorward::gateway=debug,doorward::http::outbound=trace";
+        let today = "warn,doorward_gateway=debug,doorward_net::http::outbound=trace";
+        assert_eq!(crate_targets(levels), today);
+        for same in [
+            "info",
+            "doorward=debug",
+            "doorward::boot=debug",
+            "doorward::storey=warn",
+        ] {
+            assert_eq!(crate_targets(same), same);
+        }
     }
 }

@@ -227,7 +227,7 @@ pub enum ApplicationStatus {
     /// Not yet.
     Pending,
     /// Not any more.
-    RevocationTarget,
+    Revoked,
 }
 
 /// Tokens that the broker gave out, as the store keeps them: an access token
