@@ -8,10 +8,10 @@ use crate::chain::settings::{Declared, Settings};
 use doorward_core::jose::claims::{check_times, same_issuer, time, words};
 use doorward_core::jose::verify::{Unverified, VerifyError};
 use doorward_expr::duration::Length;
+use doorward_openid_connect::provider::verifier::{CheckedClaims, TokenCheck, Verifier};
 use doorward_openid_connect::provider::{ProviderConfig, ProviderMetadata};
 use doorward_openid_connect::refusal::Refusal;
 use doorward_openid_connect::rules::{is_access_token, is_of_login};
-use doorward_openid_connect::verifier::{CheckedClaims, TokenCheck, Verifier};
 use doorward_plugin_api::{ConfigError, Parts};
 
 /// Seconds for which fetched keys count as new.
@@ -66,7 +66,7 @@ impl TokenCheck for Rules {
 
 /// Reads the resolver's `config`.
 pub(super) fn read(settings: &Settings<'_>, parts: &Parts) -> Result<Resolver, ConfigError> {
-    settings.metadata(&[
+    settings.known(&[
         "issuer",
         "secretsProvider",
         "verificationSecretId",
@@ -131,7 +131,7 @@ fn key_set_url(store: &Declared<'_>) -> Result<Url, ConfigError> {
 
 fn by_key_set(store: &Declared<'_>) -> Result<ProviderConfig, ConfigError> {
     let settings = &store.settings;
-    settings.metadata(&[
+    settings.known(&[
         "jwkUrl",
         "handler",
         "cacheTimeout",
