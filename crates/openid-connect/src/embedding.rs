@@ -6,9 +6,10 @@ use std::sync::Arc;
 use pingora::http::RequestHeader;
 use serde_json::{Map, Value};
 
-use super::authorize::VerifiedRequest;
-use super::config::{self, Components, Config};
-use super::{OpenIdConnect, fields, logins};
+use crate::OpenIdConnect;
+use crate::authorize::VerifiedRequest;
+use crate::config::{self, Components, Config, fields};
+use crate::login;
 use doorward_expr as expr;
 use doorward_plugin_api::filter::{Exchange, Filter};
 use doorward_plugin_api::{ConfigError, Parts};
@@ -53,7 +54,7 @@ pub fn embed(
 
 /// The origin that a request was sent to, as its browser knows it.
 pub fn origin(request: &RequestHeader, exchange: &Exchange) -> Option<String> {
-    logins::origin(request, exchange)
+    login::origin(request, exchange)
 }
 
 /// Forgets what filters before this one have said of a login.

@@ -7,76 +7,26 @@
 //! signature, claims and permissions were checked with this plugin's own
 //! settings and with keys that are still in force.
 
-mod address;
-mod arguments;
-mod authorization_request;
 mod authorize;
-pub mod bearer;
-mod capabilities;
-mod channels;
-mod client_auth;
 mod config;
-mod consumer;
-mod cors;
 mod credentials;
 mod decide;
-mod distributed_claims;
 pub mod embedding;
-mod endpoints;
-mod error_responses;
 mod explain;
-mod extras;
-mod fields;
-mod hmac_keys;
-mod id_token;
-mod ineffective_options;
-mod introspection;
-mod issuers;
-mod liveness;
+mod headers;
 mod login;
-mod login_action;
-mod logins;
 mod logout;
-mod merged;
-mod methods;
-mod mutual_tls;
-mod par;
-mod proof_of_possession;
 pub mod provider;
-mod provider_client;
-mod refresh;
-pub mod refusal;
-mod replay;
-pub mod revocation;
-mod revoked_sessions;
-pub mod rules;
-mod schema;
-mod session_admin;
-mod session_authorization;
-mod session_creation;
-mod session_decision;
-mod sessions;
-mod signature;
-mod signing_algs;
-pub mod single_flight;
-mod site;
-mod storage;
-mod strip_credentials;
+mod session;
 #[cfg(test)]
 mod tests;
-pub mod token_cache;
-mod token_endpoint;
-mod token_exchange;
-mod token_set;
-mod trusted;
-mod unsigned;
-mod upstream_headers;
-mod userinfo;
-pub mod verifier;
 
+pub use authorize::rules;
+pub use credentials::bearer;
+pub use decide::refusal;
 pub use provider::{IssuerReport, Providers};
-pub use session_admin::{end_marks, subjects};
-pub use storage::Storages;
+pub use session::admin::{end_marks, subjects};
+pub use session::storage::Storages;
 
 use std::borrow::Cow;
 use std::sync::{Arc, Weak};
@@ -96,40 +46,40 @@ use doorward_plugin_api::consumers::Consumers;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, SessionKeeper, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
-use bearer::BearerToken;
-use channels::Channels;
+use config::methods::Method as By;
 use config::{Components, Config};
-use distributed_claims::DistributedClaims;
+use credentials::bearer::BearerToken;
+use decide::refusal::Refusal;
 use embedding::Embedding;
-use introspection::TokenIntrospector;
-use logins::Logins;
+use login::Logins;
 use logout::Logout;
-use methods::Method as By;
-use par::ParClient;
-use proof_of_possession::ProofSatisfied;
+use logout::channels::Channels;
 use provider::ProviderMetadata;
-use provider_client::ProviderClient;
-use refusal::Refusal;
-use sessions::{OpenSession, SessionLookup, Sessions};
-use single_flight::SingleFlight;
-use token_endpoint::TokenClient;
-use token_exchange::{ExchangeDecision, TokenExchange};
-use userinfo::UserInfo;
-use verifier::{CheckedClaims, TokenCheck, Verification, Verifier};
+use provider::client::ProviderClient;
+use provider::distributed_claims::DistributedClaims;
+use provider::introspection::TokenIntrospector;
+use provider::par::ParClient;
+use provider::proof_of_possession::ProofSatisfied;
+use provider::single_flight::SingleFlight;
+use provider::token_endpoint::TokenClient;
+use provider::token_exchange::{ExchangeDecision, TokenExchange};
+use provider::userinfo::UserInfo;
+use provider::verifier::{CheckedClaims, TokenCheck, Verification, Verifier};
+use session::{OpenSession, SessionLookup, Sessions};
 
 /// The plugin's line in the registry.
 pub const KIND: Kind = Kind {
     name: "openid-connect",
     priority: 1050,
     of_consumers: false,
-    schema: schema::schema,
+    schema: config::schema::schema,
     codes: explain::codes,
     build,
 };
 
 /// Builds the filter of a complete, schema-valid `config`.
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let fields = fields::Fields(config);
+    let fields = config::fields::Fields(config);
     let (mut config, components) = Config::new(fields, parts)?;
     config::add_proxies_and_authorities(fields, &mut config.provider.options, parts)?;
     Ok(Arc::new_cyclic(|me| {
@@ -210,7 +160,7 @@ impl OpenIdConnect {
             me,
             sessions: components.sessions.map(Arc::new),
             refreshes: SingleFlight::new(
-                single_flight::REFUSED_MS,
+                provider::single_flight::REFUSED_MS,
                 provider_config.options.timeout,
             ),
             logins: components.logins,
@@ -411,7 +361,7 @@ impl TokenCheck for Config {
             return Ok(None);
         };
         let claims = match self.verify_signature {
-            true => signature::claims(parsed, metadata, self.hmac_keys.all())?,
+            true => provider::signature::claims(parsed, metadata, self.hmac_keys.all())?,
             false => Some(parsed.claims_of_anyone()?),
         };
         let Some(claims) = claims else {
@@ -475,7 +425,7 @@ impl Filter for OpenIdConnect {
         }
         if self.config().proofs.is_some() {
             // It proves nothing to anybody but the gateway.
-            request.remove_header(&proof_of_possession::DPOP);
+            request.remove_header(&provider::proof_of_possession::DPOP);
         }
         if exchange.token.is_none() {
             self.strip(request);
@@ -489,12 +439,12 @@ impl Filter for OpenIdConnect {
         }
         if let Some(consumer) = &exchange.consumer {
             let anonymous = exchange.token.is_none();
-            upstream_headers::write_consumer(consumer, anonymous, request);
+            headers::upstream_headers::write_consumer(consumer, anonymous, request);
         }
         if let Some(token) = &exchange.token {
             let mapped = exchange.consumer.is_some();
             config.headers.write_upstream(token, mapped, request);
-            token_set::write_token_headers(exchange, request);
+            headers::token_set::write_token_headers(exchange, request);
         }
     }
 

@@ -193,13 +193,17 @@ impl State {
             }
             return Poll::Ready(Ok(()));
         }
-        if let Some(end) = self.ahead_end.take() {
-            return Poll::Ready(end);
+        let before = out.filled().len();
+        match (self.ahead_end.take(), &mut self.stream) {
+            (Some(end), _) => end?,
+            (None, Some(stream)) => ready!(Pin::new(stream).poll_read(cx, out))?,
+            (None, None) => {}
         }
-        match &mut self.stream {
-            Some(stream) => Pin::new(stream).poll_read(cx, out),
-            None => Poll::Ready(Ok(())),
+        // The system tells once that it has given up a connection, and then its end.
+        if out.filled().len() == before && self.write_error == Some(io::ErrorKind::TimedOut) {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
+        Poll::Ready(Ok(()))
     }
 
     /// The stream, if another request may use it.

@@ -4,13 +4,13 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use url::form_urlencoded;
 
-use crate::refusal::Refusal;
+use crate::decide::refusal::Refusal;
 use doorward_core::model::secret::Secret;
 use doorward_net::http::basic;
 
 /// The pair of an `Authorization: Basic` header, in Base64 or, as old clients
 /// send it, as it is.
-pub(super) fn basic_credentials(headers: &HeaderMap) -> Result<Option<(String, Secret)>, Refusal> {
+pub(crate) fn basic_credentials(headers: &HeaderMap) -> Result<Option<(String, Secret)>, Refusal> {
     let mut found = None;
     for value in headers.get_all(AUTHORIZATION) {
         let Some(credentials) = basic::credentials(value) else {
@@ -31,13 +31,13 @@ pub(super) fn basic_credentials(headers: &HeaderMap) -> Result<Option<(String, S
 }
 
 /// Whether a value of `Authorization` is of this scheme.
-pub(super) fn is_basic(value: &HeaderValue) -> bool {
+pub(crate) fn is_basic(value: &HeaderValue) -> bool {
     basic::credentials(value).is_some()
 }
 
 /// A client's name and secret, where these are encoded as RFC 6749 §2.3.1 has
 /// it; `None`: they are not, or it makes no difference.
-pub(super) fn decoded(name: &str, secret: &Secret) -> Option<(String, Secret)> {
+pub(crate) fn decoded(name: &str, secret: &Secret) -> Option<(String, Secret)> {
     let encoded = |text: &str| {
         let mut marks = text.split('%').skip(1);
         marks.all(|rest| {

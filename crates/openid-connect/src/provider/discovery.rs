@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::{Provider, ProviderConfig, ProviderMetadata, issuer_of};
+use crate::provider::{Provider, ProviderConfig, ProviderMetadata, issuer_of};
 use doorward_core::jose::claims::same_issuer;
 use doorward_core::jose::json;
 use doorward_core::jose::jwks::{JwksError, KeySet};
@@ -18,7 +18,7 @@ const OAUTH: &str = "/.well-known/oauth-authorization-server";
 
 /// Why a provider's keys could not be had.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum FetchError {
+pub(crate) enum FetchError {
     /// The provider gave no answer, or not the one needed.
     #[error("{url}: {error}")]
     Outbound {
@@ -55,7 +55,7 @@ pub(super) enum FetchError {
 
 impl FetchError {
     /// Whether the discovery document was refused for the issuer that it names.
-    pub(super) fn is_of_issuer(&self) -> bool {
+    pub(crate) fn is_of_issuer(&self) -> bool {
         matches!(self, Self::Issuer { .. })
     }
 
@@ -76,7 +76,7 @@ impl FetchError {
 type Document = Arc<Map<String, Value>>;
 
 /// Fetches what is due. `previous` is what is known so far.
-pub(super) async fn fetch(
+pub(crate) async fn fetch(
     provider: &Provider,
     previous: Option<&ProviderMetadata>,
 ) -> Result<ProviderMetadata, FetchError> {
@@ -233,7 +233,7 @@ fn ok(answer: Answer) -> Result<Answer, OutboundError> {
 }
 
 /// Where the discovery document may be, likeliest first.
-pub(super) fn discovery_urls(issuer: &Url) -> Vec<Url> {
+pub(crate) fn discovery_urls(issuer: &Url) -> Vec<Url> {
     let mut urls = Vec::new();
     if issuer.path().contains("/.well-known/") {
         urls.push(issuer.clone());
@@ -255,7 +255,7 @@ pub(super) fn discovery_urls(issuer: &Url) -> Vec<Url> {
 }
 
 /// The issuer without a well-known part, query and fragment.
-pub(super) fn base(issuer: &Url) -> Url {
+pub(crate) fn base(issuer: &Url) -> Url {
     let mut base = issuer.clone();
     base.set_query(None);
     base.set_fragment(None);

@@ -6,7 +6,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{Provider, Providers, lock};
+use crate::provider::{Provider, Providers, lock};
 use doorward_net::telemetry::{Counter, Gauge};
 use doorward_plugin_api::Parts;
 
@@ -15,7 +15,7 @@ const PAUSE: i64 = 60_000;
 
 /// What is noted of fetches.
 #[derive(Debug)]
-pub(super) struct Health {
+pub(crate) struct Health {
     created_ms: i64,
     state: Mutex<State>,
     up: Gauge,
@@ -34,7 +34,7 @@ struct State {
 }
 
 impl Health {
-    pub(super) fn new(issuer: &str, parts: &Parts) -> Self {
+    pub(crate) fn new(issuer: &str, parts: &Parts) -> Self {
         Self {
             created_ms: parts.clock.now_ms(),
             state: Mutex::default(),
@@ -45,7 +45,7 @@ impl Health {
     }
 
     /// Notes that everything was fetched.
-    pub(super) fn record_success(&self, now_ms: i64) {
+    pub(crate) fn record_success(&self, now_ms: i64) {
         self.up.set(1);
         self.fetched.inc();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +57,7 @@ impl Health {
     }
 
     /// Notes a failure; whether it is worth a line in the log.
-    pub(super) fn record_failure(&self, now_ms: i64, error: &str) -> bool {
+    pub(crate) fn record_failure(&self, now_ms: i64, error: &str) -> bool {
         self.up.set(0);
         self.failed.inc();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

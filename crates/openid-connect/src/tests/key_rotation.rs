@@ -6,9 +6,9 @@ use axum::response::Response;
 use tokio::sync::Semaphore;
 
 use super::browser::{self, Browser};
-use super::provider::{Provider, ProviderConfig};
-use super::verifier::{CheckedClaims, TokenCheck, Verification, Verifier};
 use super::*;
+use crate::provider::verifier::{CheckedClaims, TokenCheck, Verification, Verifier};
+use crate::provider::{Provider, ProviderConfig};
 
 /// A way from the provider on which answers may be held up.
 #[derive(Clone)]
@@ -103,7 +103,7 @@ impl TokenCheck for Overtaken {
     fn check(
         &self,
         parsed: &Unverified<'_>,
-        known: Option<&provider::ProviderMetadata>,
+        known: Option<&crate::provider::ProviderMetadata>,
         now_ms: i64,
     ) -> Result<Option<CheckedClaims>, Refusal> {
         if !self.once.swap(true, Ordering::SeqCst) {

@@ -46,7 +46,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use url::Url;
 
-use super::*;
+use crate::*;
 use doorward_core::clock::Clock;
 use doorward_core::jose::testing::{TestKey, jwks};
 use doorward_net::http::outbound::Outbound;

@@ -618,7 +618,7 @@ async fn a_logout_that_could_not_be_done_is_done_when_the_provider_comes_again()
     let browser = Browser::signed_in(&node.world).await;
     let storages = &Storages::of(&node.world.parts);
     let now_ms = node.world.clock.now_ms();
-    for n in 0..super::super::revoked_sessions::MARKS as u64 {
+    for n in 0..crate::session::revoked_sessions::MARKS as u64 {
         let mut what = [0; 16];
         what[..8].copy_from_slice(&n.to_be_bytes());
         storages
@@ -693,7 +693,7 @@ async fn rows_of_sessions_go_although_no_more_marks_can_be_remembered() {
     let node = Node::new(json!({})).await;
     Browser::signed_in(&node.world).await;
     let now_ms = node.world.clock.now_ms();
-    for n in 0..super::super::revoked_sessions::MARKS as u64 {
+    for n in 0..crate::session::revoked_sessions::MARKS as u64 {
         let mut what = [0; 16];
         what[..8].copy_from_slice(&n.to_be_bytes());
         Storages::of(&node.world.parts).revoked_sessions.add(

@@ -8,10 +8,10 @@ use crate::chain::settings::{Declared, Settings};
 use doorward_core::jose::claims::{check_times, same_issuer, time, words};
 use doorward_core::jose::verify::{Unverified, VerifyError};
 use doorward_expr::duration::Length;
+use doorward_openid_connect::provider::verifier::{CheckedClaims, TokenCheck, Verifier};
 use doorward_openid_connect::provider::{ProviderConfig, ProviderMetadata};
 use doorward_openid_connect::refusal::Refusal;
 use doorward_openid_connect::rules::{is_access_token, is_of_login};
-use doorward_openid_connect::verifier::{CheckedClaims, TokenCheck, Verifier};
 use doorward_plugin_api::{ConfigError, Parts};
 
 /// Seconds for which fetched keys count as new.

@@ -16,11 +16,11 @@ use doorward_core::clock::Clock;
 use doorward_core::jose::verify::TOKEN_MAX;
 use doorward_net::http::outbound::{Answer, Outbound, OutboundError};
 use doorward_net::telemetry::Counter;
+use doorward_openid_connect::provider::revocation::{RevocationStatus, Status};
+use doorward_openid_connect::provider::single_flight::{REFUSED_MS, SingleFlight, digest_of};
+use doorward_openid_connect::provider::token_cache::{TokenCache, VerifiedToken};
+use doorward_openid_connect::provider::verifier::Verification;
 use doorward_openid_connect::refusal::Refusal;
-use doorward_openid_connect::revocation::{RevocationStatus, Status};
-use doorward_openid_connect::single_flight::{REFUSED_MS, SingleFlight, digest_of};
-use doorward_openid_connect::token_cache::{TokenCache, VerifiedToken};
-use doorward_openid_connect::verifier::Verification;
 use doorward_plugin_api::Parts;
 
 /// What was found out about a token.

@@ -38,8 +38,8 @@ use doorward_core::model::token::AccessToken;
 use doorward_net::http::guess_limit::{GuessLimitConfig, GuessLimiter};
 use doorward_net::http::outbound::{Outbound, TokenStatus};
 use doorward_net::telemetry::Metrics;
+use doorward_openid_connect::provider::revocation::{RevocationStatus, Status};
 use doorward_openid_connect::refusal::Refusal;
-use doorward_openid_connect::revocation::{RevocationStatus, Status};
 use doorward_store::{Store, StoreError};
 
 /// Most memory that tokens are kept in, in bytes.

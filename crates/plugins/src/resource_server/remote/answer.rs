@@ -6,9 +6,9 @@ use super::{Protocol, refuses};
 use doorward_core::jose::claims::{CLOCK_SKEW, time, words};
 use doorward_core::jose::json;
 use doorward_net::http::outbound::Answer;
+use doorward_openid_connect::provider::verifier::CheckedClaims;
 use doorward_openid_connect::refusal::Refusal;
 use doorward_openid_connect::rules::{denies, is_access_token};
-use doorward_openid_connect::verifier::CheckedClaims;
 
 /// Longest answer that is believed, in bytes.
 const ANSWER_MAX: usize = 64 * 1024;

@@ -1,0 +1,451 @@
+//! The plugin's `config`: its schema, its fields, and the typed [`Config`] that
+//! the filter works with.
+
+pub(crate) mod address;
+pub(crate) mod capabilities;
+pub(crate) mod fields;
+pub(crate) mod ineffective_options;
+pub(crate) mod methods;
+pub(crate) mod schema;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use uuid::Uuid;
+
+use crate::Providers;
+use crate::authorize::consumer::{Anonymous, Mapping};
+use crate::authorize::rules::Rules;
+use crate::config::capabilities::RequiredCapabilities;
+use crate::config::fields::{Fields, wrong};
+use crate::config::methods::{Method, Methods};
+use crate::credentials::Search;
+use crate::credentials::bearer::Places;
+use crate::decide::cors::CorsOrigins;
+use crate::decide::error_responses::ErrorResponses;
+use crate::headers::replay::Replay;
+use crate::headers::upstream_headers::Headers;
+use crate::login::Logins;
+use crate::login::authorization_request::RequestMode;
+use crate::login::login_action::LoginAction;
+use crate::logout::Logout;
+use crate::logout::channels::Channels;
+use crate::provider::ProviderConfig;
+use crate::provider::client_auth::Clients;
+use crate::provider::distributed_claims;
+use crate::provider::endpoints::Endpoints;
+use crate::provider::hmac_keys::{HmacKeys, SECRET_MIN};
+use crate::provider::id_token::IdTokens;
+use crate::provider::introspection::IntrospectionConfig;
+use crate::provider::proof_of_possession::Proofs;
+use crate::provider::signing_algs::ResponseAlg;
+use crate::provider::token_endpoint::GrantConfig;
+use crate::provider::token_exchange;
+use crate::provider::unsigned::SignatureExemptions;
+use crate::provider::userinfo;
+use crate::session::Sessions;
+use doorward_core::model::plugin::AUTHORITIES_FIELD;
+use doorward_net::http::outbound::{Options, Proxies, Version};
+use doorward_plugin_api::{ConfigError, Parts};
+
+/// Settings that are taken and returned, but do nothing yet.
+const WITHOUT_EFFECT: &[&str] = &[
+    "cache_ttl_resurrect",
+    "cluster_cache_items",
+    "cluster_cache_redis",
+    "cluster_cache_strategy",
+    "session_compressor",
+    "session_cookie_maxsize",
+    "session_cookie_renew",
+    "session_store_metadata",
+    "session_strategy",
+];
+
+/// What the filter works with.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) provider: ProviderConfig,
+    pub(crate) places: Places,
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) mapping: Option<Mapping>,
+    pub(crate) anonymous: Option<Anonymous>,
+    pub(crate) headers: Headers,
+    /// Headers of answers that hold tokens, or tell of a session.
+    pub(crate) confidential: Vec<HeaderName>,
+    pub(crate) error_responses: ErrorResponses,
+    /// The methods that are on and can work.
+    pub(crate) methods: Methods,
+    /// Whether bearer tokens are verified here.
+    pub(crate) bearer: bool,
+    /// Whether the provider is asked about every token.
+    pub(crate) introspects_all: bool,
+    /// Where other credentials than tokens may be.
+    pub(crate) search: Search,
+    pub(crate) clients: Clients,
+    pub(crate) id_tokens: IdTokens,
+    /// What users get who have signed in.
+    pub(crate) login_action: LoginAction,
+    pub(crate) verify_signature: bool,
+    pub(crate) hmac_keys: HmacKeys,
+    /// How the provider signs what it says to its client.
+    pub(crate) response_alg: ResponseAlg,
+    /// What tokens have to prove besides.
+    pub(crate) proofs: Option<Proofs>,
+    /// Grants whose tokens need no good signature.
+    pub(crate) signature_exemptions: SignatureExemptions,
+    /// Whether scripts get an answer that they can read.
+    pub(crate) scripts: bool,
+    /// Whose scripts these may be.
+    pub(crate) origins: CorsOrigins,
+    /// How logins are asked for.
+    pub(crate) request_mode: RequestMode,
+    /// A cookie, and the claim that must have its value.
+    pub(crate) session_cookie: Option<(String, String)>,
+    pub(crate) run_on_preflight: bool,
+    /// Whether answers end with the session or the token of their request.
+    pub(crate) end_with_session: bool,
+    pub(crate) hide_credentials: bool,
+    /// How long a token without a checked expiry is remembered.
+    pub(crate) cache_ttl_ms: i64,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What the parts of the filter that ask the provider work with.
+pub(crate) struct Components {
+    pub(crate) endpoints: Endpoints,
+    /// What the provider should be able to do.
+    pub(crate) capabilities: Option<RequiredCapabilities>,
+    /// About users.
+    pub(crate) user_info: Option<userinfo::UserInfoConfig>,
+    /// About tokens.
+    pub(crate) introspection: Option<IntrospectionConfig>,
+    /// For claims that are told elsewhere.
+    pub(crate) distributed: Option<distributed_claims::DistributedClaimsConfig>,
+    /// For other tokens than those that are shown.
+    pub(crate) token_exchange: Option<token_exchange::TokenExchangeConfig>,
+    /// For tokens.
+    pub(crate) grants: Option<GrantConfig>,
+    pub(crate) sessions: Option<Sessions>,
+    pub(crate) logins: Option<Logins>,
+    pub(crate) logout: Option<Logout>,
+    pub(crate) channels: Option<Channels>,
+}
+
+impl Config {
+    /// # Errors
+    /// Names the field that can't be.
+    pub(crate) fn new(
+        fields: Fields<'_>,
+        parts: &Parts,
+    ) -> Result<(Self, Components), ConfigError> {
+        let issuer = fields
+            .url("issuer")?
+            .ok_or_else(|| wrong("issuer", "required field missing"))?;
+        let rules = Arc::new(Rules::new(fields)?);
+        let (methods, ineffective) = Methods::new(fields)?;
+        let introspection = IntrospectionConfig::new(fields, methods, &rules)?;
+        let introspects_all = introspection
+            .as_ref()
+            .is_some_and(IntrospectionConfig::introspects_all);
+        let components = Components {
+            introspection,
+            ..Components::new(fields, methods, &issuer, parts)?
+        };
+        let headers = Headers::new(fields)?;
+        let cookie = fields.text("jwt_session_cookie")?;
+        let claim = fields.text("jwt_session_claim")?.unwrap_or("sid");
+        let config = Self {
+            error_responses: ErrorResponses::new(
+                fields,
+                &issuer,
+                rules.scopes_wanted().as_deref(),
+            )?,
+            provider: provider(fields, issuer)?,
+            places: Places::new(fields)?,
+            mapping: Mapping::new(fields)?,
+            anonymous: Anonymous::new(fields)?,
+            confidential: confidential(fields, &headers)?,
+            headers,
+            methods,
+            bearer: methods.has(Method::Bearer),
+            introspects_all,
+            search: Search::new(fields, methods)?,
+            clients: Clients::new(fields)?,
+            id_tokens: IdTokens::new(fields)?,
+            login_action: LoginAction::new(fields)?,
+            verify_signature: fields.flag("verify_signature")?,
+            hmac_keys: HmacKeys::new(fields)?,
+            response_alg: ResponseAlg::new(fields)?,
+            session_cookie: cookie.map(|cookie| (cookie.to_owned(), claim.to_owned())),
+            proofs: Proofs::new(fields, parts)?,
+            signature_exemptions: SignatureExemptions::new(fields)?,
+            scripts: fields.flag("scripts_unauthorized")?,
+            origins: CorsOrigins::new(fields)?,
+            request_mode: request_mode(fields, methods)?,
+            run_on_preflight: fields.flag("run_on_preflight")?,
+            end_with_session: fields.flag("end_with_session")?,
+            hide_credentials: fields.flag("hide_credentials")?,
+            cache_ttl_ms: cache_ttl(fields)?.saturating_mul(1000),
+            warnings: warnings(fields, methods, ineffective)?,
+            rules,
+        };
+        Ok((config, components))
+    }
+}
+
+impl Components {
+    fn new(
+        fields: Fields<'_>,
+        methods: Methods,
+        issuer: &url::Url,
+        parts: &Parts,
+    ) -> Result<Self, ConfigError> {
+        let asks = [
+            Method::Password,
+            Method::ClientCredentials,
+            Method::RefreshToken,
+            Method::Session,
+            Method::AuthorizationCode,
+        ];
+        let asks = asks.into_iter().any(|method| methods.has(method));
+        let sessions = methods.has(Method::Session);
+        let logins = methods.has(Method::AuthorizationCode);
+        let mut provider_config = provider(fields, issuer.clone())?;
+        add_proxies_and_authorities(fields, &mut provider_config.options, parts)?;
+        Ok(Self {
+            distributed: distributed_claims::DistributedClaimsConfig::new(fields)?,
+            token_exchange: token_exchange::TokenExchangeConfig::new(fields, &provider_config)?,
+            endpoints: Endpoints::new(fields, issuer)?,
+            capabilities: RequiredCapabilities::new(fields, logins)?,
+            user_info: userinfo::UserInfoConfig::new(fields)?,
+            introspection: None,
+            grants: asks.then(|| GrantConfig::new(fields)).transpose()?,
+            sessions: sessions.then(|| Sessions::new(fields, parts)).transpose()?,
+            logins: logins
+                .then(|| Logins::new(fields, Providers::of(parts).secret()))
+                .transpose()?,
+            logout: match sessions {
+                true => Logout::new(fields)?,
+                false => None,
+            },
+            channels: match sessions {
+                true => Channels::new(fields)?,
+                false => None,
+            },
+        })
+    }
+}
+
+fn provider(fields: Fields<'_>, issuer: url::Url) -> Result<ProviderConfig, ConfigError> {
+    let timeout = fields.integer("timeout")?.unwrap_or(10_000);
+    let timeout = u64::try_from(timeout).ok().filter(|timeout| *timeout > 0);
+    let timeout = timeout.ok_or_else(|| wrong("timeout", "expected a positive integer"))?;
+    Ok(ProviderConfig {
+        issuer,
+        pseudo: fields.flag("using_pseudo_issuer")?,
+        jwks_endpoint: fields.url("jwks_endpoint")?,
+        extra_jwks: fields.urls("extra_jwks_uris")?,
+        discovery_headers: fields.pairs("discovery_headers_names", "discovery_headers_values")?,
+        options: Options {
+            verify: fields.flag("ssl_verify")?,
+            version: version(fields)?,
+            keepalive: fields.flag("keepalive")?,
+            timeout: Duration::from_millis(timeout),
+            ..Options::default()
+        },
+        rediscovery_lifetime: fields.integer("rediscovery_lifetime")?.unwrap_or(300),
+        issuers_allowed: fields.texts("issuers_allowed")?,
+    })
+}
+
+/// Adds the proxies on the way to the provider, and who vouches for it.
+pub(crate) fn add_proxies_and_authorities(
+    fields: Fields<'_>,
+    options: &mut Options,
+    parts: &Parts,
+) -> Result<(), ConfigError> {
+    let name = AUTHORITIES_FIELD;
+    let ids = fields.texts(name)?;
+    let ids = ids.iter().map(|id| Uuid::parse_str(id));
+    let ids: Result<_, _> = ids.collect();
+    let ids = ids.map_err(|_| wrong(name, "expected valid UUIDs"))?;
+    options.via = parts.outbound.via(proxies(fields)?);
+    options.trusts = parts.outbound.trust(ids);
+    Ok(())
+}
+
+/// How logins are asked for, by clients that can do that.
+fn request_mode(fields: Fields<'_>, methods: Methods) -> Result<RequestMode, ConfigError> {
+    let signed = fields.maybe_flag("require_signed_request_object")? == Some(true);
+    if signed && methods.has(Method::AuthorizationCode) && !Clients::new(fields)?.all_sign() {
+        let message = "require_signed_request_object needs a key or a secret of every client";
+        return Err(wrong("client_jwk", message));
+    }
+    RequestMode::new(fields)
+}
+
+/// The proxies on the way to the provider.
+fn proxies(fields: Fields<'_>) -> Result<Proxies, ConfigError> {
+    let one = |name: &str| {
+        let Some(url) = fields.url(name)? else {
+            return Ok(None);
+        };
+        let field = format!("{name}_authorization");
+        let authorization = fields.text(&field)?.map(|text| {
+            let mut value = HeaderValue::from_str(text)
+                .map_err(|_| wrong(&field, "expected the value of a header"))?;
+            value.set_sensitive(true);
+            Ok::<_, ConfigError>(value)
+        });
+        Ok::<_, ConfigError>(Some((url, authorization.transpose()?)))
+    };
+    Ok(Proxies {
+        http: one("http_proxy")?,
+        https: one("https_proxy")?,
+        except: fields.text("no_proxy")?.map(str::to_owned),
+    })
+}
+
+fn version(fields: Fields<'_>) -> Result<Version, ConfigError> {
+    let number = fields.number("http_version")?.unwrap_or(1.1);
+    let is = |version: f64| (number - version).abs() < 0.001;
+    if is(1.0) || is(1.1) {
+        Ok(Version::Http1)
+    } else if is(2.0) {
+        Ok(Version::Http2)
+    } else {
+        Err(wrong("http_version", "expected 1.0, 1.1 or 2"))
+    }
+}
+
+fn confidential(fields: Fields<'_>, headers: &Headers) -> Result<Vec<HeaderName>, ConfigError> {
+    let replay = Replay::new(fields)?;
+    let mut names = crate::session::answered(fields)?;
+    names.extend(
+        headers
+            .token_set
+            .downstream()
+            .chain(replay.targets())
+            .cloned(),
+    );
+    Ok(names)
+}
+
+fn cache_ttl(fields: Fields<'_>) -> Result<i64, ConfigError> {
+    let ttl = fields.integer("cache_ttl")?.unwrap_or(3600);
+    let most = fields.integer("cache_ttl_max")?.filter(|most| *most > 0);
+    Ok(most.map_or(ttl, |most| ttl.min(most)))
+}
+
+fn warnings(
+    fields: Fields<'_>,
+    methods: Methods,
+    mut warnings: Vec<String>,
+) -> Result<Vec<String>, ConfigError> {
+    warnings.extend(crate::config::ineffective_options::warnings(
+        fields, methods,
+    )?);
+    let mut warn = |warning: String| warnings.push(warning);
+    let ineffective: Vec<&str> = WITHOUT_EFFECT
+        .iter()
+        .copied()
+        .filter(|name| fields.is_changed(name))
+        .collect();
+    if !ineffective.is_empty() {
+        warn(format!(
+            "settings without effect yet: {}",
+            ineffective.join(", ")
+        ));
+    }
+    if fields.is_changed("consumer_groups_claim") {
+        warn(
+            "consumer_groups_claim: there are no consumer groups, so no token names one".to_owned(),
+        );
+    }
+    if fields.flag("hide_credentials")? && holds(fields, "bearer_token_param_type", "body")? {
+        warn("hide_credentials: a token in a JSON body is not taken out".into());
+    }
+    for (name, risk) in [
+        ("verify_signature", "tokens that anyone wrote pass"),
+        (
+            "verify_claims",
+            "expired tokens and those of other issuers pass",
+        ),
+        (
+            "ssl_verify",
+            "keys may come from an impostor of the provider",
+        ),
+    ] {
+        if !fields.flag(name)? {
+            warn(format!("{name} is false: {risk}"));
+        }
+    }
+    if let Some(warning) = crate::provider::mutual_tls::ineffective(fields)? {
+        warn(warning);
+    }
+    if methods.has(Method::AuthorizationCode) {
+        warn_of_logins(fields, &mut warn)?;
+    }
+    if methods.has(Method::Session) {
+        crate::session::storage::warnings(fields)?
+            .into_iter()
+            .for_each(&mut warn);
+    }
+    if methods.has(Method::AuthorizationCode) || methods.has(Method::Session) {
+        warn_of_secret(fields, &mut warn)?;
+    }
+    if HmacKeys::new(fields)?.are_weak() {
+        warn("client_secret is shorter than 32 bytes: HS signatures can be forged".into());
+    }
+    let keys = ["jwks_endpoint", "extra_jwks_uris"];
+    if fields.flag("using_pseudo_issuer")? && !keys.iter().any(|name| fields.is_changed(name)) {
+        warn("using_pseudo_issuer without jwks_endpoint: there are no keys".into());
+    }
+    Ok(warnings)
+}
+
+/// Whoever guesses one of the secrets makes sessions for himself.
+fn warn_of_secret(fields: Fields<'_>, warn: &mut impl FnMut(String)) -> Result<(), ConfigError> {
+    let secrets = fields.text("session_secret")?.unwrap_or_default();
+    let mut secrets = secrets.lines().map(str::trim);
+    if secrets.any(|secret| (1..SECRET_MIN).contains(&secret.len())) {
+        warn(
+            "session_secret is shorter than 32 bytes: sessions can be forged if it is guessed"
+                .into(),
+        );
+    }
+    Ok(())
+}
+
+fn warn_of_logins(fields: Fields<'_>, warn: &mut impl FnMut(String)) -> Result<(), ConfigError> {
+    let mode = fields.text("response_mode")?.unwrap_or("query");
+    let strict = !matches!(fields.text("authorization_cookie_same_site")?, Some("None"))
+        && fields.text("authorization_cookie_samesite")? != Some("None");
+    if mode.starts_with("form_post") && strict {
+        warn(
+            "response_mode: form_post over TLS needs authorization_cookie_samesite: None, \
+             or browsers keep the cookie back"
+                .into(),
+        );
+    }
+    let begins = holds(fields, "auth_methods", "session")?
+        && !holds(fields, "disable_session", "authorization_code")?;
+    let leads_back = fields.text("login_action")?.unwrap_or("upstream") == "upstream"
+        && !fields.urls("redirect_uri")?.is_empty();
+    if leads_back && !begins {
+        warn(
+            "auth_methods: authorization_code with redirect_uri and without sessions leads from \
+             each login to the next one"
+                .into(),
+        );
+    }
+    if fields.is_changed("response_type") {
+        warn("response_type: only code is supported, and used".into());
+    }
+    Ok(())
+}
+
+fn holds(fields: Fields<'_>, name: &str, word: &str) -> Result<bool, ConfigError> {
+    Ok(fields.texts(name)?.iter().any(|one| one == word))
+}

@@ -1,0 +1,373 @@
+//! What the upstream and the client get to see of a verified token.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::header::AUTHORIZATION;
+use http::{HeaderName, HeaderValue};
+use pingora::http::{RequestHeader, ResponseHeader};
+use serde_json::{Map, Value};
+
+use crate::config::fields::{Fields, header_name};
+use crate::credentials::bearer::is_token;
+use crate::headers::token_set::TokenSetHeaders;
+use doorward_core::jose::claims::{find, words};
+use doorward_core::model::consumer::Consumer;
+use doorward_core::model::token::AccessToken;
+use doorward_plugin_api::ConfigError;
+
+/// As a text, which Pingora takes without a copy.
+const CREDENTIAL: &str = "X-Credential-Identifier";
+const GROUPS: HeaderName = HeaderName::from_static("x-authenticated-groups");
+
+/// Headers that upstreams take for the gateway's word on who is calling: a
+/// client's own are never passed on, whether or not the filter sets them.
+const IDENTITY: [HeaderName; 6] = [
+    HeaderName::from_static("x-credential-identifier"),
+    GROUPS,
+    HeaderName::from_static("x-consumer-id"),
+    HeaderName::from_static("x-consumer-custom-id"),
+    HeaderName::from_static("x-consumer-username"),
+    HeaderName::from_static("x-anonymous-consumer"),
+];
+
+/// The headers made from a token.
+#[derive(Debug)]
+pub(crate) struct Headers {
+    token: Option<TokenHeader>,
+    credential_claim: Vec<String>,
+    groups_claim: Vec<String>,
+    upstream: Vec<(HeaderName, Vec<String>)>,
+    downstream: Vec<(HeaderName, Vec<String>)>,
+    /// Of what is known beside the token.
+    pub(crate) token_set: TokenSetHeaders,
+    owned: Vec<HeaderName>,
+    /// What of `Authorization` is the gateway's.
+    authorization: Authorization,
+}
+
+/// What the gateway writes into `Authorization`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Authorization {
+    /// Something, but not with every verified token.
+    at_times: bool,
+    /// Something without a scheme, so that no value of a client is told from it.
+    bare: bool,
+}
+
+impl Authorization {
+    fn new(token: Option<&TokenHeader>, token_set: &TokenSetHeaders) -> Self {
+        let here = |header: &&TokenHeader| header.name == AUTHORIZATION;
+        let always = token.filter(here);
+        let mut others = token_set.upstream().filter(here);
+        Self {
+            at_times: always.is_none() && others.next().is_some(),
+            bare: (always.into_iter())
+                .chain(token_set.upstream().filter(here))
+                .any(|header| !header.bearer),
+        }
+    }
+}
+
+/// The header for the token itself.
+#[derive(Debug)]
+pub(crate) struct TokenHeader {
+    pub(crate) name: HeaderName,
+    pub(crate) bearer: bool,
+}
+
+impl Headers {
+    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
+        let token = fields
+            .text("upstream_access_token_header")?
+            .map(|text| TokenHeader::new("upstream_access_token_header", text))
+            .transpose()?;
+        let upstream = claim_headers(fields, "upstream")?;
+        let token_set = TokenSetHeaders::new(fields)?;
+        let mut owned = IDENTITY.to_vec();
+        owned.extend(crate::session::owned(fields)?);
+        owned.extend(upstream.iter().map(|(name, _)| name.clone()));
+        // `Authorization` is not owned: with no token to put there (a
+        // preflight, say) a password may be the upstream's own affair.
+        let token_name = token.as_ref().map(|token| token.name.clone());
+        owned.extend(token_name.filter(|name| *name != AUTHORIZATION));
+        let names = token_set.upstream().map(|header| &header.name);
+        owned.extend(names.filter(|name| **name != AUTHORIZATION).cloned());
+        owned.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+        owned.dedup();
+        Ok(Self {
+            authorization: Authorization::new(token.as_ref(), &token_set),
+            token,
+            credential_claim: fields.texts("credential_claim")?,
+            groups_claim: fields.texts("authenticated_groups_claim")?,
+            upstream,
+            downstream: claim_headers(fields, "downstream")?,
+            token_set,
+            owned,
+        })
+    }
+
+    /// Names of the request headers that only the filter may set.
+    pub(crate) fn owned(&self) -> &[HeaderName] {
+        &self.owned
+    }
+
+    /// Takes out of `Authorization` what the upstream would take for the
+    /// gateway's, of a request without a verified token, and what the filter
+    /// `reads`, which has not let the request pass for it.
+    pub(crate) fn strip(&self, reads: impl Fn(&HeaderValue) -> bool, request: &mut RequestHeader) {
+        let bare = self.authorization.bare;
+        let doomed = |value: &HeaderValue| bare || is_token(value) || reads(value);
+        if request.headers.get_all(AUTHORIZATION).iter().any(doomed) {
+            request.remove_header(&AUTHORIZATION);
+        }
+    }
+
+    /// Writes the upstream's headers; `mapped`: those of a consumer besides.
+    pub(crate) fn write_upstream(
+        &self,
+        token: &AccessToken,
+        mapped: bool,
+        request: &mut RequestHeader,
+    ) {
+        if self.authorization.at_times {
+            request.remove_header(&AUTHORIZATION);
+        }
+        if let Some(header) = &self.token {
+            header.write(&token.token, request);
+        }
+        if !mapped && let Some(value) = claim(&token.claims, &self.credential_claim) {
+            let _ = request.insert_header(CREDENTIAL, value);
+        }
+        let mut set = |name: &HeaderName, value: Option<HeaderValue>| {
+            if let Some(value) = value {
+                let _ = request.insert_header(name.clone(), value);
+            }
+        };
+        for (name, path) in &self.upstream {
+            set(name, claim(&token.claims, path));
+        }
+        if !self.groups_claim.is_empty() {
+            let groups = find(&token.claims, &self.groups_claim).map(words);
+            let groups = groups.unwrap_or_default().join(", ");
+            set(&GROUPS, header_value(&groups));
+        }
+    }
+
+    /// Whether clients get headers made of claims.
+    pub(crate) fn tells_clients(&self) -> bool {
+        !self.downstream.is_empty()
+    }
+
+    /// Writes the client's headers.
+    pub(crate) fn write_downstream(&self, token: &AccessToken, response: &mut ResponseHeader) {
+        for (name, path) in &self.downstream {
+            if let Some(value) = claim(&token.claims, path) {
+                let _ = response.insert_header(name.clone(), value);
+            }
+        }
+    }
+}
+
+/// Tells the upstream whom the request comes from.
+pub(crate) fn write_consumer(consumer: &Consumer, anonymous: bool, request: &mut RequestHeader) {
+    let id = consumer.id.to_string();
+    for (name, value) in [
+        ("X-Consumer-ID", Some(id.as_str())),
+        ("X-Consumer-Custom-ID", consumer.custom_id.as_deref()),
+        ("X-Consumer-Username", consumer.username.as_deref()),
+        ("X-Anonymous-Consumer", anonymous.then_some("true")),
+    ] {
+        if let Some(value) = value.and_then(header_value) {
+            let _ = request.insert_header(name, value);
+        }
+    }
+}
+
+impl TokenHeader {
+    /// `name:bearer`, or `name` for the bare token.
+    pub(crate) fn new(field: &str, text: &str) -> Result<Self, ConfigError> {
+        let (name, scheme) = match text.split_once(':') {
+            Some((name, scheme)) => (name, Some(scheme)),
+            None => (text, None),
+        };
+        let bearer = scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer"));
+        if scheme.is_some() && !bearer {
+            return Err(crate::config::fields::wrong(
+                field,
+                "expected a header's name, optionally followed by `:bearer`",
+            ));
+        }
+        Ok(Self {
+            name: header_name(field, name)?,
+            bearer,
+        })
+    }
+
+    fn write(&self, token: &str, request: &mut RequestHeader) {
+        // Most clients sent it just so.
+        let mut values = request.headers.get_all(&self.name).iter();
+        let (first, second) = (values.next(), values.next());
+        if second.is_none() && first.is_some_and(|value| self.is(value, token)) {
+            return;
+        }
+        let value = match self.bearer {
+            true => HeaderValue::try_from(format!("Bearer {token}")),
+            false => HeaderValue::from_str(token),
+        };
+        if let Ok(value) = value {
+            let _ = request.insert_header(self.name.clone(), value);
+        }
+    }
+
+    fn is(&self, value: &HeaderValue, token: &str) -> bool {
+        let value = value.as_bytes();
+        match self.bearer {
+            true => value.strip_prefix(b"Bearer ") == Some(token.as_bytes()),
+            false => value == token.as_bytes(),
+        }
+    }
+}
+
+/// `<side>_headers_claims` with `<side>_headers_names`, and `<side>_headers`.
+fn claim_headers(
+    fields: Fields<'_>,
+    side: &str,
+) -> Result<Vec<(HeaderName, Vec<String>)>, ConfigError> {
+    let names = format!("{side}_headers_names");
+    let mut headers = fields.header_paths(&format!("{side}_headers"))?;
+    for (claim, name) in fields.pairs(&format!("{side}_headers_claims"), &names)? {
+        headers.push((header_name(&names, &name)?, vec![claim]));
+    }
+    Ok(headers)
+}
+
+/// A claim as a header: scalars as they are, the rest as Base64 of its JSON.
+fn claim(claims: &Map<String, Value>, path: &[String]) -> Option<HeaderValue> {
+    match find(claims, path)? {
+        Value::Null => None,
+        Value::String(text) => header_value(text),
+        scalar @ (Value::Bool(_) | Value::Number(_)) => header_value(&scalar.to_string()),
+        nested => header_value(&STANDARD.encode(nested.to_string())),
+    }
+}
+
+/// `None` for what would break the header: control characters.
+pub(crate) fn header_value(text: &str) -> Option<HeaderValue> {
+    let text: Cow<'_, str> = text.trim().into();
+    HeaderValue::from_bytes(text.as_bytes())
+        .ok()
+        .filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn written(config: Value, sent: &[(&str, &str)]) -> RequestHeader {
+        let config = config.as_object().cloned().expect("an object");
+        let headers = Headers::new(Fields(&config)).expect("it is valid");
+        let mut request = RequestHeader::build("GET", b"/", None).expect("a request");
+        for (name, value) in sent {
+            let name = (*name).to_owned();
+            request.append_header(name, *value).expect("a header");
+        }
+        let claims = json!({
+            "sub": "anna", "n": 7, "groups": ["a", "b"], "o": {"x": 1},
+            "evil": "a\r\nX-Admin: yes", "name": "Zoë",
+        });
+        let token = AccessToken {
+            token: "t.o.k".into(),
+            claims: claims.as_object().cloned().expect("an object"),
+            scopes: Vec::new(),
+            expires_at: None,
+        };
+        headers.write_upstream(&token, false, &mut request);
+        request
+    }
+
+    fn header(request: &RequestHeader, name: &str) -> Option<String> {
+        let value = request.headers.get(name)?;
+        Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+    }
+
+    #[test]
+    fn the_token_goes_into_the_configured_header() {
+        let basic = [("Authorization", "Basic eDp5"), ("Authorization", "x")];
+        let request = written(json!({}), &basic);
+        assert_eq!(
+            header(&request, "authorization"),
+            Some("Bearer t.o.k".into())
+        );
+        assert_eq!(request.headers.get_all("authorization").iter().count(), 1);
+        assert_eq!(
+            header(&request, "x-credential-identifier"),
+            Some("anna".into())
+        );
+        let request = written(json!({"upstream_access_token_header": "x_token"}), &[]);
+        assert_eq!(header(&request, "x-token"), Some("t.o.k".into()));
+        assert_eq!(header(&request, "authorization"), None);
+        let request = written(json!({"upstream_access_token_header": null}), &[]);
+        assert_eq!(header(&request, "authorization"), None);
+    }
+
+    #[test]
+    fn claims_go_into_headers_and_never_break_out_of_them() {
+        let config = json!({
+            "upstream_headers_claims": ["sub", "n", "o", "evil", "gone", "name"],
+            "upstream_headers_names": ["X-Sub", "x_n", "X-O", "X-Evil", "X-Gone", "X-Name"],
+            "upstream_headers": [{"header": "X-Deep", "path": ["groups", "2"]}],
+            "authenticated_groups_claim": ["groups"],
+        });
+        let request = written(config, &[]);
+        for (name, value) in [
+            ("x-sub", Some("anna")),
+            ("x-n", Some("7")),
+            ("x-o", Some("eyJ4IjoxfQ==")),
+            ("x-evil", None),
+            ("x-admin", None),
+            ("x-gone", None),
+            ("x-name", Some("Zoë")),
+            ("x-deep", Some("b")),
+            ("x-authenticated-groups", Some("a, b")),
+        ] {
+            assert_eq!(header(&request, name).as_deref(), value, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_header_that_is_set_is_owned() {
+        let config = json!({
+            "upstream_headers_claims": ["sub"],
+            "upstream_headers_names": ["X_Sub"],
+            "upstream_access_token_header": "x-token",
+        });
+        let config = config.as_object().cloned().expect("an object");
+        let headers = Headers::new(Fields(&config)).expect("it is valid");
+        for name in [
+            "x-sub",
+            "x-token",
+            "x-credential-identifier",
+            "x-consumer-username",
+        ] {
+            assert!(headers.owned().iter().any(|owned| owned == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn headers_that_cannot_be_are_refused() {
+        for config in [
+            json!({"upstream_access_token_header": "a b"}),
+            json!({"upstream_access_token_header": "authorization:basic"}),
+            json!({"upstream_headers_claims": ["a"]}),
+            json!({"upstream_headers_claims": ["a"], "upstream_headers_names": [""]}),
+            json!({"downstream_headers": [{"header": "x"}]}),
+        ] {
+            let fields = config.as_object().cloned().expect("an object");
+            assert!(Headers::new(Fields(&fields)).is_err(), "{config}");
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! Signing users in: to the provider and back, and their sessions afterwards.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
+use http::{HeaderValue, StatusCode};
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+use serde_json::{Map, Value};
+
+use crate::OpenIdConnect;
+use crate::authorize::VerifiedRequest;
+use crate::config::methods::Method;
+use crate::credentials::arguments::{Arguments, Where, retarget};
+use crate::decide::refusal::Refusal;
+use crate::embedding;
+use crate::login::login_action::{Action, IssuedTokens};
+use crate::login::{
+    self, CodeClaim, LoginRequest, Logins, PendingLogin, PreservedRequest, origin, page,
+};
+use crate::provider::ProviderMetadata;
+use crate::provider::id_token::Expected;
+use crate::provider::introspection::RequestContext;
+use crate::provider::token_cache::VerifiedToken;
+use crate::provider::token_endpoint::Tokens;
+use crate::session::{Browser, LoginSession, OpenSession, SessionLookup};
+use doorward_core::model::secret::Secret;
+use doorward_net::http::reply::Reply;
+use doorward_plugin_api::filter::{Exchange, Flow};
+
+/// Where the provider's answer may be.
+const ANSWER: Where = Where {
+    header: false,
+    query: true,
+    body: true,
+};
+
+impl OpenIdConnect {
+    /// Sends the browser to the provider.
+    pub(crate) async fn begin_login(
+        &self,
+        logins: &Logins,
+        session: &mut Session,
+        arguments: &Arguments,
+        exchange: &mut Exchange,
+    ) -> Result<Flow, Refusal> {
+        let provider_client = &self.provider_client;
+        let origin = origin(session.req_header(), exchange);
+        let preserved = logins.preserved.as_ref();
+        let preserved = preserved
+            .filter(|preserved| preserved.accepts(session.req_header(), origin.as_deref()));
+        if preserved.is_some() && exchange.body.is_none() {
+            exchange.body = Some(crate::credentials::bearer::body::read(session).await?);
+        }
+        let request = session.req_header();
+        let clients = &self.config().clients;
+        let client = clients.chosen(&request.headers, arguments);
+        let client = client.and_then(|client| clients.named(&client.id));
+        let (client, index) = client.ok_or(Refusal::NoToken)?;
+        let wanted = LoginRequest {
+            request,
+            arguments,
+            secure: exchange.secure,
+            origin: origin.as_deref(),
+            path: &login::path(request, exchange),
+            now_ms: provider_client.clock.now_ms(),
+        };
+        let mut cookies = Vec::new();
+        let (pending, parameters) = logins.begin((client, index), wanted, &mut cookies)?;
+        let request_mode = self.config().request_mode;
+        let address = request_mode.address((provider_client, &self.par), client, parameters);
+        let address = address.await?;
+        if let (Some(preserved), Some(body)) = (preserved, &exchange.body) {
+            preserved.store(&pending.nonce, request, exchange.route, body.clone());
+        }
+        exchange.response_headers.append(&mut cookies);
+        self.logins_begun.inc();
+        exchange.refusal = Some(Cow::Borrowed("login"));
+        redirect(address.as_str())
+    }
+
+    /// Ends the login that the provider's answer in a request belongs to.
+    pub(crate) async fn end_login(
+        &self,
+        logins: &Logins,
+        session: &mut Session,
+        arguments: &Arguments,
+        exchange: &mut Exchange,
+    ) -> Result<Flow, Refusal> {
+        let given = |name| {
+            let found = arguments.only(name, ANSWER);
+            found.map_err(|_| Refusal::MalformedCallback)
+        };
+        let signed = match logins.uses_jarm() {
+            true => {
+                let response = given("response")?.ok_or(Refusal::UnsignedAnswer)?;
+                Some(self.open_jarm_response(logins, response).await?)
+            }
+            false => None,
+        };
+        let answer = |name| match &signed {
+            Some(claims) => Ok(claims.get(name).and_then(Value::as_str)),
+            None => given(name),
+        };
+        let state = answer("state")?.ok_or(Refusal::MalformedCallback)?;
+        let pending = logins.find(state)?;
+        let request = session.req_header();
+        let now_ms = self.provider_client.clock.now_ms();
+        let state = state.to_owned();
+        let state = state.as_str();
+        // Whatever comes of it leads back to where the login began: nobody else
+        // may have begun it.
+        logins.check_browser(&pending, request, exchange)?;
+        // Whoever is in already goes on, however late or often this comes.
+        if let Some(sessions) = &self.sessions
+            && let SessionLookup::Active(login, _) = sessions.find(&request.headers, now_ms).await?
+            && self.accepts_session(&login)
+            && !sessions.has_run_out(&login, now_ms)
+        {
+            return redirect(&pending.address());
+        }
+        logins.check(&pending, state, now_ms)?;
+        self.check_issuer_of_callback(answer("iss")?).await?;
+        if let Some(error) = answer("error")? {
+            let said = describe_error(error, answer("error_description")?);
+            tracing::info!(error = said, "the provider refused a login");
+            logins.end(state);
+            if self.embedding.is_some() {
+                let description = answer("error_description")?.unwrap_or_default();
+                let description: String = description.chars().take(300).collect();
+                embedding::note_failure(&describe_error(error, None), &description, exchange);
+            }
+            let refused = self.refuse_as_told(Refusal::LoginRefused, &said, exchange);
+            return Ok(refused);
+        }
+        let code = answer("code")?.ok_or(Refusal::MalformedCallback)?;
+        let claim = logins.claim(state, code)?;
+        let login = self.redeem_code(logins, &pending, (code, claim), request, arguments);
+        let (login, verified, tokens) = login.await?;
+        let client = self.config().clients.named(&pending.client);
+        let context = RequestContext {
+            client: client.map(|(client, _)| client),
+            headers: &request.headers,
+            arguments,
+            from: Some(exchange.client.ip()),
+        };
+        let verified = self.enrich(verified, &context).await?;
+        let mut token_set = tokens.token_set();
+        let id = login.id.clone();
+        token_set.session_id = self.sessions.is_some().then_some(id.as_str());
+        let passing = VerifiedRequest {
+            verified: &verified,
+            token_set,
+            method: Method::AuthorizationCode,
+            in_query: false,
+        };
+        let flow = self.authorize(passing, request, exchange);
+        if let Flow::Respond(_) = flow {
+            return Ok(flow);
+        }
+        self.finish_login(&login, &pending, logins, session, exchange)
+            .await
+    }
+
+    /// RFC 9207: the answer must be of the provider that was asked.
+    async fn check_issuer_of_callback(&self, issuer: Option<&str>) -> Result<(), Refusal> {
+        let metadata = self.provider_client.metadata().await?;
+        let promised = metadata.member("authorization_response_iss_parameter_supported");
+        match issuer {
+            Some(issuer)
+                if self
+                    .config()
+                    .rules
+                    .issuers
+                    .answers_as(issuer, &metadata.issuer) =>
+            {
+                Ok(())
+            }
+            None if promised != Some(&Value::Bool(true)) => Ok(()),
+            _ => Err(Refusal::MixedUp),
+        }
+    }
+
+    async fn redeem_code(
+        &self,
+        logins: &Logins,
+        pending: &PendingLogin,
+        (code, claim): (&str, CodeClaim),
+        request: &RequestHeader,
+        arguments: &Arguments,
+    ) -> Result<(OpenSession, Arc<VerifiedToken>, Arc<Tokens>), Refusal> {
+        let token_client = self.token_client.as_ref().ok_or(Refusal::NoEndpoint)?;
+        let client = self.config().clients.named(&pending.client);
+        let (client, _) = client.ok_or(Refusal::ForgedState)?;
+        let context = RequestContext {
+            from: None,
+            client: Some(client),
+            headers: &request.headers,
+            arguments,
+        };
+        let form = [
+            ("code", code),
+            ("redirect_uri", &pending.redirect_uri),
+            ("code_verifier", &pending.verifier),
+        ];
+        // From before the question: a logout that comes while it is asked is of this
+        // session, too.
+        let now_ms = self.provider_client.clock.now_ms();
+        let tokens = token_client.redeem(&form, &context, claim).await?;
+        match &tokens.id {
+            Some(id) => {
+                let by = Method::AuthorizationCode;
+                let nonce = Some(pending.nonce.as_str());
+                self.verify_id_token(
+                    id.expose(),
+                    tokens.access.expose(),
+                    (&pending.client, None),
+                    nonce,
+                    by,
+                )
+                .await?;
+            }
+            None if logins.wants_id_token() => return Err(Refusal::NoIdToken),
+            None => {}
+        }
+        let login = LoginSession {
+            id_token: tokens.id.as_ref().map(|id| id.expose().to_owned()),
+            refresh: tokens.refresh.as_ref().map(|one| one.expose().to_owned()),
+            // RFC 6749 §5.1: what was asked for, if it is not named.
+            scope: tokens.scope.clone().or_else(|| logins.scope()),
+            ends_at: tokens.ends_at,
+            unverified: tokens.id.is_some() && !self.verifies_id_tokens(Method::AuthorizationCode),
+            ..LoginSession::begun(&pending.client, tokens.access.expose(), now_ms)
+        };
+        let login = OpenSession::fresh(login);
+        let verified = match self
+            .config()
+            .signature_exemptions
+            .has(Method::AuthorizationCode)
+        {
+            true => self.verify_exempt_session(&login).await?,
+            false => self.verify_session(&login).await?,
+        };
+        if login.id_token.is_none() {
+            // Nobody but the access token can vouch for it.
+            let rules = &self.config().rules;
+            rules.check_login(&verified.token.claims, now_ms.div_euclid(1000))?;
+        }
+        Ok((login, verified, tokens))
+    }
+
+    /// The claims of an ID token that holds.
+    ///
+    /// # Errors
+    /// What is wrong with it, or why nobody can say.
+    pub(crate) async fn verify_id_token(
+        &self,
+        id: &str,
+        access: &str,
+        (client, secret): (&str, Option<&Secret>),
+        nonce: Option<&str>,
+        by: Method,
+    ) -> Result<Map<String, Value>, Refusal> {
+        let signed = !self.config().signature_exemptions.has(by);
+        let expected = Expected {
+            client,
+            secret,
+            nonce,
+            access,
+            now: self.provider_client.clock.now_secs(),
+        };
+        let id_tokens = &self.config().id_tokens;
+        let look = |metadata: &ProviderMetadata| id_tokens.verify(id, metadata, &expected, signed);
+        match self.provider_client.with_keys(look).await {
+            Ok((claims, _)) => Ok(claims),
+            Err(refusal) => Err(self
+                .provider_client
+                .stale_keys_or(refusal.of_id_token(), id)),
+        }
+    }
+
+    /// Gives the browser its session, and the user what was asked for.
+    async fn finish_login(
+        &self,
+        login: &OpenSession,
+        pending: &PendingLogin,
+        logins: &Logins,
+        session: &mut Session,
+        exchange: &mut Exchange,
+    ) -> Result<Flow, Refusal> {
+        if let Some(sessions) = &self.sessions {
+            let now_ms = self.provider_client.clock.now_ms();
+            let from = exchange.client.ip();
+            let browser = Browser {
+                headers: &session.req_header().headers,
+                secure: exchange.secure,
+                fields: &mut exchange.response_headers,
+            };
+            if sessions.begin(login, browser, from, now_ms).await? {
+                sessions.tell(login, now_ms, exchange);
+            }
+        }
+        let login_action = &self.config().login_action;
+        match login_action.action {
+            Action::Upstream => {
+                let preserved = logins.preserved.as_ref();
+                let resent = preserved.and_then(|preserved| preserved.take(&pending.nonce));
+                // What came by another route has not passed the filters of its
+                // own, and would go to another upstream.
+                let here = resent
+                    .as_ref()
+                    .is_none_or(|resent| resent.route == exchange.route);
+                if here && pending.is_at(session.req_header(), exchange) {
+                    restore(pending, resent.as_deref(), session, exchange)?;
+                    return Ok(Flow::Continue);
+                }
+                match resent.as_deref() {
+                    Some(resent) if resent.is_form() => Ok(Flow::Respond(page::resend(
+                        &pending.address(),
+                        &resent.body,
+                    ))),
+                    _ => redirect(&pending.address()),
+                }
+            }
+            Action::Response => {
+                let issued = IssuedTokens::by_login(login, self.provider_client.clock.now_ms());
+                Ok(Flow::Respond(login_action.response(&issued)))
+            }
+            Action::Redirect => {
+                let index = self.config().clients.named(&pending.client);
+                let address = pending.address();
+                let issued = IssuedTokens::by_login(login, self.provider_client.clock.now_ms());
+                redirect(&login_action.address(
+                    &issued,
+                    index.map_or(0, |(_, index)| index),
+                    &address,
+                ))
+            }
+        }
+    }
+}
+
+impl PendingLogin {
+    /// Where the login leads back to: always to where it began.
+    pub(crate) fn address(&self) -> String {
+        format!("{}{}", self.origin, self.target)
+    }
+
+    /// Its target at a path where the gateway finds what the browser asked for.
+    fn target_at(&self, path: &str) -> String {
+        match self.target.split_once('?') {
+            Some((_, query)) => format!("{path}?{query}"),
+            None => path.to_owned(),
+        }
+    }
+
+    /// Whether a request goes to the path where the login began.
+    fn is_at(&self, request: &RequestHeader, exchange: &Exchange) -> bool {
+        let path = self.target.split('?').next();
+        path == Some(&*login::path(request, exchange))
+            && origin(request, exchange).as_deref() == Some(&self.origin)
+    }
+}
+
+/// Makes the request the one that wanted the login.
+fn restore(
+    pending: &PendingLogin,
+    resent: Option<&PreservedRequest>,
+    session: &mut Session,
+    exchange: &mut Exchange,
+) -> Result<(), Refusal> {
+    let request = session.req_header_mut();
+    let target = pending.target_at(request.uri.path());
+    if !retarget(request, &target) {
+        return Err(Refusal::MalformedCallback);
+    }
+    if let Some(resent) = resent {
+        request.set_method(resent.method.clone());
+        let _ = request.insert_header(CONTENT_TYPE, resent.content_type.clone());
+        request.remove_header(&CONTENT_LENGTH);
+        exchange.replacement = Some(resent.body.clone());
+        return Ok(());
+    }
+    if request.method == http::Method::POST {
+        request.set_method(http::Method::GET);
+        request.remove_header(&CONTENT_TYPE);
+        request.remove_header(&CONTENT_LENGTH);
+        exchange.replacement = Some(Bytes::new());
+    }
+    Ok(())
+}
+
+/// What a provider says of an error (RFC 6749 §4.1.2.1), as it may stand in a log
+/// and in an answer: in the characters that it may have, and not endless.
+pub(crate) fn describe_error(code: &str, description: Option<&str>) -> String {
+    let legal = |c: char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
+    let shown = |text: &str, most: usize| -> String {
+        let all = text.chars().take(most);
+        all.map(|c| if legal(c) { c } else { '?' }).collect()
+    };
+    match description.map(|text| shown(text, 300)) {
+        Some(text) if !text.is_empty() => format!("{}: {text}", shown(code, 64)),
+        _ => shown(code, 64),
+    }
+}
+
+/// Sends the browser to an address, of which nothing may be remembered.
+pub(crate) fn redirect(address: &str) -> Result<Flow, Refusal> {
+    let address = HeaderValue::from_str(address).map_err(|_| Refusal::MalformedCallback)?;
+    Ok(Flow::Respond(
+        Reply::empty(StatusCode::FOUND)
+            .header(LOCATION, address)
+            .header(CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ))
+}

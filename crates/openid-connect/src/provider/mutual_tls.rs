@@ -1,0 +1,195 @@
+//! Clients that prove themselves by a certificate (RFC 8705 §2), and where the
+//! provider takes it (§5).
+
+use serde_json::Value;
+use url::Url;
+use uuid::Uuid;
+
+use crate::config::fields::{Fields, wrong};
+use crate::provider::ProviderMetadata;
+use crate::provider::endpoints::Endpoint;
+use doorward_core::model::plugin::CERTIFICATE_FIELD;
+use doorward_net::http::outbound::Options;
+use doorward_plugin_api::ConfigError;
+
+/// Settings that say where the provider takes certificates.
+const ALIASES: [(Endpoint, &str); 3] = [
+    (Endpoint::Token, "mtls_token_endpoint"),
+    (Endpoint::Introspection, "mtls_introspection_endpoint"),
+    (Endpoint::Revocation, "mtls_revocation_endpoint"),
+];
+
+/// What is configured of it.
+#[derive(Debug)]
+pub(crate) struct MutualTls {
+    certificate: Option<Uuid>,
+    /// Whether the provider's certificate is checked.
+    verify: bool,
+    aliases: Vec<(Endpoint, Url)>,
+}
+
+impl MutualTls {
+    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
+        let mut aliases = Vec::new();
+        for (endpoint, name) in ALIASES {
+            let Some(url) = fields.url(name)? else {
+                continue;
+            };
+            if url.scheme() != "https" {
+                return Err(wrong(name, "expected an https URL"));
+            }
+            aliases.push((endpoint, url));
+        }
+        Ok(Self {
+            certificate: certificate(fields)?,
+            verify: fields.flag("tls_client_auth_ssl_verify")?,
+            aliases,
+        })
+    }
+
+    /// Where `endpoint` takes certificates, if that is elsewhere.
+    pub(crate) fn alias(&self, endpoint: Endpoint, metadata: &ProviderMetadata) -> Option<Url> {
+        if let Some(url) = self.configured(endpoint) {
+            return Some(url.clone());
+        }
+        let aliases = metadata.member("mtls_endpoint_aliases")?;
+        let url = aliases.get(endpoint.name()).and_then(Value::as_str)?;
+        Url::parse(url).ok().filter(Url::has_host)
+    }
+
+    fn configured(&self, endpoint: Endpoint) -> Option<&Url> {
+        let mut configured = self.aliases.iter();
+        let found = configured.find(|(of, _)| *of == endpoint);
+        found.map(|(_, url)| url)
+    }
+
+    /// Whether there is a certificate that is shown.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.certificate.is_some()
+    }
+
+    /// As `options`, with the certificate; `None`: there is none.
+    pub(crate) fn options(&self, options: Options) -> Option<Options> {
+        Some(Options {
+            shows: Some(self.certificate?),
+            verify: self.verify,
+            ..options
+        })
+    }
+}
+
+/// The certificate that clients prove themselves by.
+pub(crate) fn certificate(fields: Fields<'_>) -> Result<Option<Uuid>, ConfigError> {
+    let id = fields.text(CERTIFICATE_FIELD)?.map(Uuid::parse_str);
+    id.transpose()
+        .map_err(|_| wrong(CERTIFICATE_FIELD, "expected a valid UUID"))
+}
+
+/// Refuses a method that needs a certificate where there is none.
+pub(crate) fn needs_certificate(fields: Fields<'_>, method: &str) -> Result<(), ConfigError> {
+    match certificate(fields)? {
+        Some(_) => Ok(()),
+        None => Err(wrong(
+            CERTIFICATE_FIELD,
+            &format!("{method} needs the id of a certificate"),
+        )),
+    }
+}
+
+/// What is set although no client proves itself so.
+pub(crate) fn ineffective(fields: Fields<'_>) -> Result<Option<String>, ConfigError> {
+    let mut methods = fields.texts("client_auth")?;
+    // What the provider offers may choose it.
+    let chosen = methods.is_empty();
+    for (endpoint, _) in ALIASES {
+        let method = fields.text(&format!("{}_auth_method", endpoint.name()))?;
+        methods.extend(method.map(str::to_owned));
+    }
+    let par = fields.text("pushed_authorization_request_endpoint_auth_method")?;
+    methods.extend(par.map(str::to_owned));
+    // Who signs an assertion shows it, too: tokens may be bound to it.
+    let shown = |one: &String| one.ends_with("tls_client_auth") || one == "private_key_jwt";
+    let by_tls = methods.iter().any(shown);
+    if by_tls || (chosen && certificate(fields)?.is_some()) {
+        return Ok(None);
+    }
+    let settings = [CERTIFICATE_FIELD, "tls_client_auth_ssl_verify"];
+    let settings = settings.into_iter().chain(ALIASES.map(|(_, name)| name));
+    let set: Vec<&str> = settings.filter(|name| fields.is_changed(name)).collect();
+    Ok((!set.is_empty()).then(|| {
+        format!(
+            "{}: no client proves itself by TLS (client_auth)",
+            set.join(", ")
+        )
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const ID: &str = "00000000-0000-4000-8000-000000000001";
+
+    fn idle_with(config: Value) -> Option<String> {
+        let config = config.as_object().cloned().expect("an object");
+        ineffective(Fields(&config)).expect("valid")
+    }
+
+    #[test]
+    fn a_certificate_that_nobody_shows_is_named() {
+        for config in [
+            json!({}),
+            json!({CERTIFICATE_FIELD: ID}),
+            json!({CERTIFICATE_FIELD: ID, "client_auth": ["tls_client_auth"]}),
+            json!({CERTIFICATE_FIELD: ID, "client_auth": ["private_key_jwt"]}),
+            json!({CERTIFICATE_FIELD: ID, "client_auth": ["none"],
+                "introspection_endpoint_auth_method": "self_signed_tls_client_auth"}),
+        ] {
+            assert_eq!(idle_with(config.clone()), None, "{config}");
+        }
+        for config in [
+            json!({CERTIFICATE_FIELD: ID, "client_auth": ["client_secret_post"]}),
+            json!({"tls_client_auth_cert_id": ID, "client_auth": ["none"]}),
+        ] {
+            let warning = idle_with(config.clone()).expect("a warning");
+            assert!(warning.starts_with("tls_client_auth_cert_id: "), "{config}");
+        }
+        let alias = json!({"mtls_token_endpoint": "https://id.test/token"});
+        let warning = idle_with(alias).expect("a warning");
+        assert!(warning.starts_with("mtls_token_endpoint: "), "{warning}");
+    }
+
+    #[test]
+    fn each_endpoint_takes_certificates_where_its_setting_says() {
+        for (endpoint, name) in [
+            (Endpoint::Token, "mtls_token_endpoint"),
+            (Endpoint::Introspection, "mtls_introspection_endpoint"),
+            (Endpoint::Revocation, "mtls_revocation_endpoint"),
+        ] {
+            for verify in [true, false] {
+                let url = "https://tls.id.test/x";
+                let config = json!({name: url, CERTIFICATE_FIELD: ID,
+                    "tls_client_auth_ssl_verify": verify});
+                let config = config.as_object().cloned().expect("an object");
+                let settings = MutualTls::new(Fields(&config)).expect("valid");
+                for (other, _) in ALIASES {
+                    let found = settings.configured(other).map(Url::as_str);
+                    assert_eq!(found, (other == endpoint).then_some(url), "{name}");
+                }
+                let options = settings.options(Options::default()).expect("a certificate");
+                assert_eq!(options.verify, verify);
+                assert_eq!(options.shows.map(|id| id.to_string()).as_deref(), Some(ID));
+            }
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_shown_over_tls_alone() {
+        let config = json!({"mtls_introspection_endpoint": "http://id.test/introspect"});
+        let config = config.as_object().cloned().expect("an object");
+        let error = MutualTls::new(Fields(&config)).expect_err("refused");
+        assert_eq!(error.field, "mtls_introspection_endpoint");
+    }
+}

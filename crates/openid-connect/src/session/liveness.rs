@@ -1,0 +1,129 @@
+//! How long answers may last: no longer than the session or the token of their
+//! request (`end_with_session`).
+
+use std::sync::{Arc, Weak};
+
+use http::HeaderMap;
+use pingora::http::RequestHeader;
+
+use crate::OpenIdConnect;
+use crate::credentials::arguments::Arguments;
+use crate::provider::client_auth::Client;
+use crate::provider::introspection::RequestContext;
+use crate::provider::revocation::Status;
+use crate::provider::token_cache::VerifiedToken;
+use crate::session::{OpenSession, Sessions};
+use doorward_core::clock::Clock;
+use doorward_plugin_api::filter::{Exchange, Lasting};
+
+/// What an answer must not outlast.
+struct SessionLiveness {
+    clock: Clock,
+    /// When the request came, in milliseconds: it used the session.
+    since_ms: i64,
+    token: Arc<VerifiedToken>,
+    session: Option<(Arc<Sessions>, Arc<OpenSession>)>,
+    /// Whom to ask about a token that says nothing itself, and as whom.
+    plugin: Weak<OpenIdConnect>,
+    client: Option<Arc<Client>>,
+}
+
+impl std::fmt::Debug for SessionLiveness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Bound")
+    }
+}
+
+impl Lasting for SessionLiveness {
+    fn is_over(&self) -> bool {
+        let now_ms = self.clock.now_ms();
+        let token_over = now_ms >= self.token.ends_at && self.token.ends_for_good;
+        match &self.session {
+            Some((sessions, held)) => {
+                sessions.look_again(held, now_ms);
+                sessions.is_over(held, self.since_ms, now_ms)
+                    // Another request gets the next one.
+                    || (token_over && held.refresh.is_none())
+                    // Of one that is over nothing is asked any more.
+                    || (!token_over && self.is_revoked())
+            }
+            None => token_over || self.is_revoked(),
+        }
+    }
+}
+
+impl SessionLiveness {
+    /// Whether the provider, if it is in this process, says that the token is
+    /// void; a question is answered until the next look.
+    fn is_revoked(&self) -> bool {
+        match self.token.revocation.status() {
+            Status::Active => false,
+            Status::Revoked => true,
+            Status::Unknown => {
+                let token = Arc::clone(&self.token);
+                let (plugin, client) = (self.plugin.upgrade(), self.client.clone());
+                tokio::spawn(async move {
+                    // Without an answer it is asked again.
+                    match plugin.filter(|_| token.revocation.is_of_opaque_token()) {
+                        Some(plugin) => plugin.introspect_again(&token, client.as_ref()).await,
+                        None => drop(token.revocation.check(&token.token.claims).await),
+                    }
+                });
+                false
+            }
+        }
+    }
+}
+
+impl OpenIdConnect {
+    /// Notes what the answer to a request with this token must not outlast.
+    pub(crate) fn limit_lifetime(
+        &self,
+        token: &Arc<VerifiedToken>,
+        session: Option<(&Arc<Sessions>, &Arc<OpenSession>)>,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) {
+        if !self.config().end_with_session {
+            return;
+        }
+        let clients = &self.config().clients;
+        let client = match session {
+            Some((_, held)) => clients.named(&held.client).map(|(client, _)| client),
+            None => {
+                let arguments = Arguments::new(request.uri.query(), Vec::new());
+                clients.chosen(&request.headers, &arguments)
+            }
+        };
+        exchange.lasting = Some(Arc::new(SessionLiveness {
+            clock: self.provider_client.clock.clone(),
+            since_ms: self.provider_client.clock.now_ms(),
+            token: Arc::clone(token),
+            session: session.map(|(sessions, held)| (Arc::clone(sessions), Arc::clone(held))),
+            plugin: self.me.clone(),
+            client: client.cloned(),
+        }));
+    }
+
+    /// Asks the provider again about a token that says nothing itself.
+    async fn introspect_again(&self, token: &VerifiedToken, client: Option<&Arc<Client>>) {
+        let Some(introspector) = &self.introspector else {
+            return;
+        };
+        let context = RequestContext {
+            from: None,
+            client,
+            headers: &HeaderMap::new(),
+            arguments: &Arguments::default(),
+        };
+        // From before the question: what ends meanwhile is asked about again.
+        let version = token.revocation.version();
+        match introspector.query(&token.token.token, &context).await {
+            // It may have been asked before, and the answer be older.
+            Ok(Some((said, _))) => token.revocation.adopt(&said.revocation),
+            Ok(None) => token.revocation.record(version, true),
+            Err(refusal) if refusal.is_of_client() => token.revocation.record(version, false),
+            Err(_) => {}
+        }
+    }
+}
