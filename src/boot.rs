@@ -167,7 +167,7 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
         workshop.parts.redis = Some(Redis::open(section, &telemetry.metrics)?);
     }
     let slots = workshop.parts.slots.clone();
-    slots.put(providers(config, &*store).await?);
+    slots.put(providers(config, &store).await?);
     slots.put(Storages::on(store.clone(), clock.clone()).await);
     let mut route_files = route_files(&workshop);
     let control = Control::open(workshop, store.clone(), declared.entities.clone())

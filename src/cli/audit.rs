@@ -171,9 +171,9 @@ async fn act(url: &str, action: &Action) -> anyhow::Result<()> {
             let query = which.query(clock.now_ms())?;
             let mut out = target(output.as_deref())?;
             let mut seen = Seen::default();
-            write_all(&*store, query.clone(), &mut *out, &mut seen).await?;
+            write_all(&store, query.clone(), &mut *out, &mut seen).await?;
             if *follow {
-                return go_on(&*store, &query, &mut *out, &mut seen).await;
+                return go_on(&store, &query, &mut *out, &mut seen).await;
             }
             Ok(out.flush()?)
         }

@@ -112,7 +112,7 @@ fn export_of(call: &Call) -> Result<Response, ApiError> {
         let store = Arc::clone(&store);
         async move {
             match query {
-                Some(query) => piece(&*store, query).await,
+                Some(query) => piece(&store, query).await,
                 None => Ok(None),
             }
         }

@@ -166,7 +166,7 @@ impl Control {
     ) -> Result<Arc<Self>, DeclaredError> {
         // Before them: what comes in between is looked at again.
         let revision = store.entities_revision().await.map_err(unreadable)?;
-        let stored = stored_entities(&*store).await.map_err(unreadable)?;
+        let stored = stored_entities(&store).await.map_err(unreadable)?;
         let (entities, snapshot) = with_declared(&stored, declared, &workshop, None)?;
         publish_consumers(&workshop, &entities);
         publish_identities(&workshop, &snapshot);

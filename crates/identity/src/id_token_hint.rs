@@ -29,7 +29,7 @@ pub(super) async fn read(call: &Call, token: &str) -> Option<IdTokenHint> {
     if text("sub") == Some(client_id) {
         return None;
     }
-    let client = state.clients.find(&*state.store, &call.realm, client_id);
+    let client = state.clients.find(&state.store, &call.realm, client_id);
     let subject = match client.await.ok()? {
         Some(client) => {
             let name = state.name_called(&call.realm, &client, text("sub")?);
@@ -62,7 +62,7 @@ pub(super) async fn claims(call: &Call, token: &str) -> Option<Map<String, Value
             let claims = unverified.claims_of_anyone().ok()?;
             let client_id = claims.get("aud")?.as_str()?;
             let state = &call.state;
-            let client = state.clients.find(&*state.store, &call.realm, client_id);
+            let client = state.clients.find(&state.store, &call.realm, client_id);
             let client = client.await.ok()??;
             // Other clients' secrets sign no ID tokens of ours.
             let own = client.client.metadata.id_token_signed_response_alg;

@@ -300,12 +300,12 @@ impl Identity {
         audit: Audit,
     ) -> Result<Self, IdentityError> {
         let hasher = Hasher::new(&config.hashing)?;
-        let live = compile(config, &*store, &clock, None).await?;
+        let live = compile(config, &store, &clock, None).await?;
         let factors = factors::Factors::new(vault(&live.config)?);
         let vault = vault(&live.config)?;
         let (allow, authorities) = outbound(&live.config)?;
         let outbound = Arc::new(GuardedClient::new(allow, authorities));
-        let salt = Salt::open(&*store, &vault).await.map_err(not_opened)?;
+        let salt = Salt::open(&store, &vault).await.map_err(not_opened)?;
         let dpop = Dpop::new(salt.key_for("DPoP nonces"));
         let keys = Keys::open(Arc::clone(&store), clock.clone(), vault).await;
         let keys = keys.map_err(not_opened)?;
@@ -376,7 +376,7 @@ impl Identity {
         let cookie_name = &previous.config.session.cookie_name;
         config.session.cookie_name.clone_from(cookie_name);
         let (allow, authorities) = outbound(&config)?;
-        let live = compile(config, &*state.store, &state.clock, Some(&previous)).await?;
+        let live = compile(config, &state.store, &state.clock, Some(&previous)).await?;
         warn_of_directories(&live);
         state.live.store(Arc::new(live));
         state.outbound.replace(allow, authorities);

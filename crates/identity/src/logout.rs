@@ -155,7 +155,7 @@ async fn frames(call: &Call, ended: &[EndedSession]) -> Result<Vec<String>, OAut
         clients.extend(of_it.map(|client_id| (session.sid.as_str(), client_id.as_str())));
     }
     for (sid, client_id) in clients.into_iter().take(FRAMES_MAX) {
-        let client = state.clients.find(&*state.store, &call.realm, client_id);
+        let client = state.clients.find(&state.store, &call.realm, client_id);
         let client = client.await?;
         let uri = client.and_then(|client| {
             let uri = client.client.metadata.frontchannel_logout_uri.as_ref();
@@ -219,7 +219,7 @@ async fn next(
     };
     let state = &call.state;
     let client = match id.len() {
-        0..=255 => state.clients.find(&*state.store, &call.realm, id).await?,
+        0..=255 => state.clients.find(&state.store, &call.realm, id).await?,
         _ => None,
     };
     let client = client.ok_or_else(mismatch)?;

@@ -148,7 +148,7 @@ impl State {
         match &client.sector {
             None => self.user_of_subject(realm, subject).await,
             Some(sector) => match sector.named(subject) {
-                Some(id) => self.users.by_id(&*self.store, &realm.path, id).await,
+                Some(id) => self.users.by_id(&self.store, &realm.path, id).await,
                 None => Ok(None),
             },
         }
@@ -284,7 +284,7 @@ mod tests {
         };
         let (one, two) = ("1".repeat(32), "2".repeat(32));
         let tag = async |texts: &[&str]| {
-            let salt = Salt::open(&*store, &vault(texts)).await;
+            let salt = Salt::open(&store, &vault(texts)).await;
             salt.map(|Salt(key)| hmac::sign(&key, b"x").as_ref().to_vec())
         };
         let first = tag(&[]).await.expect("made");

@@ -96,7 +96,7 @@ impl TokenStatus for State {
             Issuer::Other => return Ok(true),
         };
         let client_id = bearer::client_id(claims);
-        let client = self.clients.find(&*self.store, &realm, client_id).await;
+        let client = self.clients.find(&self.store, &realm, client_id).await;
         let client = client.map_err(|error| {
             tracing::error!(%error, "no word on the client of a token of ours");
             StatusUnavailable

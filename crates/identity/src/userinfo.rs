@@ -60,7 +60,7 @@ pub(super) async fn answer(call: &Call) -> Result<Response, OAuthError> {
     let good = good.ok_or_else(OAuthError::invalid_token)?;
     let client_id = good.issued.client_id();
     let state = &call.state;
-    let client = state.clients.find(&*state.store, &good.realm, client_id);
+    let client = state.clients.find(&state.store, &good.realm, client_id);
     let client = client.await?.ok_or_else(OAuthError::invalid_token)?;
     let with_proof = bearer::with_proof(call.headers()).is_some();
     match good.issued.bound_to() {

@@ -54,7 +54,7 @@ impl Control {
 
     async fn take_in_alone(&self) -> Result<bool, DeclaredError> {
         let revision = self.store.entities_revision().await.map_err(unreadable)?;
-        let stored = stored_entities(&*self.store).await.map_err(unreadable)?;
+        let stored = stored_entities(&self.store).await.map_err(unreadable)?;
         let current = self.entities.load_full();
         let items = stored.items().collect();
         let candidate = difference::with_stored(&current, DeclaredEntities { items })?;

@@ -107,7 +107,7 @@ impl AccountRequest<'_> {
         let state = &call.state;
         let client = state
             .clients
-            .find(&*state.store, &call.realm, &consent.client_id);
+            .find(&state.store, &call.realm, &consent.client_id);
         let client = client.await?;
         let name = client.as_ref().map(|client| {
             let metadata = &client.client.metadata;

@@ -47,7 +47,7 @@ async fn client(call: &Call, params: &Params) -> Result<Arc<LiveClient>, Request
     let id = id.ok_or_else(|| here("invalid_request", "Missing parameter, 'client_id'"))?;
     let state = &call.state;
     let known = match id.len() {
-        0..=255 => state.clients.find(&*state.store, &call.realm, id).await?,
+        0..=255 => state.clients.find(&state.store, &call.realm, id).await?,
         _ => None,
     };
     known.ok_or_else(|| here("invalid_client", "The client is unknown"))

@@ -76,7 +76,7 @@ pub(super) async fn authenticate(
     }
     let look = guesses::look(call, &credentials)?;
     let State { clients, store, .. } = &*call.state;
-    let known = clients.find(&**store, realm, &credentials.id).await?;
+    let known = clients.find(store, realm, &credentials.id).await?;
     if let Some(client) = &known {
         audit::client(client, false);
     }
@@ -88,7 +88,7 @@ pub(super) async fn authenticate(
     }
     .cloned();
     if proven.is_none() && known.is_some() {
-        let fresh = clients.read(&**store, realm, &credentials.id).await?;
+        let fresh = clients.read(store, realm, &credentials.id).await?;
         if let Some(client) = fresh
             && prove(call, &client, &credentials.proof).await?
         {

@@ -237,7 +237,7 @@ impl DeviceRequest<'_> {
         let Some(device) = device else {
             return Ok(None);
         };
-        let client = state.clients.find(&*state.store, realm, &device.client_id);
+        let client = state.clients.find(&state.store, realm, &device.client_id);
         let client = client.await?.filter(|client| client.may(GRANT));
         Ok(client.map(|client| Box::new(PendingDevice { device, client })))
     }

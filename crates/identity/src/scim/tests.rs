@@ -288,7 +288,7 @@ fn the_store_finds_what_the_records_say() {
         prop::collection::vec(question(), 24),
     );
     let ran = runner.run(&all, |(people, questions)| {
-        runtime.block_on(compare(&*store, &people, &questions));
+        runtime.block_on(compare(&store, &people, &questions));
         Ok(())
     });
     ran.expect("no difference");

@@ -109,7 +109,7 @@ impl Storages {
     /// is there, for the first request as for any, unless the store is silent.
     pub async fn on(store: Arc<Store>, clock: Clock) -> Arc<Self> {
         let storages = Arc::new(Self::default());
-        let seen = tombstones::catch_up(&storages, &*store, &clock).await;
+        let seen = tombstones::catch_up(&storages, &store, &clock).await;
         // It is new.
         let _ = storages.store.set(store);
         tombstones::follow(&storages, clock, seen);

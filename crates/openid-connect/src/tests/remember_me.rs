@@ -214,7 +214,7 @@ async fn what_ends_a_remembered_session_is_known_as_long_as_its_copies_may_last(
     let subjects = crate::subjects("anna");
     let query = LoginQuery::default();
     node.ended_by(LoginQuery { subjects, ..query }).await;
-    let marks = doorward_store::Store::session_tombstones(&*node.store, 0, 10).await;
+    let marks = doorward_store::Store::session_tombstones(&node.store, 0, 10).await;
     let marks = marks.expect("marks");
     assert_eq!(marks[0].1.until_ms, now_ms + FORTNIGHT);
     assert!(

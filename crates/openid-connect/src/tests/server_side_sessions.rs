@@ -94,7 +94,7 @@ impl Node {
     pub(super) async fn rows(&self) -> Vec<doorward_core::model::login::StoredLogin> {
         let _ = &self.directory;
         let all = LoginQuery::default();
-        let page = doorward_store::Store::logins(&*self.store, &all, None, 100).await;
+        let page = doorward_store::Store::logins(&self.store, &all, None, 100).await;
         page.expect("a page").logins
     }
 
@@ -225,7 +225,7 @@ async fn who_writes_to_the_store_can_give_nobody_the_session_of_another() {
     for (row, sealed) in rows.iter().zip([&sealed[1], &sealed[0]]) {
         let mut swapped = row.clone();
         swapped.sealed.clone_from(sealed);
-        let done = doorward_store::Store::update_login(&*node.store, &swapped, 0).await;
+        let done = doorward_store::Store::update_login(&node.store, &swapped, 0).await;
         assert!(done.expect("an answer"));
     }
     node.restart().await;

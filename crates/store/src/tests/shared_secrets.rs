@@ -17,17 +17,17 @@ async fn nodes_that_begin_at_once_get_one_secret_and_keep_it() {
     let (one, two) = (one.expect("a store"), two.expect("a store"));
     let plain = Vault::default();
     let (first, second) = tokio::join!(
-        shared_secret(&*one, &plain, "x"),
-        shared_secret(&*two, &plain, "x")
+        shared_secret(&one, &plain, "x"),
+        shared_secret(&two, &plain, "x")
     );
     let first = first.expect("a secret");
     assert_eq!(first, second.expect("a secret"));
     assert_eq!(first.len(), 32);
-    let other = shared_secret(&*one, &plain, "y").await.expect("a secret");
+    let other = shared_secret(&one, &plain, "y").await.expect("a secret");
     assert_ne!(first, other);
     drop((one, two));
     let later = open(&url).await.expect("a store");
-    let kept = shared_secret(&*later, &plain, "x").await;
+    let kept = shared_secret(&later, &plain, "x").await;
     assert_eq!(kept.expect("a secret"), first);
 }
 
@@ -36,7 +36,7 @@ async fn a_secret_is_sealed_by_the_master_key_and_needs_it_from_then_on() {
     let directory = tempfile::tempdir().expect("a directory");
     let store = open(&url(&directory)).await.expect("a store");
     let (one, two) = ("1".repeat(32), "2".repeat(32));
-    let of = async |texts: &[&str]| shared_secret(&*store, &vault(texts), "x").await;
+    let of = async |texts: &[&str]| shared_secret(&store, &vault(texts), "x").await;
     let first = of(&[]).await.expect("made");
     assert_eq!(of(&[&one]).await.expect("sealed"), first);
     for texts in [&[][..], &[two.as_str()]] {

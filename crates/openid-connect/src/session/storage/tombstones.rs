@@ -48,7 +48,7 @@ async fn run(weak: Weak<Storages>, clock: Clock, mut seen: i64) {
     let mut changes = store.changes();
     while let Some(storages) = weak.upgrade() {
         // What does not answer is said by whoever asks for a session.
-        let _ = storages.look(&*store, &clock, &mut seen).await;
+        let _ = storages.look(&store, &clock, &mut seen).await;
         if tick.is_multiple_of(ROUND) {
             storages.revoked_sessions.prune(clock.now_ms());
         }
