@@ -3,7 +3,7 @@
 //! It stops those who say who they are. A program that calls itself a browser
 //! passes.
 
-mod known;
+mod user_agents;
 #[cfg(test)]
 mod tests;
 
@@ -92,7 +92,7 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
         patterns(&all).map_err(|message| wrong(field, message))
     };
     // Compiled now, not with the first request.
-    LazyLock::force(&known::BOTS);
+    LazyLock::force(&user_agents::BOTS);
     let decision = |decision| parts.metrics.decision(KIND.name, decision);
     Ok(Arc::new(BotDetection {
         allow: read("allow")?,
@@ -114,7 +114,7 @@ impl BotDetection {
         if self.allow.is_match(agent) {
             return None;
         }
-        let bot = self.deny.is_match(agent) || known::BOTS.is_match(agent);
+        let bot = self.deny.is_match(agent) || user_agents::BOTS.is_match(agent);
         bot.then_some(&BOT)
     }
 }

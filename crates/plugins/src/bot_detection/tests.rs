@@ -25,7 +25,7 @@ async fn is_refused(config: &Value, agent: &str) -> bool {
 
 #[tokio::test]
 async fn crawlers_and_libraries_are_refused_browsers_and_curl_pass() {
-    assert_eq!(known::BOTS.len(), 18);
+    assert_eq!(user_agents::BOTS.len(), 18);
     for agent in [
         "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
         "Mozilla/5.0 (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)",
