@@ -172,7 +172,7 @@ impl GuardedClient {
     /// Posts a form, with extra request `headers`.
     ///
     /// # Errors
-    /// As [`Guarded::get`].
+    /// As [`GuardedClient::get`].
     pub async fn post_form(
         &self,
         url: &Url,
@@ -189,7 +189,7 @@ impl GuardedClient {
     /// Posts JSON, with extra request `headers`.
     ///
     /// # Errors
-    /// As [`Guarded::get`].
+    /// As [`GuardedClient::get`].
     pub async fn post_json(
         &self,
         url: &Url,
@@ -207,7 +207,7 @@ impl GuardedClient {
     /// Fetches a document that is wanted as JSON text.
     ///
     /// # Errors
-    /// As [`Guarded::get`]; every status but 200 is [`OutboundError::Status`].
+    /// As [`GuardedClient::get`]; every status but 200 is [`OutboundError::Status`].
     pub async fn document(
         &self,
         url: &Url,
