@@ -3,9 +3,9 @@
 //! It stops those who say who they are. A program that calls itself a browser
 //! passes.
 
-mod user_agents;
 #[cfg(test)]
 mod tests;
+mod user_agents;
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
