@@ -24,7 +24,7 @@ use super::snapshot::{self, CompileError, LiveRoute, Snapshot, Workshop};
 use doorward_core::model::plugin::Plugin;
 use doorward_net::telemetry::traffic::RouteTraffic;
 use doorward_openid_connect::Providers;
-use doorward_store::{EntityWrite, PendingAudit, Store, StoreError, complete};
+use doorward_store::{Cause, EntityWrite, PendingAudit, Store, StoreError, complete};
 
 pub use difference::Difference;
 
@@ -513,7 +513,7 @@ async fn stored_entities(store: &Store) -> Result<Entities, StoreError> {
             Kind::of_plural(&kind).ok_or_else(|| format!("{id}: unknown kind of entity '{kind}'"));
         let kind = kind.map_err(|reason| StoreError::Damaged(reason, None))?;
         let item = records::load(kind, doc).map_err(|error| {
-            StoreError::Damaged(format!("{id}: {error}"), Some(Arc::new(error)))
+            StoreError::Damaged(format!("{id}: {error}"), Some(Cause::new(error)))
         })?;
         item.put(&mut entities);
     }

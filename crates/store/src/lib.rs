@@ -12,6 +12,8 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
+use std::error::Error;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,7 +29,25 @@ pub use shared_secret::{SharedSecretError, shared_secret};
 pub use sql::{Finding, Rows, Store, TransferError};
 
 /// The error that a [`StoreError`] came from. The writes of one commit share it.
-pub type Cause = Arc<dyn std::error::Error + Send + Sync>;
+#[derive(Clone, Debug)]
+pub struct Cause(Arc<dyn Error + Send + Sync>);
+
+impl Cause {
+    /// This error.
+    pub fn new(error: impl Error + Send + Sync + 'static) -> Self {
+        Self(Arc::new(error))
+    }
+}
+
+/// The error itself: whoever follows the sources of a [`StoreError`] meets it and
+/// not its wrapping.
+impl Deref for Cause {
+    type Target = dyn Error + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
 
 /// Why the store could not do what it was asked to. The text of a cause is
 /// part of the error's own text.
@@ -68,13 +88,13 @@ pub enum StoreError {
 
 impl StoreError {
     /// [`StoreError::Unavailable`] for this cause.
-    pub fn unavailable(cause: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self::Unavailable(cause.to_string(), Some(Arc::new(cause)))
+    pub fn unavailable(cause: impl Error + Send + Sync + 'static) -> Self {
+        Self::Unavailable(cause.to_string(), Some(Cause::new(cause)))
     }
 
     /// [`StoreError::Damaged`] for this cause.
-    pub fn damaged(cause: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self::Damaged(cause.to_string(), Some(Arc::new(cause)))
+    pub fn damaged(cause: impl Error + Send + Sync + 'static) -> Self {
+        Self::Damaged(cause.to_string(), Some(Cause::new(cause)))
     }
 
     /// Whether the same may succeed later, though nobody changes anything.

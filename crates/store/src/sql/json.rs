@@ -1,14 +1,13 @@
 //! Documents and identifiers in columns of text.
 
-use std::sync::Arc;
-
 use uuid::Uuid;
 
-use crate::StoreError;
+use crate::{Cause, StoreError};
 
 pub(super) fn parse_id(text: &str) -> Result<Uuid, StoreError> {
-    text.parse()
-        .map_err(|error| StoreError::Damaged(format!("`{text}` is no UUID"), Some(Arc::new(error))))
+    text.parse().map_err(|error| {
+        StoreError::Damaged(format!("`{text}` is no UUID"), Some(Cause::new(error)))
+    })
 }
 
 pub(super) fn parse_doc<T: serde::de::DeserializeOwned>(doc: &str) -> Result<T, StoreError> {

@@ -23,7 +23,7 @@ use super::health::{Health, is_timeout};
 use super::lease::Lease;
 use super::statement::Value;
 use super::{Database, migrate, silent, unavailable};
-use crate::{Store, StoreError};
+use crate::{Cause, Store, StoreError};
 use doorward_core::clock::random_uuid;
 
 /// Begins a transaction that writes. One message: the lock costs no way to the
@@ -73,7 +73,7 @@ const SESSION: &str = "SET idle_in_transaction_session_timeout = '2500ms';
      WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write');";
 
 /// Why a server can't be reached.
-type Cause = Arc<parking_lot::Mutex<Option<String>>>;
+type UnreachableReason = Arc<parking_lot::Mutex<Option<String>>>;
 
 impl Store {
     /// Opens the PostgreSQL database at `url`, migrating it as needed.
@@ -121,7 +121,7 @@ async fn connect(url: &str) -> Result<(Server, watch::Sender<()>), StoreError> {
     // What is wrong with it is said without what it holds: a password.
     let options = PgConnectOptions::from_str(&url);
     let options = options.map_err(|error| {
-        StoreError::Address(format!("can't be used: {error}"), Some(Arc::new(error)))
+        StoreError::Address(format!("can't be used: {error}"), Some(Cause::new(error)))
     })?;
     let changes = watch::Sender::new(());
     let server = Server::connect(options, changes.clone()).await?;
@@ -141,7 +141,7 @@ pub(super) struct Server {
     /// Where the server is, for messages.
     place: String,
     /// Why it could not be reached the last time, until it is again.
-    cause: Cause,
+    cause: UnreachableReason,
     listening: AbortHandle,
 }
 
@@ -170,7 +170,7 @@ impl Server {
             pool: pool(1),
             node: node.clone(),
             changes,
-            cause: Cause::default(),
+            cause: UnreachableReason::default(),
         };
         let cause = ears.cause.clone();
         let listening = tokio::spawn(ears.listen(health.clone())).abort_handle();
@@ -347,7 +347,7 @@ async fn unreachable(options: &PgConnectOptions, error: sqlx::Error) -> StoreErr
     };
     let place = place(options);
     match error {
-        Ok(error) => StoreError::Unavailable(format!("{place}: {error}"), Some(Arc::new(error))),
+        Ok(error) => StoreError::Unavailable(format!("{place}: {error}"), Some(Cause::new(error))),
         Err(silence) => StoreError::Unavailable(format!("{place}: {silence}"), None),
     }
 }
@@ -394,7 +394,7 @@ struct ChangeListener {
     node: String,
     changes: watch::Sender<()>,
     /// Told why nobody can be listened to.
-    cause: Cause,
+    cause: UnreachableReason,
 }
 
 impl ChangeListener {

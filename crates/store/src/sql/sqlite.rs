@@ -26,7 +26,7 @@ use super::location::{FileLocation, LocationError};
 use super::server_lock::ServerLock;
 use super::statement::Value;
 use super::{Database, Store, migrate, unavailable};
-use crate::StoreError;
+use crate::{Cause, StoreError};
 
 /// Connections that only read, other than lists.
 const READERS: u32 = 4;
@@ -316,7 +316,7 @@ pub(super) fn failed_to_open(
     error: impl std::error::Error + Send + Sync + 'static,
 ) -> StoreError {
     let reason = format!("can't open {}: {error}", path.display());
-    StoreError::Unavailable(reason, Some(Arc::new(error)))
+    StoreError::Unavailable(reason, Some(Cause::new(error)))
 }
 
 /// Makes the directory (0700) and the file (0600) if they are missing. SQLite
