@@ -3,15 +3,16 @@
 use std::net::SocketAddr;
 
 use pingora::Result;
-use pingora::prelude::Error;
+use pingora::prelude::{Error, ErrorType};
 use pingora::proxy::Session;
 
 use super::context::Ctx;
-use super::passage;
 use super::proxy::Gateway;
 use super::resolve::ResolveError;
 use super::snapshot::Upstream;
 use super::tries::{self, Again, NAME_RESOLUTION};
+use super::{observe, passage};
+use doorward_net::http::upload::Upload;
 use doorward_net::telemetry::upstreams::Failure;
 
 impl Gateway {
@@ -25,8 +26,13 @@ impl Gateway {
         reused: bool,
     ) -> Box<Error> {
         // The engine takes the connection of an upload for a new one.
-        let reused = reused || ctx.upload.as_ref().is_some_and(|u| u.is_reused());
-        if passage::waits_for_client(session, &error) {
+        let upload = ctx.upload.as_deref();
+        let reused = reused || upload.is_some_and(Upload::is_reused);
+        let stalled = upload.is_some_and(Upload::is_stalled);
+        if stalled && observe::is_given_up(&error) {
+            error.etype = ErrorType::WriteTimedout;
+        }
+        if !stalled && passage::waits_for_client(session, &error) {
             // Neither the upstream's fault nor cured by another one.
             let mut error = error.into_down();
             error.set_retry(false);

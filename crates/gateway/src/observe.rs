@@ -113,17 +113,18 @@ pub(super) fn failure(error: &Error) -> Option<(StatusCode, Cow<'static, str>)> 
     }
 }
 
+/// Whether the system gave up a connection whose other side took nothing.
+pub(super) fn is_given_up(error: &Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<std::io::Error>();
+    cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::TimedOut)
+}
+
 fn upstream_failure(error: &Error) -> Option<(StatusCode, Cow<'static, str>)> {
     use ErrorType as E;
-    // The system gives up a connection whose other side takes nothing.
-    let given_up = || {
-        let cause = error.root_cause().downcast_ref::<std::io::Error>();
-        cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::TimedOut)
-    };
     let timed_out = matches!(
         error.etype(),
         E::ConnectTimedout | E::ReadTimedout | E::WriteTimedout | E::TLSHandshakeTimedout
-    ) || given_up();
+    ) || is_given_up(error);
     Some(if timed_out {
         (
             StatusCode::GATEWAY_TIMEOUT,

@@ -54,6 +54,8 @@ pub struct Upload {
 struct State {
     stream: Option<Stream>,
     reused: bool,
+    /// Whether the connection did not take everything that was written.
+    stalled: bool,
     /// What the engine has written and the stream has not taken.
     unsent: BytesMut,
     /// Whether what the stream has taken is to be flushed.
@@ -91,6 +93,12 @@ impl Upload {
         self.state.lock().reused
     }
 
+    /// Whether the origin does not take, or did not, what the client has sent.
+    pub fn is_stalled(&self) -> bool {
+        let state = self.state.lock();
+        state.stalled || !state.unsent.is_empty()
+    }
+
     /// Sends what is unsent, and waits until a client may be read again.
     pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
@@ -111,6 +119,7 @@ impl State {
         if let Poll::Ready(Err(error)) = self.poll_send(cx) {
             // The answer may still be there to read.
             self.write_error = Some(error.kind());
+            self.stalled = true;
             self.unsent = BytesMut::new();
             self.unflushed = false;
         }
@@ -153,6 +162,7 @@ impl State {
         let is_empty = self.unsent.is_empty();
         let stream = self.connected()?;
         if is_empty && let Poll::Ready(outcome) = Pin::new(stream).poll_write(cx, data) {
+            self.stalled |= outcome.is_err();
             return Poll::Ready(outcome);
         }
         if self.unsent.len() >= limit {
@@ -340,9 +350,9 @@ impl Drop for UploadStream {
     fn drop(&mut self) {
         // The client's connection and the request may know the upload for longer.
         let mut state = self.upload.state.lock();
-        let reused = state.reused;
         *state = State {
-            reused,
+            reused: state.reused,
+            stalled: state.stalled || !state.unsent.is_empty(),
             ..State::default()
         };
     }

@@ -60,12 +60,16 @@ impl Database {
     }
 
     /// Begins a transaction that writes: no other one writes meanwhile.
+    ///
+    /// The drivers' futures are several KiB long. They lie on the heap, so that the
+    /// futures of all methods above them stay short.
     pub(super) async fn begin(&self) -> Result<Tx, StoreError> {
         self.health().admit()?;
         let begun = match self {
-            Self::Sqlite(file) => file.begin().await.map(|lease| Tx::sqlite(file, lease)),
-            Self::Postgres(server) => server
-                .begin()
+            Self::Sqlite(file) => Box::pin(file.begin())
+                .await
+                .map(|lease| Tx::sqlite(file, lease)),
+            Self::Postgres(server) => Box::pin(server.begin())
                 .await
                 .map(|lease| Tx::postgres(server, lease)),
         };
@@ -91,9 +95,11 @@ impl Database {
     pub(super) async fn snapshot(&self) -> Result<Tx, StoreError> {
         self.health().admit()?;
         match self {
-            Self::Sqlite(file) => file.snapshot().await.map(|lease| Tx::sqlite(file, lease)),
+            Self::Sqlite(file) => Box::pin(file.snapshot())
+                .await
+                .map(|lease| Tx::sqlite(file, lease)),
             Self::Postgres(server) => {
-                let begun = server.snapshot().await;
+                let begun = Box::pin(server.snapshot()).await;
                 begun.map(|lease| Tx::postgres(server, lease))
             }
         }
@@ -164,11 +170,11 @@ impl Database {
         self.health().admit()?;
         match self {
             Self::Sqlite(file) => {
-                let rows = file.read(text, values).await?;
+                let rows = Box::pin(file.read(text, values)).await?;
                 Ok(rows.into_iter().map(Row::Sqlite).collect())
             }
             Self::Postgres(server) => {
-                let rows = server.read(text, values).await?;
+                let rows = Box::pin(server.read(text, values)).await?;
                 Ok(rows.into_iter().map(Row::Postgres).collect())
             }
         }
