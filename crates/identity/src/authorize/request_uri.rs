@@ -53,7 +53,7 @@ impl References {
 /// Opens the request object at `uri`.
 ///
 /// # Errors
-/// `invalid_request_uri` where there is none, and as [`object::open`].
+/// `invalid_request_uri` where there is none, and as [`request_object::open`].
 pub(super) async fn open(
     call: &Call,
     client: &LiveClient,
