@@ -42,7 +42,7 @@ test: deps deps-postgres deps-clients ## Run every test; the servers that tests 
 	$(CARGO) test --locked --doc
 	$(CARGO) test --locked --lib --bins --tests -- --include-ignored
 # One counts writes by a number that SQLite alone has.
-	DOORWARD_TEST_STORE=postgres $(CARGO) test --locked --lib -- store:: identity:: --skip client_credentials_writes_nothing
+	DOORWARD_TEST_STORE=postgres $(CARGO) test --locked -p doorward-store -p doorward-identity --lib -- --skip client_credentials_writes_nothing
 
 bench: deps-bench ## Measure: micro benches, and the release binary under load (BENCH='--bench load -- --quick').
 	$(CARGO) bench --locked $(BENCH)
