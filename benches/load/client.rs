@@ -57,6 +57,11 @@ impl Client {
         self.exchange(head.as_bytes()).map(|(status, _)| status)
     }
 
+    /// Status of the answer to a request, written out.
+    pub(crate) fn status(&mut self, request: &str) -> Result<u16> {
+        self.exchange(request.as_bytes()).map(|(status, _)| status)
+    }
+
     /// The token of a new session of the user at the provider.
     pub(crate) fn authenticate(&mut self) -> Result<String> {
         let request = format!(

@@ -7,8 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
+use crate::callgrind::{Count, Runner};
 use crate::http;
-use crate::process::{Port, Process, limited};
+use crate::process::{Port, Process};
 
 /// Asks for a token by a name and a password.
 pub(crate) const PASSWORD: &str = "grant_type=password&client_id=people\
@@ -21,6 +22,7 @@ pub(crate) struct Door {
     port: Port,
     admin: Port,
     process: Option<Process>,
+    runner: Runner,
 }
 
 impl Door {
@@ -40,7 +42,19 @@ impl Door {
             port,
             admin,
             process: None,
+            runner: Runner::Direct,
         })
+    }
+
+    /// Starts the program by `runner` from now on.
+    pub(crate) fn run_under(&mut self, runner: Runner) {
+        self.runner = runner;
+    }
+
+    /// What the program spends on `work`, if its runner counts.
+    pub(crate) fn count(&self, row: &str, work: impl FnOnce() -> Result<()>) -> Result<Count> {
+        let process = self.process.as_ref().context("not running")?;
+        self.runner.count(process, row, work)
     }
 
     /// Adds text at the end of the `identity` section's realms.
@@ -92,14 +106,14 @@ impl Door {
     /// Starts the program; returns after how long it answered.
     pub(crate) fn start(&mut self) -> Result<Duration> {
         let log = std::fs::File::create(self.dir.path().join("log"))?;
-        let mut command = limited(&self.binary);
+        let mut command = self.runner.command(&self.binary);
         command
             .args(["run", "-c", "doorward.yaml"])
             .current_dir(self.dir.path())
             .stdout(Stdio::from(log.try_clone()?))
             .stderr(Stdio::from(log));
         let process = self.process.insert(Process::start("doorward", command)?);
-        let answered = http::await_answer(&self.port, "/nowhere", Duration::from_secs(20));
+        let answered = http::await_answer(&self.port, "/nowhere", self.runner.patience());
         if answered.is_err() || process.has_ended() {
             let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
             bail!("the program did not come up:\n{log}");

@@ -18,6 +18,7 @@ use pingora::server::configuration::ServerConf;
 use pingora::services::Service as _;
 use tokio::net::TcpSocket;
 
+use crate::callgrind::Runner;
 use crate::http;
 use crate::process::{Port, Process};
 
@@ -29,6 +30,10 @@ pub(crate) struct Floor {
 
 impl Floor {
     pub(crate) fn start(upstream: &Port, workers: usize) -> Result<Self> {
+        Self::start_under(&Runner::Direct, upstream, workers)
+    }
+
+    pub(crate) fn start_under(runner: &Runner, upstream: &Port, workers: usize) -> Result<Self> {
         let port = Port::free()?;
         let arguments = [
             "floor",
@@ -36,13 +41,17 @@ impl Floor {
             &upstream.address(),
             &workers.to_string(),
         ];
-        let process = Process::own("floor", &arguments)?;
-        http::await_answer(&port, "/", Duration::from_secs(5))?;
+        let process = Process::own_under(runner, "floor", &arguments)?;
+        http::await_answer(&port, "/", runner.patience())?;
         Ok(Self { process, port })
     }
 
     pub(crate) fn port(&self) -> &Port {
         &self.port
+    }
+
+    pub(crate) fn process(&self) -> &Process {
+        &self.process
     }
 
     pub(crate) fn cpu(&self) -> Result<Duration> {

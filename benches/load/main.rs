@@ -8,8 +8,11 @@
 //! thousand services held, the cost of a change measured among a hundred to ten
 //! thousand of them, the identity provider is called, a thousand realms are
 //! started, a million tokens are shown, and a million people are held. Timings are
-//! never a test: it exits 0 whatever they are. Everything it starts ends with it.
+//! never a test: it exits 0 whatever they are. Instructions, which callgrind counts,
+//! are exact: `--only instructions --baseline FILE` exits 1 where they grow.
+//! Everything it starts ends with it.
 
+mod callgrind;
 mod cases;
 mod changes;
 mod client;
@@ -17,8 +20,10 @@ mod credentials;
 mod door;
 mod floor;
 mod growth;
+mod haproxy;
 mod http;
 mod identity;
+mod instructions;
 mod many;
 mod nginx;
 mod people;
@@ -52,13 +57,14 @@ usage: cargo bench --bench load -- [--quick] [--only PART] [--rounds N] [--cores
                                    [--binary PATH]
   --quick   few rounds, few changes, few services: under two minutes
   --only    one part: cases, footprint, changes, many, growth, identity,
-            tokens, realms or people
+            tokens, realms, people, or instructions, which needs no wrk
   --rounds  rounds for each number of cores (7, with --quick 2)
   --cores   only this number of proxy workers
-  --binary  another doorward program";
+  --binary  another doorward program
+  --baseline FILE  with instructions: fail where a row is more than 3 % dearer";
 
 /// What can be measured alone.
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 10] = [
     "cases",
     "footprint",
     "changes",
@@ -68,6 +74,7 @@ const PARTS: [&str; 9] = [
     "tokens",
     "realms",
     "people",
+    "instructions",
 ];
 
 fn main() -> Result<()> {
@@ -105,6 +112,7 @@ struct Options {
     rounds: u32,
     cores: Vec<usize>,
     binary: PathBuf,
+    baseline: Option<PathBuf>,
 }
 
 impl Options {
@@ -115,6 +123,7 @@ impl Options {
             rounds: 7,
             cores: vec![1, 2],
             binary: env!("CARGO_BIN_EXE_doorward").into(),
+            baseline: None,
         };
         let mut arguments = arguments.iter();
         while let Some(flag) = arguments.next() {
@@ -129,6 +138,7 @@ impl Options {
                 "--rounds" => options.rounds = value()?.parse()?,
                 "--cores" => options.cores = vec![value()?.parse()?],
                 "--binary" => options.binary = std::path::absolute(value()?)?,
+                "--baseline" => options.baseline = Some(std::path::absolute(value()?)?),
                 // What `cargo bench` passes by itself.
                 "--bench" => {}
                 _ => bail!("{flag} is not an option\n{USAGE}"),
@@ -146,6 +156,10 @@ impl Options {
 }
 
 fn run(options: &Options) -> Result<()> {
+    if options.only.as_deref() == Some("instructions") {
+        let requests = if options.quick { 200 } else { 1000 };
+        return instructions::measure(&options.binary, requests, options.baseline.as_deref());
+    }
     if process::find("wrk").is_none() {
         println!("wrk is not installed: no load benchmark (Debian: apt-get install wrk)");
         return Ok(());

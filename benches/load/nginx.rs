@@ -7,8 +7,9 @@ use std::time::Duration;
 use anyhow::Result;
 use tempfile::TempDir;
 
+use crate::callgrind::Runner;
 use crate::http;
-use crate::process::{Port, Process, limited};
+use crate::process::{Port, Process};
 
 /// The running nginx.
 pub(crate) struct Nginx {
@@ -19,14 +20,23 @@ pub(crate) struct Nginx {
 
 impl Nginx {
     pub(crate) fn start(program: &Path, upstream: &Port, workers: usize) -> Result<Self> {
+        Self::start_under(&Runner::Direct, program, upstream, workers)
+    }
+
+    pub(crate) fn start_under(
+        runner: &Runner,
+        program: &Path,
+        upstream: &Port,
+        workers: usize,
+    ) -> Result<Self> {
         let (dir, port) = (TempDir::new()?, Port::free()?);
         let file = dir.path().join("nginx.conf");
         std::fs::write(&file, config(dir.path(), &port, upstream, workers))?;
-        let mut command = limited(program);
+        let mut command = runner.command(program);
         command.arg("-e").arg(dir.path().join("error.log"));
         command.arg("-c").arg(&file).stderr(Stdio::null());
         let process = Process::start("nginx", command)?;
-        http::await_answer(&port, "/", Duration::from_secs(5))?;
+        http::await_answer(&port, "/", runner.patience())?;
         Ok(Self {
             process,
             port,
@@ -38,6 +48,10 @@ impl Nginx {
         &self.port
     }
 
+    pub(crate) fn process(&self) -> &Process {
+        &self.process
+    }
+
     pub(crate) fn cpu(&self) -> Result<Duration> {
         self.process.cpu()
     }
@@ -46,8 +60,10 @@ impl Nginx {
 /// Kept connections on both sides, no log: what the others do too.
 fn config(dir: &Path, port: &Port, upstream: &Port, workers: usize) -> String {
     let dir = dir.display();
+    // One worker needs nobody who starts others.
+    let master = if workers == 1 { "off" } else { "on" };
     format!(
-        "daemon off;\nworker_processes {workers};\npid {dir}/nginx.pid;\n\
+        "daemon off;\nmaster_process {master};\nworker_processes {workers};\npid {dir}/nginx.pid;\n\
          events {{ worker_connections 4096; }}\n\
          http {{\n access_log off;\n keepalive_requests 1000000000;\n\
          client_body_temp_path {dir}/body;\n proxy_temp_path {dir}/proxy;\n\

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::callgrind::Runner;
+
 /// Open files a process may have: enough for a thousand idle connections with
 /// an upstream connection each.
 const FILES: u32 = 16_384;
@@ -37,8 +39,16 @@ pub(crate) struct Process {
 impl Process {
     /// Starts another part of this very program.
     pub(crate) fn own(name: &'static str, arguments: &[&str]) -> Result<Self> {
-        let program = std::env::current_exe()?;
-        let mut command = limited(&program);
+        Self::own_under(&Runner::Direct, name, arguments)
+    }
+
+    /// The same by `runner`.
+    pub(crate) fn own_under(
+        runner: &Runner,
+        name: &'static str,
+        arguments: &[&str],
+    ) -> Result<Self> {
+        let mut command = runner.command(&std::env::current_exe()?);
         command.args(arguments);
         Self::start(name, command)
     }

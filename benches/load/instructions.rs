@@ -1,0 +1,283 @@
+//! How many instructions a request costs, by callgrind: each row asks the same
+//! thing many times on one kept connection.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::callgrind::{Count, Runner};
+use crate::client::Client;
+use crate::door::Door;
+use crate::floor::Floor;
+use crate::haproxy::Haproxy;
+use crate::http;
+use crate::nginx::Nginx;
+use crate::process::{self, Port, Process};
+
+/// How much dearer than the baseline a row may be, in percent of it.
+const TOLERANCE: f64 = 3.0;
+/// Requests before the counted ones: what is done once is done by then.
+const WARM_UP: usize = 100;
+/// The row that all others are compared with.
+const FLOOR: &str = "bare Pingora (floor)";
+/// Functions of ours that are named.
+const COSTLIEST: usize = 10;
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// A request that is asked again and again.
+struct Row {
+    name: &'static str,
+    request: String,
+    status: u16,
+}
+
+impl Row {
+    fn get(name: &'static str, port: &Port, path: &str, lines: &str, status: u16) -> Self {
+        let host = port.address();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n");
+        Self {
+            name,
+            request,
+            status,
+        }
+    }
+
+    fn post(name: &'static str, port: &Port, path: &str, form: &str) -> Self {
+        let (host, length) = (port.address(), form.len());
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {FORM}\r\n\
+             Content-Length: {length}\r\n\r\n{form}"
+        );
+        Self {
+            name,
+            request,
+            status: 200,
+        }
+    }
+
+    /// What asking `requests` times costs; every answer must be the right one. The
+    /// connection stays the same from the warming up to the end.
+    fn count(
+        &self,
+        port: &Port,
+        requests: usize,
+        count: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> Result<Count>,
+    ) -> Result<Count> {
+        let mut client = Client::connect(port)?;
+        // Where refusals are counted, this one is let in.
+        client.status(&self.request)?;
+        let mut ask = |times: usize| {
+            (0..times).try_for_each(|_| match client.status(&self.request)? {
+                status if status == self.status => Ok(()),
+                status => bail!("{}: {status} instead of {}", self.name, self.status),
+            })
+        };
+        ask(WARM_UP)?;
+        count(&mut || ask(requests))
+    }
+}
+
+/// What the rows have cost.
+struct Table {
+    requests: usize,
+    rows: Vec<(&'static str, f64)>,
+}
+
+impl Table {
+    fn add(&mut self, name: &'static str, count: &Count) {
+        let each = count.total as f64 / self.requests as f64;
+        self.rows.push((name, each));
+    }
+
+    fn floor(&self) -> f64 {
+        let floor = self.rows.iter().find(|(name, _)| *name == FLOOR);
+        floor.map_or(1.0, |(_, each)| *each)
+    }
+
+    fn print(&self) {
+        println!(
+            "\ninstructions in user space, of {} requests each",
+            self.requests
+        );
+        let floor = self.floor();
+        for (name, each) in &self.rows {
+            println!("  {name:<34} {each:>9.0}  {:>5.2}", each / floor);
+        }
+    }
+
+    /// Compares with the file `baseline`: a line a row, its name, a tab, and its
+    /// cost as a share of the floor's. Compilers and processors differ, and the
+    /// floor with them.
+    fn compare(&self, baseline: &Path) -> Result<()> {
+        let text = std::fs::read_to_string(baseline)
+            .with_context(|| format!("can't read {}", baseline.display()))?;
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let mut limits = HashMap::new();
+        for (name, share) in lines.filter_map(|line| line.split_once('\t')) {
+            let share: f64 = share
+                .trim()
+                .parse()
+                .with_context(|| format!("row {name}"))?;
+            limits.insert(name, share);
+        }
+        let floor = self.floor();
+        let mut dearer = Vec::new();
+        for (name, each) in self.rows.iter().filter(|(name, _)| *name != FLOOR) {
+            let Some(share) = limits.remove(name) else {
+                continue;
+            };
+            let growth = (each / floor / share - 1.0) * 100.0;
+            println!("  {name:<34} {growth:>+6.1} % of the baseline");
+            if growth > TOLERANCE {
+                dearer.push(format!("{name}: {growth:+.1} %"));
+            }
+        }
+        if let Some(name) = limits.keys().next() {
+            bail!("the row {name:?} of the baseline was not measured");
+        }
+        if dearer.is_empty() {
+            return Ok(());
+        }
+        bail!(
+            "dearer than {}: {}. A commit that has a reason for that changes the file.",
+            baseline.display(),
+            dearer.join(", ")
+        )
+    }
+}
+
+/// Counts all rows, prints them, and compares them with `baseline`.
+pub(crate) fn measure(binary: &Path, requests: usize, baseline: Option<&Path>) -> Result<()> {
+    if !Runner::can_count() {
+        if baseline.is_some() {
+            bail!("valgrind is not installed (Debian: apt-get install valgrind)");
+        }
+        println!("valgrind is not installed: no counts (Debian: apt-get install valgrind)");
+        return Ok(());
+    }
+    let upstream = Port::free()?;
+    let _upstream = Process::own("upstream", &["upstream", &upstream.address()])?;
+    http::await_answer(&upstream, "/", Duration::from_secs(5))?;
+    let mut table = Table {
+        requests,
+        rows: Vec::new(),
+    };
+    others(&upstream, &mut table)?;
+    let mut door = Door::prepare(binary, &upstream, 1)?;
+    door.run_under(Runner::callgrind("doorward")?);
+    door.start()?;
+    let token = door.token()?;
+    let bearer = format!("Authorization: Bearer {token}\r\n");
+    floor(&upstream, &bearer, &mut table)?;
+    let mut both = None;
+    for (row, port) in rows(&door, &bearer, &token) {
+        let count = row.count(port, requests, |work| door.count(row.name, work))?;
+        table.add(row.name, &count);
+        if row.name == BOTH {
+            both = Some(count);
+        }
+    }
+    table.print();
+    if let Some(count) = &both {
+        print_functions(count, requests);
+    }
+    baseline.map_or(Ok(()), |baseline| table.compare(baseline))
+}
+
+/// Proxies of other makers, where they are installed.
+fn others(upstream: &Port, table: &mut Table) -> Result<()> {
+    if let Some(program) = process::find("nginx") {
+        let runner = Runner::callgrind("nginx")?;
+        let nginx = Nginx::start_under(&runner, &program, upstream, 1)?;
+        let row = Row::get("nginx, plain proxy", nginx.port(), "/plain/x", "", 200);
+        let count = row.count(nginx.port(), table.requests, |work| {
+            runner.count(nginx.process(), row.name, work)
+        })?;
+        table.add(row.name, &count);
+    }
+    if let Some(program) = process::find("haproxy") {
+        let runner = Runner::callgrind("haproxy")?;
+        let haproxy = Haproxy::start(&program, upstream, &runner)?;
+        let row = Row::get("haproxy, plain proxy", haproxy.port(), "/plain/x", "", 200);
+        let count = row.count(haproxy.port(), table.requests, |work| {
+            runner.count(haproxy.process(), row.name, work)
+        })?;
+        table.add(row.name, &count);
+    }
+    Ok(())
+}
+
+fn floor(upstream: &Port, bearer: &str, table: &mut Table) -> Result<()> {
+    let runner = Runner::callgrind("floor")?;
+    let floor = Floor::start_under(&runner, upstream, 1)?;
+    let port = floor.port();
+    for (name, lines) in [(FLOOR, ""), ("bare Pingora, with token", bearer)] {
+        let row = Row::get(name, port, "/plain/x", lines, 200);
+        let count = row.count(port, table.requests, |work| {
+            runner.count(floor.process(), name, work)
+        })?;
+        table.add(name, &count);
+    }
+    Ok(())
+}
+
+/// The row whose functions are printed.
+const BOTH: &str = "bearer and throttling";
+
+/// What the program is asked, and where.
+fn rows<'a>(door: &'a Door, bearer: &str, token: &str) -> Vec<(Row, &'a Port)> {
+    let (port, admin) = (door.port(), door.admin());
+    let issue =
+        "grant_type=client_credentials&client_id=bench&client_secret=bench-secret&scope=read";
+    let inspect = format!("token={token}&client_id=bench&client_secret=bench-secret");
+    vec![
+        (Row::get("no plugin", port, "/plain/x", "", 200), port),
+        (
+            Row::get("no plugin, with token", port, "/plain/x", bearer, 200),
+            port,
+        ),
+        (
+            Row::get("bearer, cached token", port, "/bearer/x", bearer, 200),
+            port,
+        ),
+        (Row::get("throttling", port, "/throttle/x", "", 200), port),
+        (Row::get(BOTH, port, "/both/x", bearer, 200), port),
+        (Row::get("refused 401", port, "/bearer/x", "", 401), port),
+        (Row::get("refused 404", port, "/nowhere/x", "", 404), port),
+        (Row::get("refused 429", port, "/limited/x", "", 429), port),
+        (Row::get("/status", admin, "/status", "", 200), admin),
+        (
+            Row::get("tokeninfo", port, "/oauth2/tokeninfo", bearer, 200),
+            port,
+        ),
+        (
+            Row::post("introspection", port, "/oauth2/introspect", &inspect),
+            port,
+        ),
+        (
+            Row::post("client_credentials", port, "/oauth2/access_token", issue),
+            port,
+        ),
+    ]
+}
+
+/// The functions of ours that cost most by themselves.
+fn print_functions(count: &Count, requests: usize) {
+    let ours = |name: &str| name.contains("doorward");
+    let mut functions: Vec<_> = count.functions.iter().collect();
+    functions.sort_by(|a, b| b.1.cmp(a.1));
+    println!("\nours that cost most in '{BOTH}', without what they call");
+    for (name, cost) in functions
+        .iter()
+        .filter(|(name, _)| ours(name))
+        .take(COSTLIEST)
+    {
+        println!("  {:>7.0}  {name}", **cost as f64 / requests as f64);
+    }
+    println!("\nall that cost most");
+    for (name, cost) in functions.iter().take(2 * COSTLIEST) {
+        println!("  {:>7.0}  {name}", **cost as f64 / requests as f64);
+    }
+}
