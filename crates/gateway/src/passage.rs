@@ -14,10 +14,9 @@ use super::balance::endpoint::Endpoint;
 use super::balance::{Balancer, key};
 use super::context::Ctx;
 use super::peer::{Dialer, host_of};
-use super::proxy::KEEPALIVE_SECONDS;
 use super::resolve::{ResolveError, Resolver};
 use super::{admit, observe, tries};
-use doorward_net::http::framing;
+use doorward_net::http::{accept, framing};
 
 /// What is no time to speak of.
 const SHORT: Duration = Duration::from_millis(10);
@@ -77,7 +76,7 @@ pub(super) fn spare_interim(session: &mut Session) {
 pub(super) fn keep_after_interim(session: &mut Session, ctx: &Ctx) {
     let interim = |head: &ResponseHeader| head.status.is_informational();
     if ctx.keep && session.response_written().is_some_and(interim) {
-        session.set_keepalive(Some(KEEPALIVE_SECONDS));
+        session.set_keepalive(Some(accept::KEEP));
     }
 }
 

@@ -40,8 +40,6 @@ use doorward_net::telemetry::upstreams::UpstreamMetrics;
 
 /// Most targets whose names a request waits for in vain.
 const UNRESOLVED: usize = 4;
-/// Seconds for which an idle client connection is kept.
-pub(super) const KEEPALIVE_SECONDS: u64 = 75;
 /// Longest time for which a client may take nothing of an answer.
 const WRITE_STALL: Duration = Duration::from_secs(60);
 
@@ -141,12 +139,11 @@ impl ProxyHttp for Gateway {
         accept::head_read();
         ctx.in_flight = Some(self.in_flight.enter());
         self.retry_budget.deposit();
-        // Without this, a connection waits for its next request for ever.
         let stopping = session.is_process_shutting_down();
         // HTTP/1.0 and `Connection: close` have switched it off.
         ctx.http2 = session.is_http2();
         ctx.keep = !stopping && session.get_keepalive().is_some();
-        session.set_keepalive(ctx.keep.then_some(KEEPALIVE_SECONDS));
+        session.set_keepalive(ctx.keep.then_some(accept::KEEP));
         session.set_write_timeout(Some(WRITE_STALL));
         session.set_total_drain_timeout(Some(bridge::LINGER_ALL));
         // What comes early waits for its turn (RFC 9112 §9.3.2).

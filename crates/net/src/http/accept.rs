@@ -27,9 +27,13 @@ use crate::telemetry::listeners::ListenerCounters;
 const HTTP2: &[u8; 3] = b"PRI";
 /// Length of the preface that it is the beginning of (RFC 9113 §3.4).
 const PREFACE: usize = 24;
-/// Longest time for a whole request head after the request before, longer
-/// than any idle connection is kept.
-const NEXT_HEAD: Duration = Duration::from_secs(90);
+/// What the engine is told of connections that are kept: for ever. How long that is,
+/// [`ProtocolDispatcher`] sees to, without a timer for each request.
+pub const KEEP: u64 = 0;
+/// How long a connection is kept that waits for a request.
+const IDLE: Duration = Duration::from_secs(75);
+/// How much longer the connection is kept once a part of a request head has come.
+const REST_OF_HEAD: Duration = Duration::from_secs(15);
 
 /// What a listener does with connections before anybody reads a request.
 #[derive(Clone)]
@@ -64,23 +68,58 @@ impl Default for Limits {
     }
 }
 
+/// A connection of HTTP/1 that waits for a whole request head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct HeadWait {
+    /// Until when.
+    due: Instant,
+    /// Whether the connection has served a request, and nothing of the next has come.
+    idle: bool,
+}
+
+impl HeadWait {
+    fn idle(now: Instant) -> Self {
+        Self {
+            due: now + IDLE,
+            idle: true,
+        }
+    }
+
+    /// The wait once a part of a head has come.
+    fn begun(self) -> Self {
+        if !self.idle {
+            return self;
+        }
+        Self {
+            due: self.due + REST_OF_HEAD,
+            idle: false,
+        }
+    }
+}
+
 tokio::task_local! {
-    /// Until when the task's connection may wait for a whole request head;
-    /// nothing while a request is being served.
-    static HEAD_DUE: Cell<Option<Instant>>;
+    /// What the task's connection waits for; nothing while a request is served.
+    /// One deadline a connection, which is looked at now and then, spares a timer
+    /// for each request.
+    static HEAD_WAIT: Cell<Option<HeadWait>>;
 }
 
 /// Notes that a request head was read on this task's connection.
 pub fn head_read() {
     // Streams of HTTP/2 have tasks of their own, and no such note.
-    let _ = HEAD_DUE.try_with(|due| due.set(None));
+    let _ = HEAD_WAIT.try_with(|wait| wait.set(None));
+}
+
+/// Notes that a part of a request head has come on this task's connection.
+pub(super) fn head_begun() {
+    let _ = HEAD_WAIT.try_with(|wait| wait.set(wait.get().map(HeadWait::begun)));
 }
 
 /// Notes that the request in `session` has got its answer: this task's connection
 /// waits for the next head.
 pub fn head_awaited(session: &ServerSession) {
     framing::answered(session);
-    let _ = HEAD_DUE.try_with(|due| due.set(Some(Instant::now() + NEXT_HEAD)));
+    let _ = HEAD_WAIT.try_with(|wait| wait.set(Some(HeadWait::idle(Instant::now()))));
 }
 
 /// Hands a connection to one of two applications that differ in protocol only.
@@ -156,15 +195,17 @@ impl<A: HttpServerApp + Send + Sync + 'static> ProtocolDispatcher<A> {
         let late = async {
             if http2 {
                 first_request_late(handshake, limit).await;
+                true
             } else {
-                head_late(limit).await;
+                head_late(limit).await
             }
         };
-        let served = HEAD_DUE.scope(Cell::new(Some(due)), async {
+        let first = HeadWait { due, idle: false };
+        let served = HEAD_WAIT.scope(Cell::new(Some(first)), async {
             tokio::select! {
                 biased;
                 () = serve(app, stream, shutdown) => false,
-                () = late => true,
+                slow = late => slow,
             }
         });
         if served.await {
@@ -193,15 +234,18 @@ impl<A: HttpServerApp + Send + Sync + 'static> ProtocolDispatcher<A> {
 }
 
 /// Ends when a head is due on the connection of this task; looks only now and
-/// then, so that requests need no timer.
-async fn head_late(interval: Duration) {
+/// then, so that requests need no timer. Whether the client was slow, and not idle.
+async fn head_late(interval: Duration) -> bool {
+    // A look at least this often finds every deadline in time.
+    let interval = interval.min(IDLE);
     loop {
-        let due = HEAD_DUE.with(Cell::get);
-        let left = due.map(|due| due.saturating_duration_since(Instant::now()));
-        match left {
-            Some(Duration::ZERO) => return,
-            Some(left) => sleep(left).await,
-            None => sleep(interval).await,
+        let Some(wait) = HEAD_WAIT.with(Cell::get) else {
+            sleep(interval).await;
+            continue;
+        };
+        match wait.due.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => return !wait.idle,
+            left => sleep(left).await,
         }
     }
 }
@@ -223,5 +267,27 @@ async fn serve<A: ServerApp + Send + Sync>(app: Arc<A>, stream: Stream, shutdown
     let mut next = Some(stream);
     while let Some(stream) = next {
         next = app.process_new(stream, &shutdown).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_head_makes_an_idle_connection_wait_longer_once() {
+        let now = Instant::now();
+        let idle = HeadWait::idle(now);
+        assert_eq!(idle.due - now, IDLE);
+        let begun = idle.begun();
+        assert_eq!((begun.due - now, begun.idle), (IDLE + REST_OF_HEAD, false));
+        assert_eq!(begun.begun(), begun, "a byte now and then gains nothing");
+    }
+
+    #[test]
+    fn the_first_head_gains_no_time_by_a_part_of_it() {
+        let due = Instant::now();
+        let first = HeadWait { due, idle: false };
+        assert_eq!(first.begun(), first);
     }
 }

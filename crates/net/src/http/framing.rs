@@ -27,6 +27,7 @@ use pingora::protocols::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::accept;
 use super::upload::Upload;
 
 mod chunked;
@@ -399,7 +400,10 @@ impl FramedStream {
                 self.ready = with.len();
                 self.held.splice(..count, with);
             }
-            Outcome::More => self.stale = true,
+            Outcome::More => {
+                accept::head_begun();
+                self.stale = true;
+            }
             Outcome::Broken => {}
         }
     }
@@ -430,6 +434,7 @@ impl FramedStream {
                 0
             }
             Outcome::More => {
+                accept::head_begun();
                 self.held.extend_from_slice(came);
                 self.stale = true;
                 0

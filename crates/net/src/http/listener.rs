@@ -22,7 +22,7 @@ use super::handshake::Handshake;
 use crate::telemetry::Gauge;
 
 /// Seconds for which an idle connection is kept.
-const KEEPALIVE_SECONDS: u64 = 60;
+const HTTP2_IDLE: Duration = Duration::from_secs(60);
 
 /// Whether a request's body is worth reading, by its head alone. The router
 /// answers one that is not as if it had no body; it must refuse it.
@@ -51,7 +51,7 @@ impl RouterApp {
         let speaking = |h2c| {
             let mut options = HttpServerOptions::default();
             options.h2c = h2c;
-            options.h2_idle_timeout = Some(Duration::from_secs(KEEPALIVE_SECONDS));
+            options.h2_idle_timeout = Some(HTTP2_IDLE);
             Arc::new(Self {
                 router: router.clone(),
                 gate: gate.clone(),
@@ -175,7 +175,7 @@ impl HttpServerApp for RouterApp {
         note_request(&session);
         let _in_flight = self.in_flight.enter();
         let keep = !*shutdown.borrow() && wants_more(session.req_header());
-        session.set_keepalive(keep.then_some(KEEPALIVE_SECONDS));
+        session.set_keepalive(keep.then_some(accept::KEEP));
         session.set_write_timeout(Some(self.bounds.time));
         session.set_total_drain_timeout(Some(self.bounds.time));
         if let Err(error) = self.answer(&mut session).await {
