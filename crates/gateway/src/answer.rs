@@ -5,9 +5,12 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::prelude::{ErrorType, OrErr};
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
 
+use super::head;
+use super::observe::millis;
 use super::own_headers::{DefaultType, OwnHeaders};
 use doorward_net::http::reply::{Reply, ReplyBody};
 
@@ -27,6 +30,16 @@ pub(super) const X_KONG_UPSTREAM_LATENCY: HeaderName =
     HeaderName::from_static("x-kong-upstream-latency");
 /// How long the gateway had a request, in milliseconds.
 pub(super) const X_KONG_PROXY_LATENCY: HeaderName = HeaderName::from_static("x-kong-proxy-latency");
+
+/// How long the gateway had a request that it answers itself, in milliseconds.
+const X_KONG_RESPONSE_LATENCY: HeaderName = HeaderName::from_static("x-kong-response-latency");
+/// The identifier of a request.
+pub(super) const X_KONG_REQUEST_ID: HeaderName = HeaderName::from_static("x-kong-request-id");
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+
+/// Most fields of an answer but for those of the reply and of filters.
+const FIELDS: usize = 10;
 
 /// What the gateway adds to an answer of its own.
 pub(super) struct Additions<'a> {
@@ -51,27 +64,30 @@ pub(super) fn compose(
     if is_grpc(request) {
         return Ok((grpc_head(reply, additions)?, Bytes::new()));
     }
-    let mut head = ResponseHeader::build(reply.status, Some(10))?;
     let id = additions.request_id.and_then(|id| id.to_str().ok());
     let id = id.filter(|_| reply.status.as_u16() >= 400);
     let (content_type, body) = render(reply.body, &request.headers, id);
+    // Room for all fields at once, those of the engine among them.
+    let mut headers =
+        HeaderMap::with_capacity(FIELDS + reply.headers.len() + additions.headers.len());
     if let Some(content_type) = content_type {
-        head.insert_header(header::CONTENT_TYPE, content_type)?;
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
     if has_length(reply.status) {
-        head.insert_header(header::CONTENT_LENGTH, body.len())?;
+        headers.insert(header::CONTENT_LENGTH, body.len().into());
     }
     if additions.shown.has(OwnHeaders::SERVER) {
-        head.insert_header(header::SERVER, HeaderValue::from_static(SERVER))?;
+        headers.insert(header::SERVER, HeaderValue::from_static(SERVER));
     }
     for (name, value) in reply.headers {
         if name == header::SERVER {
-            head.insert_header(name, value)?;
+            headers.insert(name, value);
         } else {
-            head.append_header(name, value)?;
+            headers.append(name, value);
         }
     }
-    add(&mut head, additions)?;
+    add(&mut headers, additions);
+    let mut head = head::response(reply.status, headers);
     if let Some(reason) = reply.reason {
         head.set_reason_phrase(Some(&reason))?;
     }
@@ -126,31 +142,29 @@ fn has_length(status: StatusCode) -> bool {
     status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED
 }
 
-fn add(head: &mut ResponseHeader, additions: &Additions<'_>) -> pingora::Result<()> {
+fn add(headers: &mut HeaderMap, additions: &Additions<'_>) {
     for (name, value) in additions.headers {
-        head.append_header(name.clone(), value.clone())?;
+        headers.append(name.clone(), value.clone());
     }
     let shown = |one| additions.shown.has(one);
     if shown(OwnHeaders::RESPONSE_LATENCY) {
-        let latency = HeaderValue::from(additions.latency_ms);
-        head.insert_header("X-Kong-Response-Latency", latency)?;
+        headers.insert(X_KONG_RESPONSE_LATENCY, millis(additions.latency_ms));
     }
     if let Some(upstream_ms) = additions.upstream_ms {
         let own = additions.latency_ms.saturating_sub(upstream_ms);
         if shown(OwnHeaders::UPSTREAM_LATENCY) {
-            head.insert_header(X_KONG_UPSTREAM_LATENCY, HeaderValue::from(upstream_ms))?;
+            headers.insert(X_KONG_UPSTREAM_LATENCY, millis(upstream_ms));
         }
         if shown(OwnHeaders::PROXY_LATENCY) {
-            head.insert_header(X_KONG_PROXY_LATENCY, HeaderValue::from(own))?;
+            headers.insert(X_KONG_PROXY_LATENCY, millis(own));
         }
     }
     if let Some(id) = additions
         .request_id
         .filter(|_| shown(OwnHeaders::REQUEST_ID))
     {
-        head.insert_header("X-Kong-Request-Id", id.clone())?;
+        headers.insert(X_KONG_REQUEST_ID, id.clone());
     }
-    Ok(())
 }
 
 /// Whether whoever asks understands gRPC only.
@@ -169,28 +183,30 @@ fn is_grpc(request: &RequestHeader) -> bool {
 /// An answer without a message: the status of gRPC is all there is, in what
 /// would be the trailers.
 fn grpc_head(reply: Reply, additions: &Additions<'_>) -> pingora::Result<ResponseHeader> {
-    let mut head = ResponseHeader::build(StatusCode::OK, Some(10))?;
+    let mut headers = HeaderMap::with_capacity(FIELDS + reply.headers.len());
     for (name, value) in reply.headers {
-        head.append_header(name, value)?;
+        headers.append(name, value);
     }
-    add(&mut head, additions)?;
+    add(&mut headers, additions);
     // Those of a connection don't exist in HTTP/2.
-    head.remove_header(&header::CONNECTION);
-    head.remove_header(&header::UPGRADE);
-    head.insert_header(
+    headers.remove(header::CONNECTION);
+    headers.remove(header::UPGRADE);
+    headers.insert(
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/grpc"),
-    )?;
+    );
     if additions.shown.has(OwnHeaders::SERVER) {
-        head.insert_header(header::SERVER, HeaderValue::from_static(SERVER))?;
+        headers.insert(header::SERVER, HeaderValue::from_static(SERVER));
     }
-    head.insert_header("grpc-status", HeaderValue::from(grpc_status(reply.status)))?;
+    headers.insert(GRPC_STATUS, grpc_status(reply.status).into());
     let message = match &reply.body {
         ReplyBody::Message(message) => message.as_ref(),
         _ => reply.status.canonical_reason().unwrap_or(""),
     };
-    head.insert_header("grpc-message", percent_encoded(message))?;
-    Ok(head)
+    let message = HeaderValue::try_from(percent_encoded(message))
+        .or_err(ErrorType::InvalidHTTPHeader, "the message of gRPC")?;
+    headers.insert(GRPC_MESSAGE, message);
+    Ok(head::response(StatusCode::OK, headers))
 }
 
 /// What a status is in gRPC, as the imitated gateway has it; what it leaves

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri, header, request};
 use pingora::http::RequestHeader;
 use pingora::prelude::{ErrorType, OrErr};
 
-use super::answer::via;
+use super::answer::{X_KONG_REQUEST_ID, via};
 use super::head;
 use super::router::path::upstream_path;
 use super::snapshot::{LiveRoute, LiveService};
@@ -19,7 +19,6 @@ const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port")
 const X_FORWARDED_PATH: HeaderName = HeaderName::from_static("x-forwarded-path");
 const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
-const X_KONG_REQUEST_ID: HeaderName = HeaderName::from_static("x-kong-request-id");
 
 /// What of a route the forwarding needs.
 pub(super) struct Manner<'a> {

@@ -6,7 +6,8 @@
 //! cheaper than the engine's own bare one.
 
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, Version, header, request, response,
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, header, request,
+    response,
 };
 use pingora::http::{RequestHeader, ResponseHeader};
 
@@ -44,6 +45,14 @@ pub(super) fn plain_request(head: &mut RequestHeader) {
     }
     let parts = take_request(head);
     put_request(head, parts, None);
+}
+
+/// The head of a response.
+pub(super) fn response(status: StatusCode, headers: HeaderMap) -> ResponseHeader {
+    let (mut parts, ()) = Response::new(()).into_parts();
+    parts.status = status;
+    parts.headers = headers;
+    ResponseHeader::from(parts)
 }
 
 /// The parts of `head`, which is left empty, and its reason phrase where it

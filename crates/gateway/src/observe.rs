@@ -68,10 +68,14 @@ pub(super) fn request_id() -> HeaderValue {
     HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-/// A time in whole milliseconds, as a header's value. Nearly all are short.
-pub(super) fn millis(time: Duration) -> HeaderValue {
+/// A time in whole milliseconds, as a header's value.
+pub(super) fn whole_millis(time: Duration) -> HeaderValue {
+    millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// A number of milliseconds, as a header's value. Nearly all are short.
+pub(super) fn millis(millis: u64) -> HeaderValue {
     const SHORT: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
-    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let short = usize::try_from(millis).ok().and_then(|i| SHORT.get(i));
     short.map_or_else(
         || HeaderValue::from(millis),

@@ -7,7 +7,7 @@ use http::{HeaderName, Version, header};
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
 
-use super::answer::{X_KONG_PROXY_LATENCY, X_KONG_UPSTREAM_LATENCY, via};
+use super::answer::{X_KONG_PROXY_LATENCY, X_KONG_REQUEST_ID, X_KONG_UPSTREAM_LATENCY, via};
 use super::context::Ctx;
 use super::forward::Manner;
 use super::own_headers::OwnHeaders;
@@ -64,8 +64,6 @@ fn announce(request: &mut RequestHeader, length: usize) -> Result<()> {
     request.insert_header(header::CONTENT_LENGTH, length)
 }
 
-const X_KONG_REQUEST_ID: HeaderName = HeaderName::from_static("x-kong-request-id");
-
 const X_KONG_UPSTREAM_STATUS: HeaderName = HeaderName::from_static("x-kong-upstream-status");
 
 /// Adds the gateway's and the filters' headers to a response.
@@ -96,10 +94,10 @@ pub(super) fn finish_head(
         headers.append(header::VIA, via);
     }
     if ctx.shown.has(OwnHeaders::UPSTREAM_LATENCY) {
-        headers.insert(X_KONG_UPSTREAM_LATENCY, observe::millis(upstream));
+        headers.insert(X_KONG_UPSTREAM_LATENCY, observe::whole_millis(upstream));
     }
     if ctx.shown.has(OwnHeaders::PROXY_LATENCY) {
-        headers.insert(X_KONG_PROXY_LATENCY, observe::millis(own));
+        headers.insert(X_KONG_PROXY_LATENCY, observe::whole_millis(own));
     }
     if ctx.shown.has(OwnHeaders::UPSTREAM_STATUS) {
         headers.insert(X_KONG_UPSTREAM_STATUS, status.into());
