@@ -66,10 +66,23 @@ pub(super) fn authority(request: &RequestHeader) -> Option<(&str, Option<u16>)> 
     split_authority(text)
 }
 
+/// Whether a byte may stand in a host name.
+const IN_HOST: [bool; 256] = {
+    let mut bytes = [false; 256];
+    let mut at: u8 = 0;
+    while at < 128 {
+        bytes[at as usize] =
+            at.is_ascii_alphanumeric() || matches!(at, b'-' | b'.' | b'_' | b'~' | b'*');
+        at += 1;
+    }
+    bytes
+};
+
 /// Splits `host[:port]`; `None` if it is not one (RFC 3986 §3.2.2; user
 /// information is refused).
 fn split_authority(text: &str) -> Option<(&str, Option<u16>)> {
-    let (host, port) = match text.rfind(':') {
+    // As bytes: a colon is no part of another character.
+    let (host, port) = match text.bytes().rposition(|byte| byte == b':') {
         Some(colon) if !text.ends_with(']') => (&text[..colon], Some(&text[colon + 1..])),
         _ => (text, None),
     };
@@ -82,9 +95,7 @@ fn split_authority(text: &str) -> Option<(&str, Option<u16>)> {
         Some(v6) => v6
             .strip_suffix(']')
             .is_some_and(|v6| v6.parse::<std::net::Ipv6Addr>().is_ok()),
-        None => host
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'*')),
+        None => host.bytes().all(|byte| IN_HOST[usize::from(byte)]),
     };
     (good && host.len() <= 255).then_some((host, port))
 }

@@ -127,6 +127,11 @@ impl Ctx {
         self.chain.as_deref().or(of_route).unwrap_or_default()
     }
 
+    /// Whether anybody but the gateway may change its heads.
+    pub(super) fn has_filters(&self) -> bool {
+        self.journey.is_some() || !self.filters().is_empty()
+    }
+
     pub(super) fn service(&self) -> Option<&Arc<LiveService>> {
         match (&self.route, &self.journey) {
             (Some(route), _) => route.service.as_ref(),

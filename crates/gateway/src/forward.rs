@@ -8,7 +8,7 @@ use pingora::http::RequestHeader;
 use pingora::prelude::{ErrorType, OrErr};
 
 use super::answer::{X_KONG_REQUEST_ID, via};
-use super::head;
+use super::head::{self, RequestFields};
 use super::router::path::upstream_path;
 use super::snapshot::{LiveRoute, LiveService};
 
@@ -91,12 +91,14 @@ pub(super) struct Origin<'a> {
 
 /// Turns the client's request into the upstream's.
 ///
-/// Hop-by-hop headers have been removed; filters have their turn afterwards.
+/// `fields` are those of the request. Hop-by-hop headers have been removed; filters have
+/// their turn afterwards.
 ///
 /// # Errors
 /// When the path can't be represented, which the strict parse rules out.
 pub(super) fn prepare(
     request: &mut RequestHeader,
+    fields: RequestFields,
     manner: &Manner<'_>,
     origin: &Origin<'_>,
 ) -> pingora::Result<()> {
@@ -106,9 +108,19 @@ pub(super) fn prepare(
     let host = origin.asked.cloned().or_else(|| client_host(&parts));
     let path = origin.client_path.unwrap_or(parts.uri.path());
     let path = HeaderValue::from_str(path).ok();
+    let chain = if fields.has(RequestFields::FORWARDED_FOR) {
+        appended(&parts.headers, origin.peer)
+    } else {
+        origin.peer.clone()
+    };
+    // One growth of the map in place of several.
+    parts.headers.reserve(12);
+    parts.headers.insert(X_FORWARDED_FOR, chain);
     forwarded(&mut parts.headers, manner, origin, host.as_ref(), path);
     set_path(&mut parts, manner, origin)?;
-    join_cookies(&mut parts.headers);
+    if fields.has(RequestFields::COOKIES) {
+        join_cookies(&mut parts.headers);
+    }
     let kept = host.filter(|_| manner.preserve_host);
     let host = kept.unwrap_or_else(|| origin.host.clone());
     parts.headers.insert(header::HOST, host);
@@ -119,10 +131,6 @@ pub(super) fn prepare(
 /// HTTP/2 clients send a cookie a field; HTTP/1.1 knows one field for all
 /// (RFC 9113 §8.2.3).
 fn join_cookies(headers: &mut HeaderMap) {
-    let mut cookies = headers.get_all(header::COOKIE).iter();
-    if cookies.next().is_none() || cookies.next().is_none() {
-        return;
-    }
     let mut joined = Vec::with_capacity(256);
     for value in headers.get_all(header::COOKIE) {
         if !joined.is_empty() {
@@ -147,15 +155,17 @@ fn client_host(request: &request::Parts) -> Option<HeaderValue> {
 /// Removes what only the gateway may say. `_` counts as `-`, since many
 /// upstreams read both as one.
 fn strip_owned(headers: &mut HeaderMap, owned: &[HeaderName]) {
-    for name in owned {
-        headers.remove(name);
-    }
+    // Few names are as long as an owned one; a search for each costs more.
+    let bit = |name: &HeaderName| 1_u64 << (name.as_str().len() & 63);
+    let lengths = owned.iter().fold(0, |bits, name| bits | bit(name));
+    let named = |name: &HeaderName| lengths & bit(name) != 0 && owned.contains(name);
     let twin = |name: &HeaderName| name.as_str().as_bytes().contains(&b'_');
     let is_owned = |name: &HeaderName| {
         let dashed = name.as_str().replace('_', "-");
         owned.iter().any(|own| own.as_str() == dashed) || is_gateways(&dashed)
     };
-    let is_doomed = |name: &&HeaderName| is_of_proxies(name) || twin(name) && is_owned(name);
+    let is_doomed =
+        |name: &&HeaderName| named(name) || is_of_proxies(name) || twin(name) && is_owned(name);
     // Of most requests none, which takes no memory.
     let doomed: Vec<HeaderName> = headers.keys().filter(is_doomed).cloned().collect();
     for name in doomed {
@@ -182,18 +192,11 @@ fn forwarded(
     host: Option<&HeaderValue>,
     path: Option<HeaderValue>,
 ) {
-    // One growth of the map in place of several.
-    headers.reserve(12);
-    let chain = match headers.get(X_FORWARDED_FOR) {
-        None => origin.peer.clone(),
-        Some(_) => appended(headers, origin.peer),
-    };
     let client = if origin.direct {
         origin.peer.clone()
     } else {
         address(origin.client)
     };
-    headers.insert(X_FORWARDED_FOR, chain);
     headers.insert(X_REAL_IP, client);
     let proto = if origin.secure { "https" } else { "http" };
     let prefix = origin.path.get(..origin.matched).unwrap_or("");

@@ -66,6 +66,91 @@ pub(super) fn take_response(head: &mut ResponseHeader) -> (response::Parts, Opti
     (parts, reason)
 }
 
+/// Which fields a request head has, of those that forwarding asks for: one pass over
+/// the head in the place of a search for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct RequestFields(u8);
+
+impl RequestFields {
+    /// `Trailer`.
+    pub(super) const TRAILER: Self = Self(1);
+    /// `X-Forwarded-For`.
+    pub(super) const FORWARDED_FOR: Self = Self(1 << 1);
+    /// `Cookie`.
+    pub(super) const COOKIE: Self = Self(1 << 2);
+    /// More than one `Cookie`.
+    pub(super) const COOKIES: Self = Self(1 << 3);
+
+    /// What `headers` have.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let mut all = Self::default();
+        for (name, _) in headers {
+            let field = match name.as_str() {
+                "trailer" => Self::TRAILER,
+                "x-forwarded-for" => Self::FORWARDED_FOR,
+                "cookie" if all.has(Self::COOKIE) => Self::COOKIES,
+                "cookie" => Self::COOKIE,
+                _ => continue,
+            };
+            all.0 |= field.0;
+        }
+        all
+    }
+
+    /// Whether they have `field`.
+    pub(super) fn has(self, field: Self) -> bool {
+        self.0 & field.0 != 0
+    }
+}
+
+/// Which fields a response head has, of those that the gateway asks for: one pass over
+/// the head in the place of a search for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ResponseFields(u8);
+
+impl ResponseFields {
+    /// `Transfer-Encoding`.
+    pub(super) const TRANSFER_ENCODING: Self = Self(1);
+    /// `Set-Cookie`.
+    pub(super) const SET_COOKIE: Self = Self(1 << 1);
+    /// `Date`.
+    pub(super) const DATE: Self = Self(1 << 2);
+    /// `Trailer`.
+    pub(super) const TRAILER: Self = Self(1 << 3);
+    /// `Connection`, or a field that concerns one connection without being named there.
+    pub(super) const CONNECTION: Self = Self(1 << 4);
+    /// More than one `Content-Length`, or a list of them.
+    pub(super) const LENGTHS: Self = Self(1 << 5);
+
+    /// A `Content-Length` that is a number.
+    const LENGTH: Self = Self(1 << 6);
+
+    /// What `headers` have.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let mut all = Self::default();
+        for (name, value) in headers {
+            let field = match name.as_str() {
+                "transfer-encoding" => Self::TRANSFER_ENCODING,
+                "set-cookie" => Self::SET_COOKIE,
+                "date" => Self::DATE,
+                "trailer" => Self::TRAILER,
+                "connection" | "keep-alive" | "proxy-connection" => Self::CONNECTION,
+                "content-length" if all.has(Self::LENGTH) => Self::LENGTHS,
+                "content-length" if value.as_bytes().contains(&b',') => Self::LENGTHS,
+                "content-length" => Self::LENGTH,
+                _ => continue,
+            };
+            all.0 |= field.0;
+        }
+        all
+    }
+
+    /// Whether they have `field`.
+    pub(super) fn has(self, field: Self) -> bool {
+        self.0 & field.0 != 0
+    }
+}
+
 /// Leaves one `Content-Length` where an upstream has sent it more than once: the
 /// engine has taken it for one, and whoever comes next may not (RFC 9110 §8.6).
 pub(super) fn unify_length(headers: &mut HeaderMap) {
@@ -192,5 +277,65 @@ pub(super) fn strip_nominated(headers: &mut HeaderMap) {
         .collect();
     for name in nominated {
         headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(lines: &[(&'static str, &'static str)]) -> ResponseFields {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        ResponseFields::of(&headers)
+    }
+
+    #[test]
+    fn a_response_head_tells_in_one_pass_which_fields_it_has() {
+        use ResponseFields as F;
+        let none = fields(&[("content-type", "text/plain"), ("content-length", "12")]);
+        for field in [F::TRANSFER_ENCODING, F::SET_COOKIE, F::DATE, F::TRAILER] {
+            assert!(!none.has(field));
+        }
+        assert!(!none.has(F::CONNECTION) && !none.has(F::LENGTHS));
+        for (name, field) in [
+            ("transfer-encoding", F::TRANSFER_ENCODING),
+            ("set-cookie", F::SET_COOKIE),
+            ("date", F::DATE),
+            ("trailer", F::TRAILER),
+            ("connection", F::CONNECTION),
+            ("keep-alive", F::CONNECTION),
+            ("proxy-connection", F::CONNECTION),
+        ] {
+            assert!(fields(&[("x", "y"), (name, "z")]).has(field), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_request_head_tells_in_one_pass_which_fields_it_has() {
+        use RequestFields as F;
+        let mut headers = HeaderMap::new();
+        headers.append("accept", HeaderValue::from_static("*/*"));
+        assert_eq!(F::of(&headers), F::default());
+        for (name, field) in [
+            ("trailer", F::TRAILER),
+            ("x-forwarded-for", F::FORWARDED_FOR),
+            ("cookie", F::COOKIE),
+        ] {
+            headers.append(name, HeaderValue::from_static("x"));
+            assert!(F::of(&headers).has(field), "{name}");
+        }
+        assert!(!F::of(&headers).has(F::COOKIES));
+        headers.append("cookie", HeaderValue::from_static("y"));
+        assert!(F::of(&headers).has(F::COOKIES));
+    }
+
+    #[test]
+    fn a_content_length_that_is_said_twice_is_seen() {
+        let twice = fields(&[("content-length", "1"), ("content-length", "1")]);
+        assert!(twice.has(ResponseFields::LENGTHS));
+        assert!(fields(&[("content-length", "1, 1")]).has(ResponseFields::LENGTHS));
     }
 }

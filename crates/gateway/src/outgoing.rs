@@ -10,6 +10,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use super::answer::{X_KONG_PROXY_LATENCY, X_KONG_REQUEST_ID, X_KONG_UPSTREAM_LATENCY, via};
 use super::context::Ctx;
 use super::forward::Manner;
+use super::head::{RequestFields, ResponseFields};
 use super::own_headers::OwnHeaders;
 use super::peer::Dialer;
 use super::proxy::Gateway;
@@ -21,6 +22,7 @@ impl Gateway {
         let (Some(service), Some(connection)) = (ctx.service(), &ctx.connection) else {
             return Ok(());
         };
+        let fields = RequestFields::of(&request.headers);
         let uri = request.uri.clone();
         let (manner, path) = match (&ctx.route, &ctx.journey) {
             (Some(route), _) => {
@@ -32,11 +34,11 @@ impl Gateway {
         };
         let origin = ctx.origin(connection, path, service, &self.settings);
         let http2 = service.dialer.as_ref().is_some_and(Dialer::is_http2);
-        if !(http2 && ctx.http2) {
+        if fields.has(RequestFields::TRAILER) && !(http2 && ctx.http2) {
             // No trailers follow, so none are to be waited for.
             request.remove_header(&header::TRAILER);
         }
-        forward::prepare(request, &manner, &origin)?;
+        forward::prepare(request, fields, &manner, &origin)?;
         if self.settings.forward_certificates {
             client_certificate::forward(&ctx.exchange, request)?;
         } else if self.settings.client_certificates {
@@ -66,10 +68,17 @@ fn announce(request: &mut RequestHeader, length: usize) -> Result<()> {
 
 const X_KONG_UPSTREAM_STATUS: HeaderName = HeaderName::from_static("x-kong-upstream-status");
 
-/// Adds the gateway's and the filters' headers to a response.
+/// Most fields that the gateway adds to a response.
+const OWN_FIELDS: usize = 5;
+/// Fields that the engine adds: `Date` and `Connection`.
+const ENGINE_FIELDS: usize = 2;
+
+/// Adds the gateway's and the filters' headers to a response, of which `fields` are
+/// those that it has come with.
 pub(super) fn finish_head(
     request: &RequestHeader,
     response: &mut ResponseHeader,
+    fields: ResponseFields,
     ctx: &Ctx,
     now: Instant,
 ) -> Result<()> {
@@ -83,13 +92,18 @@ pub(super) fn finish_head(
     // The gateway's version, whatever the upstream speaks (RFC 9112 §2.3).
     parts.version = Version::HTTP_11;
     let headers = &mut parts.headers;
-    head::strip_nominated(headers);
-    head::unify_length(headers);
-    if !(http2 && ctx.http2) {
+    if fields.has(ResponseFields::CONNECTION) {
+        head::strip_nominated(headers);
+    }
+    if fields.has(ResponseFields::LENGTHS) {
+        head::unify_length(headers);
+    }
+    if fields.has(ResponseFields::TRAILER) && !(http2 && ctx.http2) {
         // Trailers pass from HTTP/2 to HTTP/2 only (RFC 9110 §6.5.1).
         headers.remove(header::TRAILER);
     }
-    headers.reserve(4);
+    // One growth of the map: for what follows, and for what the engine adds.
+    headers.reserve(OWN_FIELDS + ENGINE_FIELDS + ctx.exchange.response_headers.len());
     if ctx.shown.has(OwnHeaders::VIA) {
         headers.append(header::VIA, via);
     }

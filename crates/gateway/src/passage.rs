@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use pingora::Result;
 use pingora::http::ResponseHeader;
 use pingora::prelude::{Error, ErrorType};
@@ -13,6 +13,7 @@ use pingora::proxy::Session;
 use super::balance::endpoint::Endpoint;
 use super::balance::{Balancer, key};
 use super::context::Ctx;
+use super::head::ResponseFields;
 use super::peer::{Dialer, host_of};
 use super::resolve::{ResolveError, Resolver};
 use super::{admit, observe, tries};
@@ -91,13 +92,18 @@ pub(super) fn close_if_stopping(session: &mut Session, taken: Duration) {
 
 /// Refuses an answer whose end others would see elsewhere (RFC 9112 §6.1), and a
 /// change of protocol that the client has not asked for (RFC 9110 §15.2.2).
-pub(super) fn refuse_unsound(session: &Session, response: &ResponseHeader) -> Result<()> {
+pub(super) fn refuse_unsound(
+    session: &Session,
+    response: &ResponseHeader,
+    fields: ResponseFields,
+) -> Result<()> {
     let unsound = |reason| Err(Error::explain(ErrorType::InvalidHTTPHeader, reason).into_up());
-    let mut codings = response.headers.get_all(header::TRANSFER_ENCODING).iter();
-    if let Some(coding) = codings.next()
-        && (codings.next().is_some() || !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
-    {
-        return unsound("unsupported Transfer-Encoding in the answer");
+    if fields.has(ResponseFields::TRANSFER_ENCODING) {
+        let mut codings = response.headers.get_all(header::TRANSFER_ENCODING).iter();
+        let chunked = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"chunked");
+        if !codings.next().is_some_and(chunked) || codings.next().is_some() {
+            return unsound("unsupported Transfer-Encoding in the answer");
+        }
     }
     if response.status == StatusCode::SWITCHING_PROTOCOLS
         && !framing::asks_for_upgrade(session.as_downstream())
@@ -109,9 +115,16 @@ pub(super) fn refuse_unsound(session: &Session, response: &ResponseHeader) -> Re
 
 /// Lets the way to the client be what the answer needs: one that leaves it its date,
 /// a tunnel after a change of protocol, or one on which nothing waits for more.
-pub(super) fn prepare_way(session: &Session, ctx: &Ctx, response: &ResponseHeader) {
+pub(super) fn prepare_way(
+    session: &Session,
+    ctx: &Ctx,
+    response: &ResponseHeader,
+    fields: ResponseFields,
+) {
     let session = session.as_downstream();
-    if let Some(date) = response.headers.get(header::DATE) {
+    // Filters may have given it another one.
+    let dated = fields.has(ResponseFields::DATE) || ctx.has_filters();
+    if dated && let Some(date) = response.headers.get(header::DATE) {
         framing::keep_date(session, date.as_bytes());
     }
     if response.status == StatusCode::SWITCHING_PROTOCOLS {

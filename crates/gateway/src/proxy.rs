@@ -20,6 +20,7 @@ use super::context::Ctx;
 use super::decide::peer;
 use super::ending::Endings;
 use super::handler::{Destinations, unwind};
+use super::head::ResponseFields;
 use super::outgoing::finish_head;
 use super::own_cookies::OwnCookies;
 use super::own_headers::{DefaultType, OwnHeaders};
@@ -252,8 +253,10 @@ impl ProxyHttp for Gateway {
         // A further try begins with the first byte again.
         ctx.body_received = 0;
         self.forward_head(request, ctx)?;
-        self.settings.own_cookies.strip(request);
-        own_cookies::strip_of_filters(&self.live.load().cookie_givers, request);
+        if request.headers.contains_key(header::COOKIE) {
+            self.settings.own_cookies.strip(request);
+            own_cookies::strip_of_filters(&self.live.load().cookie_givers, request);
+        }
         Ok(())
     }
 
@@ -286,7 +289,8 @@ impl ProxyHttp for Gateway {
         response: &mut ResponseHeader,
         ctx: &mut Box<Ctx>,
     ) -> Result<()> {
-        passage::refuse_unsound(session, response)?;
+        let fields = ResponseFields::of(&response.headers);
+        passage::refuse_unsound(session, response, fields)?;
         ctx.attempts
             .report(Outcome::Status(response.status.as_u16()));
         let now = Instant::now();
@@ -303,16 +307,16 @@ impl ProxyHttp for Gateway {
         if session.req_header().version == Version::HTTP_10 {
             passage::unchunk(session, response);
         }
-        if response.headers.contains_key(header::SET_COOKIE) {
+        if fields.has(ResponseFields::SET_COOKIE) {
             let filters = ctx.filters().iter().map(|link| &link.filter);
             let own = &self.settings.own_cookies;
             own.refuse(filters, &self.live.load().cookie_givers, response);
         }
-        finish_head(session.req_header(), response, ctx, now)?;
+        finish_head(session.req_header(), response, fields, ctx, now)?;
         if ctx.journey.is_some() {
             Box::pin(unwind::proxied(session, ctx, response)).await?;
         }
-        passage::prepare_way(session, ctx, response);
+        passage::prepare_way(session, ctx, response, fields);
         Ok(())
     }
 

@@ -79,15 +79,14 @@ fn has_long_body(session: &mut Session, ctx: &Ctx) -> bool {
         return other.len() > SHORT;
     }
     let headers = &session.req_header().headers;
-    if headers.contains_key(UPGRADE) {
-        return false;
-    }
-    match headers.get(CONTENT_LENGTH) {
+    let long = match headers.get(CONTENT_LENGTH) {
         // What is no number was refused.
         Some(length) => {
             let length = length.to_str().ok().and_then(|text| text.parse().ok());
             length.is_none_or(|length: u64| length > SHORT as u64)
         }
-        None => !session.is_body_empty() && !session.as_mut().is_body_done(),
-    }
+        // The cheaper question first: nearly all requests have no body.
+        None => !session.as_mut().is_body_done() && !session.is_body_empty(),
+    };
+    long && !session.req_header().headers.contains_key(UPGRADE)
 }

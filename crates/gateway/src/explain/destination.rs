@@ -10,7 +10,7 @@ use super::answer::{Destination, Explanation, Refusal, Target};
 use super::origin::Origins;
 use crate::balance::Balancer;
 use crate::forward::{self, Manner, Origin};
-use crate::head;
+use crate::head::{self, RequestFields};
 use crate::router::Match;
 use crate::snapshot::{LiveRoute, Upstream};
 use doorward_core::model::service::Service;
@@ -74,7 +74,8 @@ impl Witness<'_> {
             host: first.map_or(&live.host, |endpoint| endpoint.authority(live.tls)),
         };
         head::strip_hop_by_hop(&mut request);
-        if forward::prepare(&mut request, &Manner::of(route, live), &origin).is_err() {
+        let (fields, manner) = (RequestFields::of(&request.headers), Manner::of(route, live));
+        if forward::prepare(&mut request, fields, &manner, &origin).is_err() {
             return;
         }
         let service = &record.value;
