@@ -402,13 +402,14 @@ fn mounted(config: &Config, telemetry: &Telemetry) -> Option<Arc<Routes>> {
 /// Says where the provider is that no service leads to.
 fn tell_of_mount(section: &IdentityConfig, is_mounted: bool, unless: &str) {
     let base_url = &section.base_url;
-    match is_mounted {
-        true => tracing::info!(
+    if is_mounted {
+        tracing::info!(
             base_url,
             "identity: no service leads to the provider, so it answers below its base_url what \
              no route takes{unless}; `identity.mount: false` switches that off"
-        ),
-        false => tracing::warn!("{NOT_MOUNTED}{unless}"),
+        )
+    } else {
+        tracing::warn!("{NOT_MOUNTED}{unless}")
     }
 }
 

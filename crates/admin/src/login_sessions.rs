@@ -34,9 +34,10 @@ impl From<SessionsUnavailable> for ApiError {
 pub(super) fn all(call: Call) -> Answer {
     Box::pin(async move {
         let asked = Asked::of(&call)?;
-        match call.method == Method::DELETE {
-            true => end(&call, &asked.which).await,
-            false => list(&call, &asked).await,
+        if call.method == Method::DELETE {
+            end(&call, &asked.which).await
+        } else {
+            list(&call, &asked).await
         }
     })
 }
@@ -181,9 +182,10 @@ async fn end_everywhere(call: &Call, which: &LoginQuery) -> Result<usize, ApiErr
         }
     }
     // What keepers of other issuers left, and what nobody keeps here any more.
-    let marks = match keepers.is_empty() {
-        true => end_marks(which, now_ms),
-        false => Vec::new(),
+    let marks = if keepers.is_empty() {
+        end_marks(which, now_ms)
+    } else {
+        Vec::new()
     };
     let left = call.state.store.end_logins(which, &marks, now_ms).await;
     Ok(ended + left.map_err(|_| ApiError::Sessions)?.len())

@@ -245,9 +245,10 @@ impl Expression {
     pub fn value<'a>(&'a self, scope: &Scope<'a>) -> Result<Value<'a>, Exceeded> {
         let run = Run::new(scope);
         let value = self.root.evaluate(&run);
-        match run.is_over() {
-            false => Ok(value),
-            true => Err(Exceeded),
+        if run.is_over() {
+            Err(Exceeded)
+        } else {
+            Ok(value)
         }
     }
 

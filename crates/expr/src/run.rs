@@ -110,9 +110,10 @@ impl<'a> Run<'a> {
 
     /// Whether a text of `length` bytes may be made.
     pub(super) fn allows(&self, length: usize) -> Option<()> {
-        match length <= MAX_TEXT {
-            true => Some(()),
-            false => self.exceeded(),
+        if length <= MAX_TEXT {
+            Some(())
+        } else {
+            self.exceeded()
         }
     }
 

@@ -205,9 +205,10 @@ impl Chains {
             .get(id)
             .map_or_else(Vec::new, |links| links.to_vec());
         change(&mut links);
-        match links.is_empty() {
-            true => drop(of_some.remove(id)),
-            false => drop(of_some.put(id, links.into())),
+        if links.is_empty() {
+            drop(of_some.remove(id))
+        } else {
+            drop(of_some.put(id, links.into()))
         }
     }
 

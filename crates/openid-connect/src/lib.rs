@@ -360,9 +360,10 @@ impl TokenCheck for Config {
         let Some(metadata) = metadata else {
             return Ok(None);
         };
-        let claims = match self.verify_signature {
-            true => provider::signature::claims(parsed, metadata, self.hmac_keys.all())?,
-            false => Some(parsed.claims_of_anyone()?),
+        let claims = if self.verify_signature {
+            provider::signature::claims(parsed, metadata, self.hmac_keys.all())?
+        } else {
+            Some(parsed.claims_of_anyone()?)
         };
         let Some(claims) = claims else {
             return Ok(None);

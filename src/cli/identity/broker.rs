@@ -274,9 +274,10 @@ async fn application(action: ApplicationAction, desk: &mut Desk<'_>) -> anyhow::
         ApplicationAction::Show { id } => show(kind, &id, desk).await,
         ApplicationAction::Update { id, members } => updated(kind, &id, &members, desk).await,
         ApplicationAction::Secret { id, secret } => {
-            let given = match secret.stdin || secret.text.is_some() {
-                true => secret.read("secret", desk.input)?,
-                false => None,
+            let given = if secret.stdin || secret.text.is_some() {
+                secret.read("secret", desk.input)?
+            } else {
+                None
             };
             let now_ms = desk.clock.now_ms();
             let rotated = |old: &Record| Ok(records::rotated(old, given.clone(), now_ms)?);

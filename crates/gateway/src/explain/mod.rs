@@ -357,9 +357,10 @@ fn redacted(mut config: Value) -> Value {
                 let is_secret = SECRETS.iter().any(|part| field.contains(part));
                 let bare = matches!(value, Value::Null | Value::Bool(_) | Value::Number(_));
                 let old = value.take();
-                *value = match is_secret && !bare {
-                    true => Value::from("[redacted]"),
-                    false => redacted(old),
+                *value = if is_secret && !bare {
+                    Value::from("[redacted]")
+                } else {
+                    redacted(old)
                 };
             }
         }

@@ -305,9 +305,10 @@ fn route(page: &Page<'_>, root: &Map<String, Value>) -> Option<Good> {
     let leads = match fields.value("handler") {
         Some(_) => page.leads_to(&fields, "handler"),
         None => {
-            let message = match root.contains_key("_format_version") {
-                true => "declares entities: name it among `entities` of the configuration file",
-                false => "required field missing: handler",
+            let message = if root.contains_key("_format_version") {
+                "declares entities: name it among `entities` of the configuration file"
+            } else {
+                "required field missing: handler"
             };
             page.wrong(&Place::default(), message);
             None

@@ -93,9 +93,10 @@ impl Layers {
         }
         let recent = next.positions.iter();
         let recent = recent.filter_map(|position| Some((*position, at(*position)?)));
-        next.recent = match next.positions.is_empty() {
-            true => None,
-            false => Some(Arc::new(Router::build_at(recent, &self.routers())?)),
+        next.recent = if next.positions.is_empty() {
+            None
+        } else {
+            Some(Arc::new(Router::build_at(recent, &self.routers())?))
         };
         Ok(Some(next))
     }
@@ -126,9 +127,10 @@ impl Layers {
             let path = router.entries.all[found.rank].path;
             at(found.route).map(|route| Precedence::of(route, path.into()))
         };
-        match of(&self.base, old) > of(recent, new) {
-            true => Some(old),
-            false => Some(new),
+        if of(&self.base, old) > of(recent, new) {
+            Some(old)
+        } else {
+            Some(new)
         }
     }
 

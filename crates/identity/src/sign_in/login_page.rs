@@ -316,9 +316,10 @@ impl LoginPage<'_> {
         let Some(user) = partial.user(call).await? else {
             return Ok(self.show("", Some(FormError::Stale)));
         };
-        match partial.step.enrols {
-            true => self.enrolled(user, partial, fields).await,
-            false => self.shown(user, partial, fields).await,
+        if partial.step.enrols {
+            self.enrolled(user, partial, fields).await
+        } else {
+            self.shown(user, partial, fields).await
         }
     }
 

@@ -153,9 +153,10 @@ impl OpenIdConnect {
         };
         let find = |directory: &dyn Directory| mapping.find(claims, directory);
         let consumer = verified.consumer.consumer(&self.consumers, find);
-        match consumer.is_none() && !mapping.optional {
-            true => Err(Refusal::NoConsumer),
-            false => Ok(consumer),
+        if consumer.is_none() && !mapping.optional {
+            Err(Refusal::NoConsumer)
+        } else {
+            Ok(consumer)
         }
     }
 

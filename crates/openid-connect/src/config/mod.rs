@@ -225,13 +225,11 @@ impl Components {
             logins: logins
                 .then(|| Logins::new(fields, Providers::of(parts).secret()))
                 .transpose()?,
-            logout: match sessions {
-                true => Logout::new(fields)?,
-                false => None,
-            },
-            channels: match sessions {
-                true => Channels::new(fields)?,
-                false => None,
+            logout: if sessions { Logout::new(fields)? } else { None },
+            channels: if sessions {
+                Channels::new(fields)?
+            } else {
+                None
             },
         })
     }

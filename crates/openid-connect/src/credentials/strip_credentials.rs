@@ -59,9 +59,12 @@ impl OpenIdConnect {
             return Ok(());
         }
         let sent = sent.and_then(|sent| std::str::from_utf8(sent).ok());
-        let left = sent.and_then(|sent| match body::is_form(&request.headers) {
-            true => without(sent, &[PARAMETER]),
-            false => without_token(sent, presented),
+        let left = sent.and_then(|sent| {
+            if body::is_form(&request.headers) {
+                without(sent, &[PARAMETER])
+            } else {
+                without_token(sent, presented)
+            }
         });
         match left {
             Some(left) => exchange.replacement = Some(Bytes::from(left)),

@@ -93,12 +93,11 @@ impl OpenIdConnect {
             let found = arguments.only(name, ANSWER);
             found.map_err(|_| Refusal::MalformedCallback)
         };
-        let signed = match logins.uses_jarm() {
-            true => {
-                let response = given("response")?.ok_or(Refusal::UnsignedAnswer)?;
-                Some(self.open_jarm_response(logins, response).await?)
-            }
-            false => None,
+        let signed = if logins.uses_jarm() {
+            let response = given("response")?.ok_or(Refusal::UnsignedAnswer)?;
+            Some(self.open_jarm_response(logins, response).await?)
+        } else {
+            None
         };
         let answer = |name| match &signed {
             Some(claims) => Ok(claims.get(name).and_then(Value::as_str)),

@@ -79,9 +79,10 @@ impl OpenIdConnect {
         let audience = claims.get("aud").map(words).unwrap_or_default();
         let for_us = audience.iter().any(|one| *one == client);
         drop(audience);
-        match for_us {
-            true => Ok(claims),
-            false => Err(wrong(&"its aud is not the client that asked")),
+        if for_us {
+            Ok(claims)
+        } else {
+            Err(wrong(&"its aud is not the client that asked"))
         }
     }
 
@@ -121,9 +122,10 @@ impl OpenIdConnect {
             // together: the hash was compared.
             None => claims.contains_key("at_hash"),
         };
-        match same {
-            true => Ok(verified.with(of_user(claims), id_token.len(), verified.responses.clone())),
-            false => Err(Refusal::WrongIdToken),
+        if same {
+            Ok(verified.with(of_user(claims), id_token.len(), verified.responses.clone()))
+        } else {
+            Err(Refusal::WrongIdToken)
         }
     }
 }

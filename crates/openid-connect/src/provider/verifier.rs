@@ -163,9 +163,10 @@ impl<C: TokenCheck> Verifier<C> {
             CacheLookup::NeedsRevocationCheck(_) => Verification::Pending,
             CacheLookup::NeedsKeys => {
                 let refusal = self.no_matching_key();
-                match paused && self.provider.is_paused(now_ms) {
-                    true => Verification::Refused(refusal),
-                    false => Verification::Pending,
+                if paused && self.provider.is_paused(now_ms) {
+                    Verification::Refused(refusal)
+                } else {
+                    Verification::Pending
                 }
             }
         }

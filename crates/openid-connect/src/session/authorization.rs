@@ -133,9 +133,10 @@ impl OpenIdConnect {
     /// The method by whose exemption, if it has one, the tokens of a session count:
     /// that of all sessions, or else its own.
     pub(crate) fn vouched_by(&self, login: &LoginSession) -> Method {
-        match login.by.is_of_token() || self.config().signature_exemptions.has(Method::Session) {
-            true => Method::Session,
-            false => login.by,
+        if login.by.is_of_token() || self.config().signature_exemptions.has(Method::Session) {
+            Method::Session
+        } else {
+            login.by
         }
     }
 
@@ -195,12 +196,13 @@ impl OpenIdConnect {
             headers: &HeaderMap::new(),
             arguments: &Arguments::default(),
         };
-        match whole {
-            true => Ok(introspector
+        if whole {
+            Ok(introspector
                 .query(&login.access, &context)
                 .await?
-                .map(|(told, _)| told)),
-            false => introspector.introspect(&login.access, &context).await,
+                .map(|(told, _)| told))
+        } else {
+            introspector.introspect(&login.access, &context).await
         }
     }
 
@@ -311,9 +313,10 @@ impl OpenIdConnect {
             secure: exchange.secure,
             fields: &mut exchange.response_headers,
         };
-        match sessions.is_kept() {
-            true => sessions.renew_remember_me(login, browser),
-            false => sessions.seal(login, browser, self.provider_client.clock.now_ms()),
+        if sessions.is_kept() {
+            sessions.renew_remember_me(login, browser)
+        } else {
+            sessions.seal(login, browser, self.provider_client.clock.now_ms())
         }
     }
 

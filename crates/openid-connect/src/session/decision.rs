@@ -136,9 +136,10 @@ impl OpenIdConnect {
             Err(refusal) => Err(refusal),
         };
         let flow = self.continue_session((sessions, login), (&verified, proven), request, exchange);
-        match due {
-            true => self.renew((sessions, login), request, exchange, flow).await,
-            false => Ok(flow),
+        if due {
+            self.renew((sessions, login), request, exchange, flow).await
+        } else {
+            Ok(flow)
         }
     }
 }

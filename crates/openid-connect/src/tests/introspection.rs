@@ -66,9 +66,10 @@ async fn introspect(
     }
     let ended = endpoints.ended.load(Ordering::SeqCst);
     Json(
-        match token.starts_with("good") && !ended || token.starts_with("ey") {
-            true => claims,
-            false => json!({"active": false}),
+        if token.starts_with("good") && !ended || token.starts_with("ey") {
+            claims
+        } else {
+            json!({"active": false})
         },
     )
     .into_response()

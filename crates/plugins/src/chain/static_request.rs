@@ -162,9 +162,10 @@ impl StaticRequest {
             field::add(request, exchange, &name, value);
         }
         // Other clients would wait for a body that nobody sends.
-        let method = match self.method == Method::HEAD && request.method != Method::HEAD {
-            true => Method::GET,
-            false => self.method.clone(),
+        let method = if self.method == Method::HEAD && request.method != Method::HEAD {
+            Method::GET
+        } else {
+            self.method.clone()
         };
         request.set_method(method);
         let uri = at_base(made.uri, &request.uri);

@@ -143,9 +143,10 @@ impl ClientEndpoint {
         let text = text.trim_end_matches('/');
         let is_absolute = !text.starts_with('/');
         let base = Url::parse("http://client.invalid/").ok();
-        let url = match is_absolute {
-            true => Url::parse(text).ok(),
-            false => base.and_then(|base| base.join(text).ok()),
+        let url = if is_absolute {
+            Url::parse(text).ok()
+        } else {
+            base.and_then(|base| base.join(text).ok())
         };
         let plain = |url: &Url| {
             matches!(url.scheme(), "http" | "https")

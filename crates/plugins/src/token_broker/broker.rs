@@ -306,13 +306,12 @@ impl Broker {
         let Some(token) = token else {
             return Ok(None);
         };
-        match token.is_active().await? {
-            true => Ok(Some(token)),
-            false => {
-                // The store knows that for good.
-                self.tokens.remove(&Sought(text));
-                Ok(Some(Arc::new(token.revoked())))
-            }
+        if token.is_active().await? {
+            Ok(Some(token))
+        } else {
+            // The store knows that for good.
+            self.tokens.remove(&Sought(text));
+            Ok(Some(Arc::new(token.revoked())))
         }
     }
 

@@ -224,9 +224,8 @@ pub(super) struct WrongFlow {
 /// # Errors
 /// What is wrong, and where.
 pub(super) fn compile(written: Vec<FlowConfig>, provider: bool) -> Result<Vec<Flow>, WrongFlow> {
-    let flows = match written.is_empty() {
-        false => written,
-        true => USUAL
+    let flows = if written.is_empty() {
+        USUAL
             .into_iter()
             // Without a provider nobody checks passwords.
             .filter(|(_, _, word)| provider || *word == Word::VerifyAccessToken)
@@ -236,7 +235,9 @@ pub(super) fn compile(written: Vec<FlowConfig>, provider: bool) -> Result<Vec<Fl
                 operation: Some(word),
                 ..FlowConfig::default()
             })
-            .collect(),
+            .collect()
+    } else {
+        written
     };
     if flows.len() > MAX_FLOWS {
         let message = format!("must have {MAX_FLOWS} elements at most");
@@ -304,11 +305,10 @@ impl FlowConfig {
             // nothing else.
             if grant_type != usual {
                 let known = ["password", "client_credentials"];
-                let message = match known.contains(&grant_type.as_str()) {
-                    true => format!(
-                        "'{grant_type}' does not go with external_authorization: {external}"
-                    ),
-                    false => format!("'{grant_type}' is not supported"),
+                let message = if known.contains(&grant_type.as_str()) {
+                    format!("'{grant_type}' does not go with external_authorization: {external}")
+                } else {
+                    format!("'{grant_type}' is not supported")
                 };
                 return Err(("supported_grant_types", message));
             }

@@ -82,12 +82,13 @@ impl TokenBroker {
             return Err(Fault::grant_type(grant_type, short));
         }
         let asker = asker(form, &facts.request.headers, short)?;
-        let user = match generate.external {
-            true => Some((
+        let user = if generate.external {
+            Some((
                 required(form, "username", short)?,
                 required(form, "password", short)?,
-            )),
-            false => None,
+            ))
+        } else {
+            None
         };
         let client = self.client(broker, &asker, facts, told, short).await?;
         let scopes = client.scopes(form.get("scope").unwrap_or_default());
@@ -195,9 +196,10 @@ impl TokenBroker {
             let revoked = told.with(event, revoked, Option::is_some).await;
             found |= revoked.map_err(|e| store(&e))?.is_some();
         }
-        match found {
-            true => Ok(()),
-            false => Err(Fault::unknown_token(self.split_codes)),
+        if found {
+            Ok(())
+        } else {
+            Err(Fault::unknown_token(self.split_codes))
         }
     }
 

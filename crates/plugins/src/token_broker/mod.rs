@@ -274,9 +274,12 @@ impl TokenBroker {
         facts: &Facts<'_>,
         mut told: Told<'_>,
     ) -> Result<Done, Fault> {
-        let issued = |issued: Issued, responds: bool| match responds {
-            true => Done::Answer(token_reply(issued)),
-            false => Done::Set(variables(&flow.name, issued)),
+        let issued = |issued: Issued, responds: bool| {
+            if responds {
+                Done::Answer(token_reply(issued))
+            } else {
+                Done::Set(variables(&flow.name, issued))
+            }
         };
         match &flow.operation {
             Operation::Generate(generate) => {

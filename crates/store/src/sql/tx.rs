@@ -260,9 +260,10 @@ impl Tx {
     /// The outcome of a statement, which may be the last one.
     fn note_outcome<T>(&mut self, outcome: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         if let Err(error) = &outcome {
-            self.over = Some(match is_database_fault(error) {
-                true => EndReason::DatabaseFault,
-                false => EndReason::Refused,
+            self.over = Some(if is_database_fault(error) {
+                EndReason::DatabaseFault
+            } else {
+                EndReason::Refused
             });
             if is_timeout(error) {
                 match &mut self.link {

@@ -112,10 +112,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let tx = self.begin().await?;
         let done = replace_hash(tx, id, (old, new), ends, now_ms).await;
-        match ends {
-            true => self.changed(done),
-            false => done,
-        }
+        if ends { self.changed(done) } else { done }
     }
 
     /// Removes a user with its tokens and sessions; says whether it was there.

@@ -141,9 +141,10 @@ impl Server {
         }
         let entries = self.entries.lock().expect("entries");
         let mut all = entries.iter();
-        match all.any(|held| held.dn == dn && held.password == password) {
-            true => 0,
-            false => 49,
+        if all.any(|held| held.dn == dn && held.password == password) {
+            0
+        } else {
+            49
         }
     }
 
