@@ -28,11 +28,11 @@ mod pattern;
 mod resolve;
 mod run;
 mod scan;
-mod shown;
 mod slot;
 mod target;
 #[cfg(test)]
 mod tests;
+mod text_form;
 mod value;
 
 use std::borrow::Cow;

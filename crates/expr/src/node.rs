@@ -12,7 +12,7 @@ use super::pattern::{Operation, Pattern};
 use super::run::Run;
 use super::slot::{self, Slot};
 use super::value::{self, Number, Value};
-use super::{Scope, message, shown};
+use super::{Scope, message, text_form};
 
 /// Values of arguments; most calls have one or two.
 pub(super) type Arguments<'a> = SmallVec<[Value<'a>; 2]>;
@@ -178,18 +178,18 @@ fn matched<'a>(
     let of = of.evaluate(scope);
     match (pattern.operation, of) {
         (Operation::Key, of) => key(pattern, of, scope),
-        (Operation::Find | Operation::Match, of) => {
-            Value::Bool(shown::text(of, scope).is_some_and(|text| pattern.is_match(&text, scope)))
-        }
+        (Operation::Find | Operation::Match, of) => Value::Bool(
+            text_form::text(of, scope).is_some_and(|text| pattern.is_match(&text, scope)),
+        ),
         (Operation::Groups, of) => {
-            shown::text(of, scope).map_or(Value::Null, |text| pattern.groups(text, scope))
+            text_form::text(of, scope).map_or(Value::Null, |text| pattern.groups(text, scope))
         }
         (Operation::Split, of) => {
-            shown::text(of, scope).map_or(Value::Null, |text| pattern.split(text, scope))
+            text_form::text(of, scope).map_or(Value::Null, |text| pattern.split(text, scope))
         }
         (Operation::ReplaceAll | Operation::ReplaceFirst, of) => {
-            let with = with.and_then(|with| shown::text(with.evaluate(scope), scope));
-            shown::text(of, scope)
+            let with = with.and_then(|with| text_form::text(with.evaluate(scope), scope));
+            text_form::text(of, scope)
                 .zip(with)
                 .and_then(|(text, with)| pattern.replace(&text, &with, scope))
                 .map_or(Value::Null, Value::owned_text)
@@ -273,7 +273,7 @@ fn binary<'a>(operator: Binary, left: &'a Node, right: &'a Node, scope: &Run<'a>
 
 /// Two values to compare: beside a text, what is not plain becomes one.
 fn comparable<'a>(left: Value<'a>, right: Value<'a>, scope: &Run<'a>) -> (Value<'a>, Value<'a>) {
-    let as_text = |value| shown::text(value, scope).map_or(Value::Null, Value::Text);
+    let as_text = |value| text_form::text(value, scope).map_or(Value::Null, Value::Text);
     match (&left, &right) {
         (Value::Text(_), other) if !value::is_plain(other) => (left, as_text(right)),
         (other, Value::Text(_)) if !value::is_plain(other) => (as_text(left), right),
@@ -288,7 +288,7 @@ fn join<'a>(parts: &'a [Node], scope: &Run<'a>) -> Value<'a> {
     for part in parts {
         let piece = match part.evaluate(scope) {
             Value::Null => continue,
-            piece => shown::text(piece, scope),
+            piece => text_form::text(piece, scope),
         };
         let Some(piece) = piece else {
             return Value::Null;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use super::context::Object;
 use super::parse::Binary;
-use super::shown;
+use super::text_form;
 
 /// What an expression evaluates to; borrows from the request where it can.
 #[derive(Debug, Clone, PartialEq)]
@@ -119,7 +119,7 @@ impl<'a> Value<'a> {
             Self::Text(text) => Some(text),
             Self::Bool(b) => Some(Cow::Borrowed(if b { "true" } else { "false" })),
             Self::Integer(n) => Some(Cow::Owned(n.to_string())),
-            Self::Float(n) => Some(Cow::Owned(shown::float(n))),
+            Self::Float(n) => Some(Cow::Owned(text_form::float(n))),
             Self::Bytes(_)
             | Self::List(_)
             | Self::Texts(_)

@@ -9,12 +9,12 @@ mod ask;
 mod base;
 mod counting;
 mod destination;
+mod dry_run;
 mod journey;
 mod proxying;
 mod routes;
 mod static_response;
 mod survey;
-mod tell;
 pub(super) mod unwind;
 mod walk;
 
@@ -28,11 +28,11 @@ pub(super) use base::INTERNALS;
 pub use base::{Base, BaseUri, Origin, Scheme};
 pub use counting::Counting;
 pub use destination::Destinations;
+pub(super) use dry_run::{Told, tell};
 pub(super) use journey::Journey;
 pub use proxying::ProxySettings;
 pub use routes::{Declared, FileRoute, Routes};
 pub use static_response::StaticResponse;
-pub(super) use tell::{Told, tell};
 
 /// Deepest nesting of handlers and steps.
 pub const MAX_DEPTH: usize = 32;

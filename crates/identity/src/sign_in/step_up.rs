@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Proof, SignIn, begin, trusted};
+use super::{Proof, SignIn, begin, trusted_browser};
 use crate::Call;
 use crate::config::SecondFactor;
 use crate::context::{Demand, Methods, SEVERAL};
@@ -134,7 +134,7 @@ pub(crate) async fn requires_second_factor(
     if factors.is_empty() {
         return Ok(setting == SecondFactor::Required);
     }
-    Ok(!trusted::remembers(call, user, &factors).await?)
+    Ok(!trusted_browser::remembers(call, user, &factors).await?)
 }
 
 /// What `demand` asks of the user of a session besides what was shown.

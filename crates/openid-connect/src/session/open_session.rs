@@ -11,7 +11,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use serde_json::Value;
 
-use crate::provider::merged::Merged;
+use crate::provider::merged_claims::Merged;
 use crate::provider::single_flight::digest_of;
 use crate::session::LoginSession;
 use crate::session::claims::identity;

@@ -9,6 +9,7 @@ use http::header::AUTHORIZATION;
 use serde_json::{Map, Value};
 
 use super::TokenBroker;
+use super::audit_events::Told;
 use super::broker::Broker;
 use super::callout::{Granted, Question};
 use super::client::Client;
@@ -17,7 +18,6 @@ use super::flow::{Ended, Generate, Issue};
 use super::records::random_text;
 use super::response::TokenResponse;
 use super::secret::check_secret;
-use super::told::Told;
 use super::variable::{EXTERNAL_STATUS, Facts, Variable};
 use doorward_core::model::audit::Kind;
 use doorward_core::model::broker::refresh_token::{self, LENGTH};

@@ -7,6 +7,7 @@
 //! of applications and tokens is [`Broker`]'s, one for the process. A token
 //! that is at hand is judged without waiting.
 
+mod audit_events;
 mod broker;
 mod callout;
 mod client;
@@ -24,7 +25,6 @@ mod schema;
 mod secret;
 #[cfg(test)]
 mod tests;
-mod told;
 mod variable;
 mod verify;
 
@@ -50,6 +50,7 @@ use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow as Outcome, Outlook, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
+use audit_events::Told;
 pub use broker::Broker;
 use broker::Names;
 use callout::Provider;
@@ -57,7 +58,6 @@ use fault::Fault;
 use flow::{Flow, Operation};
 use issue::Issued;
 use schema::Config;
-use told::Told;
 use variable::Facts;
 use verify::is_token;
 

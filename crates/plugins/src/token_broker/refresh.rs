@@ -5,6 +5,7 @@
 //! §4.14.2).
 
 use super::TokenBroker;
+use super::audit_events::Told;
 use super::broker::{Broker, issuer_of_origin};
 use super::client::Client;
 use super::fault::Fault;
@@ -13,7 +14,6 @@ use super::issue::{ACCESS, Issued, MAX_TOKEN, asker, issued, posted, required, s
 use super::issue::{New, stored, swept};
 use super::records::random_text;
 use super::secret::check_secret;
-use super::told::Told;
 use super::variable::Facts;
 use doorward_core::model::audit::Kind;
 use doorward_core::model::broker::refresh_token::{self, FAMILY, PresentedRefreshToken, SECRET};

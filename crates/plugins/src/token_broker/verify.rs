@@ -8,11 +8,11 @@ use http::StatusCode;
 use http::header::AUTHORIZATION;
 
 use super::TokenBroker;
+use super::audit_events::Told;
 use super::broker::Token;
 use super::client::{LiveProduct, Uncovered};
 use super::fault::Fault;
 use super::flow::Verify;
-use super::told::Told;
 use super::variable::Facts;
 use doorward_core::clock;
 use doorward_core::model::audit::Kind;

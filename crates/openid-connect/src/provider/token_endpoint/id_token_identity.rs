@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::OpenIdConnect;
 use crate::decide::refusal::Refusal;
 use crate::provider::introspection::RequestContext;
-use crate::provider::merged::Merged;
+use crate::provider::merged_claims::Merged;
 use crate::provider::token_endpoint::TokenGrant;
 use crate::session::of_user;
 
