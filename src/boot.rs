@@ -38,7 +38,7 @@ use doorward_plugins::token_broker::Broker;
 use doorward_store::{self as store, SharedSecretError, Store, StoreError, shared_secret};
 use reading::Read;
 
-pub use reload::{Reloader, Seen, watch};
+pub use reload::{FileDigests, Reloader, watch};
 pub use tls::TlsSections;
 
 /// Why nothing could be started.

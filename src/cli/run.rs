@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use super::{USAGE, complain, listeners};
-use crate::boot::{self, BootError, Opened, Reloader, Seen, TlsSections};
+use crate::boot::{self, BootError, FileDigests, Opened, Reloader, TlsSections};
 use crate::config::{CertificateMode, Config, TlsConfig};
 use crate::server::descriptors::Shares;
 use crate::server::places::{Address, ProxyPlaces, RouterPlace};
@@ -44,7 +44,7 @@ const LAST_RECORDS: Duration = Duration::from_secs(5);
 
 pub(super) fn run(file: &Path) -> ExitCode {
     let began = Instant::now();
-    let seen = Seen::before_reading(file);
+    let seen = FileDigests::before_reading(file);
     let config = match Config::load(file) {
         Ok(config) => config,
         Err(error) => {

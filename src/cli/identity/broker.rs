@@ -8,7 +8,7 @@ use super::members::Members;
 use super::{Desk, SecretArgs};
 use doorward_core::model::broker::{Kind, Record, RevocationTarget, TokenKind};
 use doorward_core::model::user::Owner;
-use doorward_plugins::token_broker::records::{self, Made};
+use doorward_plugins::token_broker::records::{self, NewRecord};
 use doorward_store::StoreError;
 
 /// What `doorward broker --help` ends with.
@@ -386,7 +386,7 @@ async fn changed(
     kind: Kind,
     id: &str,
     what: &str,
-    made: impl Fn(&Record) -> anyhow::Result<Made>,
+    made: impl Fn(&Record) -> anyhow::Result<NewRecord>,
     desk: &mut Desk<'_>,
 ) -> anyhow::Result<()> {
     for _ in 0..TRIES {
@@ -454,7 +454,7 @@ fn called(record: &Record) -> &str {
 }
 
 /// Prints the record, with the secret that was made for it.
-fn print(made: &Made, mut line: String, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+fn print(made: &NewRecord, mut line: String, desk: &mut Desk<'_>) -> anyhow::Result<()> {
     let mut shown = records::shown(&made.record);
     if let Some(secret) = &made.secret {
         line.push_str(&format!("\nconsumer_secret: {}", secret.expose()));

@@ -45,12 +45,12 @@ struct Tended {
 }
 
 /// What of a snapshot decides who is cared for, and how.
-struct Seen {
+struct CheckedUpstreams {
     balancers: Arc<Roster>,
     certificates: Table<Certificate>,
 }
 
-impl Seen {
+impl CheckedUpstreams {
     fn of(snapshot: &Snapshot) -> Self {
         Self {
             balancers: snapshot.balancers.clone(),
@@ -96,7 +96,7 @@ impl Keeper {
                     if changed.is_err() {
                         return;
                     }
-                    if seen.is_same(&Seen::of(&self.live.load())) {
+                    if seen.is_same(&CheckedUpstreams::of(&self.live.load())) {
                         continue;
                     }
                 }
@@ -112,7 +112,7 @@ impl Keeper {
         }
     }
 
-    fn look(&mut self) -> Seen {
+    fn look(&mut self) -> CheckedUpstreams {
         let snapshot = self.live.load_full();
         self.tended.retain(|id, tended| {
             let balancer = snapshot.balancers.get(*id);
@@ -136,7 +136,7 @@ impl Keeper {
                 None => self.begin(charge),
             }
         }
-        Seen::of(&snapshot)
+        CheckedUpstreams::of(&snapshot)
     }
 
     fn begin(&mut self, charge: Charge) {

@@ -11,7 +11,7 @@ use http::HeaderValue;
 
 use super::balancer::Group;
 use super::endpoint::{Endpoint, State};
-use super::member::{Answer, Found, Member};
+use super::member::{AddressRecord, Answer, Member};
 use super::random::hash;
 use super::ring::{Contender, Ring};
 use super::turn::Turns;
@@ -44,7 +44,7 @@ impl Lineup {
         previous: Option<&Lineup>,
         now_ns: u64,
     ) -> Self {
-        let known = Known::of(previous, now_ns);
+        let previous_states = PreviousStates::of(previous, now_ns);
         let drafts: Vec<Draft<'_>> = members
             .iter()
             .flat_map(Draft::of)
@@ -53,7 +53,7 @@ impl Lineup {
         let units = units(&drafts);
         let endpoints: Box<[Arc<Endpoint>]> = drafts
             .iter()
-            .map(|draft| Arc::new(draft.endpoint(group, units, &known)))
+            .map(|draft| Arc::new(draft.endpoint(group, units, &previous_states)))
             .collect();
         let ring = slots.and_then(|slots| {
             let contenders = endpoints
@@ -103,12 +103,12 @@ impl Lineup {
 }
 
 /// The states of a lineup's endpoints.
-struct Known<'a> {
+struct PreviousStates<'a> {
     states: HashMap<(&'a str, Option<SocketAddr>), &'a Arc<State>, RandomState>,
     now_ns: u64,
 }
 
-impl<'a> Known<'a> {
+impl<'a> PreviousStates<'a> {
     fn of(previous: Option<&'a Lineup>, now_ns: u64) -> Self {
         let endpoints = previous.map_or(&[][..], |lineup| &lineup.endpoints);
         let states = endpoints
@@ -160,7 +160,7 @@ impl<'a> Draft<'a> {
             Answer::Found { records, .. } => {
                 let records = &records[..records.len().min(MAX_ADDRESSES)];
                 // A record without weight still gets some requests.
-                let part = |found: &Found| u64::from(found.weight.max(1));
+                let part = |found: &AddressRecord| u64::from(found.weight.max(1));
                 let whole = records.iter().map(part).sum();
                 records
                     .iter()
@@ -173,7 +173,12 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn endpoint(&self, group: &Arc<Group>, units: u64, known: &Known<'_>) -> Endpoint {
+    fn endpoint(
+        &self,
+        group: &Arc<Group>,
+        units: u64,
+        previous_states: &PreviousStates<'_>,
+    ) -> Endpoint {
         let weight = u64::from(self.member.weight);
         let scaled = (weight * units * self.part + self.whole / 2) / self.whole;
         let port = self.address.map_or(self.member.port, |a| a.port());
@@ -186,7 +191,7 @@ impl<'a> Draft<'a> {
             weight: if weight == 0 { 0 } else { scaled.max(1) },
             share: weight as f64 * self.part as f64 / self.whole as f64,
             key: self.key(),
-            state: known.state(self, group),
+            state: previous_states.state(self, group),
             group: group.clone(),
         }
     }

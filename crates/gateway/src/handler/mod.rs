@@ -28,7 +28,7 @@ pub(super) use base::INTERNALS;
 pub use base::{Base, BaseUri, Origin, Scheme};
 pub use counting::Counting;
 pub use destination::Destinations;
-pub(super) use dry_run::{Told, tell};
+pub(super) use dry_run::{DryRun, dry_run};
 pub(super) use journey::Journey;
 pub use proxying::ProxySettings;
 pub use routes::{Declared, FileRoute, Routes};

@@ -20,7 +20,7 @@ const MAX_NAMED: usize = 64;
 
 /// A filter that runs.
 #[derive(Clone)]
-pub(super) struct Kept {
+pub(super) struct RunningFilter {
     pub(super) filter: Arc<dyn Filter>,
     /// The files that were read for it, secrets for instance: digests only.
     prints: Prints,
@@ -28,16 +28,16 @@ pub(super) struct Kept {
 
 /// The filters that run for a route file, by what they were built from.
 #[derive(Default, Clone)]
-pub(super) struct Running {
-    before: HashMap<String, Kept>,
-    now: HashMap<String, Kept>,
+pub(super) struct RunningFilters {
+    before: HashMap<String, RunningFilter>,
+    now: HashMap<String, RunningFilter>,
     /// How often each declaration has been met.
     met: HashMap<String, usize>,
 }
 
-impl Running {
+impl RunningFilters {
     /// For a file whose last good version runs the filters of `before`.
-    pub(super) fn after(before: HashMap<String, Kept>) -> Self {
+    pub(super) fn after(before: HashMap<String, RunningFilter>) -> Self {
         Self {
             before,
             ..Self::default()
@@ -45,7 +45,7 @@ impl Running {
     }
 
     /// The filters that were built or kept.
-    pub(super) fn into_filters(self) -> HashMap<String, Kept> {
+    pub(super) fn into_filters(self) -> HashMap<String, RunningFilter> {
         self.now
     }
 
@@ -223,13 +223,13 @@ impl Page<'_> {
     }
 
     /// The filter that runs already, unless a file says something else now.
-    fn kept(&self, scope: &str) -> Option<Kept> {
+    fn kept(&self, scope: &str) -> Option<RunningFilter> {
         let kept = self.running.borrow().before.get(scope).cloned();
         kept.filter(|kept| shelf::is_current(&kept.prints))
     }
 
     /// A new filter, and what was read for it.
-    fn made(&self, build: chain::Build, scope: &str, config: &Fields<'_>) -> Option<Kept> {
+    fn made(&self, build: chain::Build, scope: &str, config: &Fields<'_>) -> Option<RunningFilter> {
         let mut parts = self.world.parts.scoped(&format!("{}/{scope}", self.id));
         parts.constants = self.constants.clone();
         let named = |name: &str| self.declaration(name);
@@ -240,7 +240,7 @@ impl Page<'_> {
         // Of what could not be built too: it may be due to a missing secret.
         self.world.add_prints(prints.clone());
         match built {
-            Ok(filter) => Some(Kept { filter, prints }),
+            Ok(filter) => Some(RunningFilter { filter, prints }),
             Err(error) => {
                 self.wrong_config(config, &error.field, error.message);
                 None

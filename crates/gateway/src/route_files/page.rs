@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::fields::{Fields, Place};
-use super::filters::Running;
+use super::filters::RunningFilters;
 use super::parts::{Built, builtin};
 use super::properties::Properties;
 use super::shelf::Shelves;
@@ -35,7 +35,7 @@ pub(super) struct Page<'a> {
     states: RefCell<HashMap<String, State>>,
     findings: RefCell<Findings>,
     /// The filters that its last good version runs, and those of this one.
-    pub(super) running: RefCell<Running>,
+    pub(super) running: RefCell<RunningFilters>,
     /// The directories of its routers.
     pub(super) shelves: RefCell<Shelves>,
     /// Directories whose files are being read.

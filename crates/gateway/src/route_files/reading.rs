@@ -7,7 +7,7 @@ use url::Url;
 
 use super::MAX_TEXT;
 use super::fields::{Fields, Place, is_comment};
-use super::filters::Running;
+use super::filters::RunningFilters;
 use super::page::{Findings, Object, Page};
 use super::properties::{self, Properties};
 use super::shelf::{Attempt, Good, Shelves, Site};
@@ -47,7 +47,7 @@ pub(super) fn read(
     file: &Path,
     id: String,
     site: &Site<'_>,
-    running: Running,
+    running: RunningFilters,
     shelves: Shelves,
 ) -> Attempt {
     let fail = |errors: Vec<String>| Attempt {

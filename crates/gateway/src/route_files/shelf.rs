@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::filters::{Kept, Running};
+use super::filters::{RunningFilter, RunningFilters};
 use super::page::{Findings, Page};
 use super::reading;
 use super::report::{FileReport, State};
@@ -72,7 +72,7 @@ pub(super) struct Good {
     pub(super) weight: usize,
     /// The line of its name, if it says one.
     pub(super) named: Option<usize>,
-    pub(super) filters: HashMap<String, Kept>,
+    pub(super) filters: HashMap<String, RunningFilter>,
     pub(super) shelves: Shelves,
     /// Its text, if it has routers: what they hold is read by it.
     pub(super) text: Option<Arc<str>>,
@@ -148,7 +148,7 @@ impl Shelf {
 
     /// Gives every name and id to one file: who has it in force keeps it.
     fn settle(&mut self, pending: Vec<Pending>) {
-        let mut taken = Taken::default();
+        let mut reserved = ReservedNames::default();
         let stays = |pending: &Pending| match (&pending.attempt.good, &pending.old) {
             (Some(new), Some(old)) => new.route.name() == old.route.name(),
             (None, old) => old.is_some(),
@@ -156,14 +156,14 @@ impl Shelf {
         };
         for pending in pending.iter().filter(|pending| stays(pending)) {
             let good = pending.attempt.good.as_ref().or(pending.old.as_ref());
-            taken.add(good.map(|good| &*good.route), &pending.file);
+            reserved.add(good.map(|good| &*good.route), &pending.file);
         }
         for mut pending in pending {
             if !stays(&pending)
                 && let Some(good) = &pending.attempt.good
             {
-                match taken.conflict(good, &pending.file) {
-                    None => taken.add(Some(&good.route), &pending.file),
+                match reserved.conflict(good, &pending.file) {
+                    None => reserved.add(Some(&good.route), &pending.file),
                     Some(error) => {
                         pending.attempt.findings.errors.push(error);
                         pending.attempt.good = None;
@@ -171,8 +171,8 @@ impl Shelf {
                         pending.read = None;
                         let old = pending.old.take();
                         pending.old =
-                            old.filter(|old| taken.conflict(old, &pending.file).is_none());
-                        taken.add(pending.old.as_ref().map(|old| &*old.route), &pending.file);
+                            old.filter(|old| reserved.conflict(old, &pending.file).is_none());
+                        reserved.add(pending.old.as_ref().map(|old| &*old.route), &pending.file);
                     }
                 }
             }
@@ -353,12 +353,12 @@ impl Pending {
 
 /// Names and ids, and whose they are.
 #[derive(Default)]
-struct Taken {
+struct ReservedNames {
     names: HashMap<String, PathBuf>,
     ids: HashMap<String, PathBuf>,
 }
 
-impl Taken {
+impl ReservedNames {
     fn add(&mut self, route: Option<&FileRoute>, file: &Path) {
         if let Some(route) = route {
             self.names.insert(route.name().to_owned(), file.to_owned());
@@ -421,7 +421,7 @@ fn attempt(source: &Source, old: Option<&Entry>, site: &Site<'_>) -> Attempt {
         &source.file,
         id.clone(),
         site,
-        Running::after(good.map(|good| good.filters.clone()).unwrap_or_default()),
+        RunningFilters::after(good.map(|good| good.filters.clone()).unwrap_or_default()),
         good.map(|good| Shelves::after(&good.shelves))
             .unwrap_or_default(),
     )

@@ -18,7 +18,7 @@ pub struct Layers {
     /// How many routes the base was built from.
     based: usize,
     /// Positions of the base's routes that have gone or changed since.
-    gone: Gone,
+    gone: PositionSet,
     /// The routes that have come or changed since, if there are any.
     recent: Option<Arc<Router>>,
     /// Their positions.
@@ -27,12 +27,12 @@ pub struct Layers {
 
 /// A set of positions, one bit each.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Gone {
+pub(super) struct PositionSet {
     bits: Vec<u64>,
     len: usize,
 }
 
-impl Gone {
+impl PositionSet {
     #[inline]
     pub(super) fn has(&self, position: u32) -> bool {
         let word = self.bits.get(position as usize / 64);

@@ -34,7 +34,7 @@ use doorward_core::model::route::Route;
 use entry::Entries;
 use hosts::Name;
 use index::Index;
-use layers::Gone;
+use layers::PositionSet;
 use leaf::Leaf;
 use pattern::Pattern;
 use table::Hosts;
@@ -67,7 +67,7 @@ struct Ask<'a> {
     query: &'a Query<'a>,
     method_bit: u16,
     /// Positions of routes that are no longer there.
-    gone: Option<&'a Gone>,
+    gone: Option<&'a PositionSet>,
 }
 
 impl<'a> Ask<'a> {

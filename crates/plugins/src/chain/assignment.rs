@@ -11,7 +11,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
-use super::Named;
+use super::ObjectLookup;
 use super::field::{self, is_gateways};
 use super::path_rewrite::with_path;
 use super::settings::{Reading, Settings};
@@ -54,7 +54,7 @@ enum Target {
 pub(super) fn build(
     config: &Map<String, Value>,
     parts: &Parts,
-    named: Named<'_>,
+    named: ObjectLookup<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
     Reading::new(parts, named).filter(
         config,

@@ -14,7 +14,7 @@ use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use super::settings::{Reading, Settings};
-use super::{Named, origin};
+use super::{ObjectLookup, origin};
 use doorward_net::http::reply::Reply;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Parts};
@@ -35,7 +35,7 @@ struct PathRewrite {
 pub(super) fn build(
     config: &Map<String, Value>,
     parts: &Parts,
-    named: Named<'_>,
+    named: ObjectLookup<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
     Reading::new(parts, named).filter(config, PathRewrite::read, |filter| &mut filter.warnings)
 }

@@ -6,7 +6,7 @@ use url::Url;
 
 use super::endpoints::Endpoints;
 use super::registration;
-use crate::chain::Named;
+use crate::chain::ObjectLookup;
 use crate::chain::settings::{Reading, Settings};
 use doorward_expr::Expression;
 use doorward_expr::duration::Length;
@@ -37,7 +37,7 @@ impl Config {
     pub(super) fn read(
         config: &Map<String, Value>,
         parts: &Parts,
-        named: Named<'_>,
+        named: ObjectLookup<'_>,
     ) -> Result<Self, ConfigError> {
         let reading = Reading::new(parts, named);
         let settings = reading.config(config);

@@ -9,7 +9,7 @@ use http::header::AUTHORIZATION;
 use serde_json::{Map, Value};
 
 use super::TokenBroker;
-use super::audit_events::Told;
+use super::audit_events::RequestAudit;
 use super::broker::Broker;
 use super::callout::{Granted, Question};
 use super::client::Client;
@@ -71,7 +71,7 @@ impl TokenBroker {
         broker: &Broker,
         generate: &Generate,
         facts: &Facts<'_>,
-        told: &mut Told<'_>,
+        audit: &mut RequestAudit<'_>,
     ) -> Result<Issued, Fault> {
         let short = generate.issue.short;
         let form = posted(facts, short)?;
@@ -90,7 +90,7 @@ impl TokenBroker {
         } else {
             None
         };
-        let client = self.client(broker, &asker, facts, told, short).await?;
+        let client = self.client(broker, &asker, facts, audit, short).await?;
         let scopes = client.scopes(form.get("scope").unwrap_or_default());
         let scopes = scopes.ok_or_else(|| Fault::bad_scope(short))?;
         // What is revoked while the provider is asked is revoked for these, too.
@@ -113,13 +113,13 @@ impl TokenBroker {
             ..TokenFacts::default()
         };
         let mut new = new_tokens(generate, &granted, facts, &asker.id, about, broker.now_ms())?;
-        let event = told.issue(&new.tokens.facts, granted.user);
+        let event = audit.issue(&new.tokens.facts, granted.user);
         if !generate.stored {
-            told.note(event);
+            audit.note(event);
             return Ok(issued(facts, &client, &new));
         }
         let kept = broker.keep(&new.tokens);
-        let kept = told
+        let kept = audit
             .with(event, kept, |kept| *kept != TokenInsertion::Neither)
             .await;
         match kept.map_err(|e| store(&e))? {
@@ -180,7 +180,7 @@ impl TokenBroker {
         broker: &Broker,
         ended: &[Ended],
         facts: &Facts<'_>,
-        told: &mut Told<'_>,
+        audit: &mut RequestAudit<'_>,
     ) -> Result<(), Fault> {
         let mut found = false;
         for one in ended {
@@ -192,8 +192,8 @@ impl TokenBroker {
             }
             let revoked = RevocationTarget::token(one.which, &token);
             let revoked = broker.revoke_one(&revoked, one.cascade);
-            let event = told.revoke(Kind::TokenRevoke, "client");
-            let revoked = told.with(event, revoked, Option::is_some).await;
+            let event = audit.revoke(Kind::TokenRevoke, "client");
+            let revoked = audit.with(event, revoked, Option::is_some).await;
             found |= revoked.map_err(|e| store(&e))?.is_some();
         }
         if found {
@@ -209,12 +209,12 @@ impl TokenBroker {
         broker: &Broker,
         asker: &Asker<'_>,
         facts: &Facts<'_>,
-        told: &mut Told<'_>,
+        audit: &mut RequestAudit<'_>,
         short: bool,
     ) -> Result<Arc<Client>, Fault> {
         let client = broker.client(&asker.id).await.map_err(|e| store(&e))?;
         let client = client.ok_or_else(|| Fault::unknown_client(short))?;
-        told.of_client(&asker.id);
+        audit.of_client(&asker.id);
         if !client.is_approved() || !client.is_for(facts.place()) {
             return Err(Fault::client_not_approved(short));
         }

@@ -10,7 +10,7 @@ pub(super) mod tending;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::member::{Answer, Found};
+use super::member::{AddressRecord, Answer};
 use super::{Balancer, Outcome, Pick, Tried};
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
@@ -96,7 +96,7 @@ pub(super) fn report(balancer: &Balancer, index: usize, outcome: Outcome, now_ns
 pub(super) fn learn(balancer: &Balancer, index: usize, addresses: &[(&str, u16)]) {
     let records = addresses
         .iter()
-        .map(|(address, weight)| Found {
+        .map(|(address, weight)| AddressRecord {
             address: address.parse().expect("is an address"),
             weight: *weight,
             name: None,

@@ -42,8 +42,8 @@ impl Names for Script {
     }
 }
 
-fn found(address: &str) -> Found {
-    Found {
+fn found(address: &str) -> AddressRecord {
+    AddressRecord {
         address: address.parse().expect("is an address"),
         weight: 1,
         name: None,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::OpenIdConnect;
 use crate::decide::refusal::Refusal;
 use crate::provider::introspection::RequestContext;
-use crate::provider::merged_claims::Merged;
+use crate::provider::merged_claims::MergedClaims;
 use crate::provider::token_endpoint::TokenGrant;
 use crate::session::of_user;
 
@@ -17,7 +17,7 @@ use crate::session::of_user;
 pub(crate) struct Identity {
     claims: OnceLock<Map<String, Value>>,
     /// With what is known of the access token.
-    pub(crate) merged: Merged,
+    pub(crate) merged: MergedClaims,
 }
 
 impl OpenIdConnect {
