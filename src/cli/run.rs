@@ -20,7 +20,7 @@ use crate::server::{RouterListener, ServerError, Shared, indispensable};
 use doorward_admin::{self as admin, AdminState};
 use doorward_core::clock::Clock;
 use doorward_core::model::audit::{Actor, Event, Kind, Trace};
-use doorward_gateway::balance::keeper::Keeper;
+use doorward_gateway::balance::background::Keeper;
 use doorward_gateway::ending::Endings;
 use doorward_gateway::explain::Listeners;
 use doorward_gateway::own_headers::OwnHeaders;

@@ -11,8 +11,8 @@ use ahash::RandomState;
 use http::HeaderName;
 use uuid::Uuid;
 
+use super::copy_on_write_map::Parted;
 use super::entities::Record;
-use super::parted::Parted;
 use doorward_core::model::plugin::Plugin;
 use doorward_plugin_api::filter::Filter;
 use doorward_plugins as plugins;

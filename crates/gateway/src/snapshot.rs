@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::balance::roster::Roster;
+use super::balance::registry::Roster;
 use super::certificates::Certificates;
 use super::chain::Chains;
 use super::entities::{Entities, Entity};

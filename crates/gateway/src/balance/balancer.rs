@@ -10,12 +10,12 @@ use smallvec::SmallVec;
 
 use super::breaker::{Terms, Ticket};
 use super::endpoint::{DOWN, Endpoint, RAMPING, SICK, TRIPPED};
+use super::endpoint_set::Lineup;
 use super::health::{self, Outcome, Rules};
 use super::key::{Hashed, Keys, Request};
-use super::lineup::Lineup;
 use super::member::Member;
+use super::round_robin::Cursor;
 use super::search::Search;
-use super::turn::Cursor;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::{Algorithm, HashOn, Upstream};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::balancer::{Group, Pick, Tried};
 use super::breaker::Passage;
 use super::endpoint::{Endpoint, RAMPING, TRIPPED};
-use super::lineup::Lineup;
+use super::endpoint_set::Lineup;
 use super::random::{mix, scale};
 use doorward_core::model::upstream::Algorithm;
 

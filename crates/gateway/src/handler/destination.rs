@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::base::{Base, Origin, Scheme};
 use super::proxying::ProxySettings;
-use crate::balance::roster::Roster;
+use crate::balance::registry::Roster;
 use crate::certificates::Certificates;
 use crate::entities::{self, Record};
 use crate::peer::{DialError, Papers};

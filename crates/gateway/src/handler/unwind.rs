@@ -5,8 +5,8 @@ use http::{Method, StatusCode, header};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 
-use super::journey::Framing;
-use super::walk::{End, Phase, Walk};
+use super::execute::{End, Phase, Walk};
+use super::handler_context::Framing;
 use super::{Case, Step};
 use crate::answer;
 use crate::context::Ctx;

@@ -1,9 +1,9 @@
 //! Filters that authenticate, with the handlers that answer where they fail.
 
+use super::builder::Page;
 use super::fields::Fields;
 use super::filters::step;
-use super::page::Page;
-use super::parts::{Built, Part};
+use super::objects::{Built, Part};
 use crate::handler::{Case, Step};
 
 impl Page<'_> {

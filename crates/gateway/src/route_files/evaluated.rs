@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use super::build_context::World;
 use super::properties::Fault;
-use super::world::World;
 use doorward_core::yaml::PathSegment;
 use doorward_expr::{self as expr, Constants, Expression};
 
@@ -128,7 +128,7 @@ fn json(value: &expr::Value<'_>) -> Option<Value> {
 mod tests {
     use serde_json::json;
 
-    use super::super::world::testing;
+    use super::super::build_context::testing;
     use super::*;
 
     fn evaluated(declared: &Value) -> (Value, Vec<String>) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::page::Page;
+use super::builder::Page;
 use doorward_core::yaml::PathSegment;
 use doorward_expr::duration::{self, Length};
 use doorward_expr::{self as expr, Expression};

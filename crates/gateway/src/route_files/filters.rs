@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::build_context::{self, Prints};
+use super::builder::Page;
 use super::fields::{Fields, Place};
-use super::page::Page;
-use super::parts::{Built, Part};
-use super::shelf;
-use super::world::{self, Prints};
+use super::loader;
+use super::objects::{Built, Part};
 use crate::handler::{Case, Handler, StaticResponse, Step};
 use doorward_plugin_api::filter::Filter;
 use doorward_plugins::chain;
@@ -225,7 +225,7 @@ impl Page<'_> {
     /// The filter that runs already, unless a file says something else now.
     fn kept(&self, scope: &str) -> Option<RunningFilter> {
         let kept = self.running.borrow().before.get(scope).cloned();
-        kept.filter(|kept| shelf::is_current(&kept.prints))
+        kept.filter(|kept| loader::is_current(&kept.prints))
     }
 
     /// A new filter, and what was read for it.
@@ -274,7 +274,7 @@ impl Page<'_> {
         }
         let whole = json!([type_name, label, config.map(), named]).to_string();
         let properties = self.properties.named_in(&whole);
-        let digest = world::digest(format!("{whole}{properties}").as_bytes());
+        let digest = build_context::digest(format!("{whole}{properties}").as_bytes());
         digest[..8]
             .iter()
             .map(|byte| format!("{byte:02x}"))

@@ -6,9 +6,9 @@ use std::time::Duration;
 use http::HeaderName;
 use serde_json::{Map, Value, json};
 
+use super::builder::Page;
 use super::fields::{Fields, Place};
-use super::page::Page;
-use super::parts::{Built, Part};
+use super::objects::{Built, Part};
 use crate::handler::{Binding, Handler, MAX_DEPTH, ProxySettings, StaticResponse};
 use doorward_expr::Expression;
 use doorward_plugin_api::Parts;

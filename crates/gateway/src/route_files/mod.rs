@@ -8,21 +8,21 @@
 //! `parts` the types of objects, `shelf` the last good versions.
 
 mod authentication;
+mod build_context;
+mod builder;
 mod classify;
 mod evaluated;
 mod fields;
 mod filters;
 mod handlers;
-mod page;
-mod parts;
+mod loader;
+mod objects;
 mod properties;
 mod reading;
 mod report;
 mod router;
-mod shelf;
 #[cfg(test)]
 mod tests;
-mod world;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -30,15 +30,15 @@ use std::sync::Arc;
 
 use crate::handler::INTERNALS;
 use crate::handler::{FileRoute, Routes};
+use build_context::World;
 use doorward_net::telemetry::traffic::Traffic;
 use doorward_plugin_api::Parts;
-use shelf::{Shelf, Site};
-use world::World;
+use loader::{Shelf, Site};
 
+pub use build_context::documents;
 pub use classify::{Content, classify};
+pub use loader::Source;
 pub use report::{Board, FileReport, Report, State};
-pub use shelf::Source;
-pub use world::documents;
 
 /// Longest text of a route file, in bytes.
 pub const MAX_TEXT: usize = 4 << 20;
@@ -123,7 +123,7 @@ impl RouteFiles {
     /// Whether what the files refer to (files, directories of routers) is as
     /// it was when they were read.
     pub fn is_current(&self) -> bool {
-        self.shelf.prints().all(shelf::is_current)
+        self.shelf.prints().all(loader::is_current)
     }
 
     /// The directories in which something may change that the files refer to.

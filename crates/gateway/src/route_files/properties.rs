@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::build_context::World;
 use super::evaluated;
-use super::world::World;
 use doorward_core::yaml::{PathSegment, Sources};
 use doorward_expr::Constants;
 
@@ -170,7 +170,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::world::testing;
+    use super::super::build_context::testing;
     use super::*;
 
     fn read(declared: &Value, outer: &Properties) -> (Properties, Vec<String>) {

@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::MAX_TEXT;
+use super::build_context;
+use super::builder::{Findings, Object, Page};
 use super::fields::{Fields, Place, is_comment};
 use super::filters::RunningFilters;
-use super::page::{Findings, Object, Page};
+use super::loader::{Attempt, Good, Shelves, Site};
 use super::properties::{self, Properties};
-use super::shelf::{Attempt, Good, Shelves, Site};
-use super::world;
 use crate::handler::{Declared, FileRoute, Handler, MAX_DEPTH};
 use doorward_core::yaml::{Document, PathSegment, Sources};
 
@@ -115,7 +115,7 @@ fn resolve(
     let directory = file.parent().unwrap_or(Path::new(""));
     let around = match site.outer {
         Some(outer) => outer.properties.clone(),
-        None => world::instance(file, world.environment),
+        None => build_context::instance(file, world.environment),
     };
     let declared = match root.remove(PROPERTIES) {
         None | Some(Value::Null) => Map::new(),

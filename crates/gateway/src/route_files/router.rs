@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::build_context;
+use super::builder::Page;
 use super::fields::Fields;
-use super::page::Page;
-use super::parts::Built;
-use super::shelf::{Site, Source};
-use super::world;
+use super::loader::{Site, Source};
+use super::objects::Built;
 use crate::handler::{Handler, Routes};
 use doorward_expr::duration::{self, Length};
 
@@ -119,12 +119,12 @@ impl Page<'_> {
 
     fn sources(&self, directory: &Path, scan: Scan) -> Result<Vec<Source>, String> {
         let files = match scan {
-            Scan::Once => world::documents(directory).map_err(|error| error.to_string())?,
+            Scan::Once => build_context::documents(directory).map_err(|error| error.to_string())?,
             Scan::Watched => self.world.list(directory)?,
         };
         let read = |file: PathBuf| Source {
             text: match scan {
-                Scan::Once => world::read(&file),
+                Scan::Once => build_context::read(&file),
                 Scan::Watched => self.world.read(&file),
             },
             file,

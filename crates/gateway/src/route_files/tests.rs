@@ -1,6 +1,6 @@
 use tempfile::TempDir;
 
-use super::world::testing;
+use super::build_context::testing;
 use super::*;
 
 /// Route files in a directory of their own.
@@ -52,7 +52,7 @@ impl Files {
     fn load(&mut self) {
         let found = documents(self.directory.path()).expect("a directory");
         let read = |file: PathBuf| Source {
-            text: world::read(&file),
+            text: build_context::read(&file),
             file,
         };
         self.routes = self.files.load(found.into_iter().map(read).collect());

@@ -10,6 +10,7 @@
 //! of their own, and headers compared with an expression.
 
 mod build;
+mod comparison;
 mod entry;
 mod fork;
 pub mod groups;
@@ -21,7 +22,6 @@ pub mod path;
 pub mod pattern;
 mod plain;
 mod precedence;
-mod survey;
 mod table;
 mod trie;
 
@@ -39,9 +39,9 @@ use leaf::Leaf;
 use pattern::Pattern;
 use table::Hosts;
 
+pub use comparison::{Attribute, Stand};
 pub(super) use entry::index;
 pub use layers::Layers;
-pub use survey::{Attribute, Stand};
 
 /// What of a request decides its route.
 #[derive(Debug, Clone, Copy)]

@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use super::{CompileError, LiveRoute, Snapshot, Workshop};
 use crate::chain::{Chains, Link};
+use crate::copy_on_write_map::Parted;
 use crate::entities::{Entities, Entity as _, Record, Table};
-use crate::parted::Parted;
 use doorward_core::model::plugin::Plugin;
 use doorward_plugin_api::Parts;
 use doorward_plugin_api::filter::Filter;

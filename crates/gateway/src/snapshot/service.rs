@@ -9,10 +9,10 @@ use uuid::Uuid;
 
 use super::{CompileError, Snapshot, Workshop, label};
 use crate::balance::Balancer;
-use crate::balance::roster::Roster;
+use crate::balance::registry::Roster;
+use crate::copy_on_write_map::Parted;
 use crate::entities::{Entities, Entity as _, Record};
 use crate::mount::PROVIDER;
-use crate::parted::Parted;
 use crate::peer::{DialError, Dialer, Papers};
 use crate::resolve::Resolver;
 use crate::upstream::Peers;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::LiveRoute;
-use crate::parted::Parted;
+use crate::copy_on_write_map::Parted;
 
 /// Routes that a change copies together.
 const CHUNK: usize = 64;

@@ -5,7 +5,7 @@ mod breaking;
 mod changes;
 mod hashing;
 mod health;
-pub(super) mod tending;
+pub(super) mod health_checks;
 
 use serde_json::{Value, json};
 use uuid::Uuid;

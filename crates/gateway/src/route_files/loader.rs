@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::build_context::{self, Prints, World};
+use super::builder::{Findings, Page};
 use super::filters::{RunningFilter, RunningFilters};
-use super::page::{Findings, Page};
 use super::reading;
 use super::report::{FileReport, State};
-use super::world::{self, Prints, World};
 use crate::handler::FileRoute;
 use doorward_core::yaml::{DocumentError, PathSegment};
 #[cfg(test)]
@@ -119,7 +119,7 @@ impl Shelf {
         for source in sources {
             let old = before.remove(&source.file);
             let digest = source.text.as_ref().ok();
-            let digest = digest.map(|text| world::digest(text.as_bytes()));
+            let digest = digest.map(|text| build_context::digest(text.as_bytes()));
             if let Some(same) = old.as_ref().filter(|old| old.is_same(digest, site)) {
                 pending.push(Pending::unchanged(source.file, same.clone()));
                 continue;
@@ -310,7 +310,9 @@ impl Entry {
 
 /// Whether files and directories are as they were.
 pub(super) fn is_current(prints: &Prints) -> bool {
-    prints.iter().all(|(path, was)| world::print(path) == *was)
+    prints
+        .iter()
+        .all(|(path, was)| build_context::print(path) == *was)
 }
 
 /// A file between reading and settling.

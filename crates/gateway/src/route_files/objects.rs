@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::builder::Page;
 use super::fields::Fields;
-use super::page::Page;
 use crate::handler::{BaseUri, Handler, HandlerError, Origin, ProxySettings, Scheme, Step};
 use doorward_plugin_api::filter::Filter;
 use doorward_plugins::chain::{self, CHAIN};

@@ -17,10 +17,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use uuid::Uuid;
 
 use super::balancer::Balancer;
+use super::health_checker::{Charge, Means, Tender};
 use super::member::Names;
 use super::probe::Prober;
-use super::roster::Roster;
-use super::tender::{Charge, Means, Tender};
+use super::registry::Roster;
 use crate::entities::Table;
 use crate::snapshot::Snapshot;
 use doorward_core::model::certificate::Certificate;
@@ -166,7 +166,7 @@ impl Balancer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::balance::tests::tending::Script;
+    use crate::balance::tests::health_checks::Script;
     use crate::balance::tests::upstream;
     use crate::entities::{Entities, Origin, Record};
     use serde_json::json;

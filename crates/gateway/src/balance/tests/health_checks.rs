@@ -9,9 +9,9 @@ use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 
 use super::*;
+use crate::balance::health_checker::{Charge, Means, Tender};
 use crate::balance::member::{NameError, Names, Question, Resolution};
 use crate::balance::probe::{Plan, Prober};
-use crate::balance::tender::{Charge, Means, Tender};
 
 /// Answers in turn, then never.
 #[derive(Default)]
@@ -154,7 +154,7 @@ async fn who_has_waited_longest_is_probed_first() {
         order.extend(numbers.iter().position(|number| probed(&number)));
         let number = numbers[*order.last().expect("one is probed")];
         scene.tender.running.abort_all();
-        let done = crate::balance::tender::Done::Probed(number);
+        let done = crate::balance::health_checker::Done::Probed(number);
         scene.tender.finish(done, now_ns);
     }
     assert_eq!(order, [2, 1, 0, 2]);

@@ -14,7 +14,7 @@ use super::endpoint::{Endpoint, State};
 use super::member::{AddressRecord, Answer, Member};
 use super::random::hash;
 use super::ring::{Contender, Ring};
-use super::turn::Turns;
+use super::round_robin::Turns;
 
 /// Most addresses of one target.
 const MAX_ADDRESSES: usize = 64;

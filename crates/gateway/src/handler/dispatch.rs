@@ -7,8 +7,8 @@ use pingora::proxy::Session;
 
 use super::ProxySettings;
 use super::destination::Destinations;
-use super::journey::{Journey, origin_form};
-use super::walk::{End, Phase, Walk};
+use super::execute::{End, Phase, Walk};
+use super::handler_context::{Journey, origin_form};
 use crate::answer;
 use crate::context::Ctx;
 use crate::router::path;

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::build_context::{self, World};
 use super::fields::{Fields, Place};
 use super::filters::RunningFilters;
-use super::parts::{Built, builtin};
+use super::loader::Shelves;
+use super::objects::{Built, builtin};
 use super::properties::Properties;
-use super::shelf::Shelves;
-use super::world::{self, World};
 use crate::handler::MAX_DEPTH;
 use doorward_core::yaml::{Document, PathSegment};
 use doorward_expr::{Constants, Expression};
@@ -183,7 +183,7 @@ impl<'a> Page<'a> {
                 .iter()
                 .map(|(name, object)| (name, &object.value))
                 .collect();
-            world::digest(serde_json::json!(objects).to_string().as_bytes())
+            build_context::digest(serde_json::json!(objects).to_string().as_bytes())
         })
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::balancer::Balancer;
+use crate::copy_on_write_map::Parted;
 use crate::entities::{Entities, Record};
-use crate::parted::Parted;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
 use doorward_net::telemetry::targets::TargetNumbers;

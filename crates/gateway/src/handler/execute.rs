@@ -9,7 +9,7 @@ use pingora::proxy::Session;
 use smallvec::SmallVec;
 
 use super::destination::Destinations;
-use super::journey::Journey;
+use super::handler_context::Journey;
 use super::routes::{FileRoute, Routes};
 use super::{BaseUri, Case, Handler, ProxySettings, Step};
 use crate::context::Ctx;
