@@ -20,7 +20,7 @@ use crate::server::{RouterListener, ServerError, Shared, indispensable};
 use doorward_admin::{self as admin, AdminState};
 use doorward_core::clock::Clock;
 use doorward_core::model::audit::{Actor, Event, Kind, Trace};
-use doorward_gateway::balance::background::Keeper;
+use doorward_gateway::balance::background::BackgroundTasks;
 use doorward_gateway::ending::Endings;
 use doorward_gateway::explain::Listeners;
 use doorward_gateway::own_headers::OwnHeaders;
@@ -152,14 +152,14 @@ async fn serve(
     tokio::spawn(warn_of_expiry(parts.telemetry.clone()));
     tokio::spawn(boot::watch(reloader.with_tls(tls), forced));
     let control = &parts.control;
-    let keeper = Keeper::new(
+    let background_tasks = BackgroundTasks::new(
         control.live(),
         Arc::new(TargetNames(parts.resolver.clone())),
         config.proxy.upstream_ca.as_deref(),
     );
     // Without it nobody would notice that targets die and names move.
-    let keeping = keeper.run(control.changes());
-    tokio::spawn(indispensable(stopped.clone(), keeping));
+    let checking = background_tasks.run(control.changes());
+    tokio::spawn(indispensable(stopped.clone(), checking));
     tracing::info!(
         proxy = %config.proxy.listen.join(" "),
         admin = %config.admin.listen,

@@ -11,7 +11,7 @@ use ahash::RandomState;
 use http::HeaderName;
 use uuid::Uuid;
 
-use super::copy_on_write_map::Parted;
+use super::copy_on_write_map::CopyOnWriteMap;
 use super::entities::Record;
 use doorward_core::model::plugin::Plugin;
 use doorward_plugin_api::filter::Filter;
@@ -104,9 +104,9 @@ pub struct Place {
 #[derive(Clone, Default)]
 pub(super) struct Chains {
     /// Those of a route and no consumer, by the route.
-    of_routes: Parted<Arc<[Link]>>,
+    of_routes: CopyOnWriteMap<Arc<[Link]>>,
     /// Those of a service and neither route nor consumer, by the service.
-    of_services: Parted<Arc<[Link]>>,
+    of_services: CopyOnWriteMap<Arc<[Link]>>,
     /// Those of everything.
     of_all: Arc<[Link]>,
     scoped: Arc<Scoped>,

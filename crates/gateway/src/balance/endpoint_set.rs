@@ -14,7 +14,7 @@ use super::endpoint::{Endpoint, State};
 use super::member::{AddressRecord, Answer, Member};
 use super::random::hash;
 use super::ring::{Contender, Ring};
-use super::round_robin::Turns;
+use super::round_robin::RoundRobin;
 
 /// Most addresses of one target.
 const MAX_ADDRESSES: usize = 64;
@@ -26,22 +26,22 @@ const MAX_UNITS: u64 = u32::MAX as u64;
 
 /// Endpoints and tables.
 #[derive(Debug, Default)]
-pub struct Lineup {
+pub struct EndpointSet {
     pub(super) endpoints: Box<[Arc<Endpoint>]>,
-    pub(super) turns: Turns,
+    pub(super) turns: RoundRobin,
     pub(super) ring: Option<Ring>,
     /// Whether enough weight is healthy, and since which change of health.
     verdict: AtomicU64,
 }
 
-impl Lineup {
+impl EndpointSet {
     /// The endpoints of `members`; `previous` gives their states and, if hash
     /// slots are wanted, the table that is changed.
     pub(super) fn new(
         group: &Arc<Group>,
         members: &[Member],
         slots: Option<u32>,
-        previous: Option<&Lineup>,
+        previous: Option<&EndpointSet>,
         now_ns: u64,
     ) -> Self {
         let previous_states = PreviousStates::of(previous, now_ns);
@@ -66,7 +66,7 @@ impl Lineup {
             Ring::new(contenders, slots, previous.and_then(|p| p.ring.as_ref()))
         });
         Self {
-            turns: Turns::new(endpoints.iter().map(|endpoint| endpoint.weight)),
+            turns: RoundRobin::new(endpoints.iter().map(|endpoint| endpoint.weight)),
             endpoints,
             ring,
             verdict: AtomicU64::new(0),
@@ -109,8 +109,8 @@ struct PreviousStates<'a> {
 }
 
 impl<'a> PreviousStates<'a> {
-    fn of(previous: Option<&'a Lineup>, now_ns: u64) -> Self {
-        let endpoints = previous.map_or(&[][..], |lineup| &lineup.endpoints);
+    fn of(previous: Option<&'a EndpointSet>, now_ns: u64) -> Self {
+        let endpoints = previous.map_or(&[][..], |endpoint_set| &endpoint_set.endpoints);
         let states = endpoints
             .iter()
             .map(|e| ((&*e.target, e.address), &e.state))

@@ -1,6 +1,6 @@
 //! Balancing: which target of an upstream gets a request.
 //!
-//! A [`Balancer`] is an upstream's configuration and its [`lineup`]: the
+//! A [`Balancer`] is an upstream's configuration and its [`endpoint_set`]: the
 //! endpoints (a target, or one address of a target that is a name) with what
 //! the algorithm needs to choose. A pick reads both without a lock and without
 //! allocating. What is learned of an endpoint (health, requests in flight,

@@ -29,7 +29,7 @@ pub use counting::Counting;
 pub use destination::Destinations;
 pub(super) use dispatch::{ask, is_open};
 pub(super) use dry_run::{DryRun, dry_run};
-pub(super) use handler_context::Journey;
+pub(super) use handler_context::HandlerContext;
 pub use proxying::ProxySettings;
 pub use routes::{Declared, FileRoute, Routes};
 pub use static_response::StaticResponse;

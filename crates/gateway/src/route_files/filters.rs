@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::build_context::{self, Prints};
-use super::builder::Page;
+use super::builder::RouteFileBuilder;
 use super::fields::{Fields, Place};
 use super::loader;
 use super::objects::{Built, Part};
@@ -64,7 +64,7 @@ pub(super) struct Steps {
     pub(super) weight: usize,
 }
 
-impl Page<'_> {
+impl RouteFileBuilder<'_> {
     /// The filters that an array refers to; all of them are looked at.
     pub(super) fn steps(&self, config: &Fields<'_>, field: &str) -> Option<Steps> {
         let place = config.at(field);
@@ -210,7 +210,7 @@ impl Page<'_> {
         let kept = self.kept(&scope);
         let kept = kept.or_else(|| self.made(kind.build, &scope, config))?;
         let filter = kept.filter.clone();
-        self.world.add_prints(kept.prints.clone());
+        self.context.add_prints(kept.prints.clone());
         for warning in filter.warnings() {
             self.warn(&config.place, warning);
         }
@@ -230,15 +230,15 @@ impl Page<'_> {
 
     /// A new filter, and what was read for it.
     fn made(&self, build: chain::Build, scope: &str, config: &Fields<'_>) -> Option<RunningFilter> {
-        let mut parts = self.world.parts.scoped(&format!("{}/{scope}", self.id));
+        let mut parts = self.context.parts.scoped(&format!("{}/{scope}", self.id));
         parts.constants = self.constants.clone();
         let named = |name: &str| self.declaration(name);
-        let before = self.world.take_prints();
+        let before = self.context.take_prints();
         let built = build(config.map(), &parts, &named);
-        let prints = self.world.take_prints();
-        self.world.add_prints(before);
+        let prints = self.context.take_prints();
+        self.context.add_prints(before);
         // Of what could not be built too: it may be due to a missing secret.
-        self.world.add_prints(prints.clone());
+        self.context.add_prints(prints.clone());
         match built {
             Ok(filter) => Some(RunningFilter { filter, prints }),
             Err(error) => {
@@ -286,7 +286,7 @@ impl Page<'_> {
         let kind = chain::chain_kind("ThrottlingFilter")?;
         const POLICY: &str = "throttlingRatePolicy";
         let config = Map::from_iter([(POLICY.to_owned(), Value::Object(declared.map().clone()))]);
-        let mut parts = self.world.parts.scoped("");
+        let mut parts = self.context.parts.scoped("");
         parts.constants = self.constants.clone();
         // It decides on nothing, so it need not be known to anybody.
         parts.redis = None;

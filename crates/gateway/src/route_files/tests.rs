@@ -109,7 +109,7 @@ fn throttled(config: &str) -> String {
 const RATE: &str = "{\"rate\": {\"numberOfRequests\": 6, \"duration\": \"10 s\"}}";
 
 fn throttle_of(files: &Files, name: &str) -> Arc<dyn doorward_plugin_api::filter::Filter> {
-    let entries = files.files.shelf.filters_of(name);
+    let entries = files.files.file_set.filters_of(name);
     entries.into_iter().next().expect("a filter")
 }
 
@@ -449,7 +449,7 @@ fn nested(files: &Files) -> Vec<String> {
 }
 
 fn throttle_of_nested(files: &Files, name: &str) -> Arc<dyn doorward_plugin_api::filter::Filter> {
-    let found = files.files.shelf.filters_of_nested(name);
+    let found = files.files.file_set.filters_of_nested(name);
     found.into_iter().next().expect("a filter")
 }
 

@@ -39,7 +39,7 @@ use leaf::Leaf;
 use pattern::Pattern;
 use table::Hosts;
 
-pub use comparison::{Attribute, Stand};
+pub use comparison::{Attribute, RouteVerdict};
 pub(super) use entry::index;
 pub use layers::Layers;
 
