@@ -20,6 +20,7 @@ mod encoding;
 mod files;
 mod function;
 mod lex;
+mod lookup;
 mod message;
 mod method;
 mod node;

@@ -6,13 +6,14 @@ use smallvec::SmallVec;
 use super::address::Range;
 use super::context::{Fields, Object, Side};
 use super::function::Function;
+use super::message::{self, CookiePart};
 use super::method::Method;
 use super::parse::{Binary, Unary};
 use super::pattern::{Operation, Pattern};
 use super::run::Run;
-use super::slot::{self, Slot};
+use super::slot::Slot;
 use super::value::{self, Number, Value};
-use super::{Scope, message, text_form};
+use super::{Scope, lookup, text_form};
 
 /// Values of arguments; most calls have one or two.
 pub(super) type Arguments<'a> = SmallVec<[Value<'a>; 2]>;
@@ -55,17 +56,6 @@ pub(super) struct CookieAt {
     pub(super) part: CookiePart,
 }
 
-/// What is looked at of a cookie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CookiePart {
-    All,
-    Value,
-    /// An attribute of a cookie that an answer sets.
-    Attribute(&'static str),
-    /// Whether it has the attribute.
-    Flag(&'static str),
-}
-
 impl Node {
     /// The value; null once the evaluation is over.
     pub(super) fn evaluate<'a>(&'a self, scope: &Run<'a>) -> Value<'a> {
@@ -74,7 +64,7 @@ impl Node {
         }
         match self {
             Self::Constant(value) => value.by_ref(),
-            Self::Object(object) => slot::object(*object, scope),
+            Self::Object(object) => lookup::object(*object, scope),
             other => scope.bounded(other.computed(scope)),
         }
     }
@@ -83,8 +73,8 @@ impl Node {
         match self {
             Self::Constant(value) => value.by_ref(),
             Self::Slot(slot) => slot.read(scope),
-            Self::Object(object) => slot::object(*object, scope),
-            Self::Claim(name) => slot::claim(scope, name),
+            Self::Object(object) => lookup::object(*object, scope),
+            Self::Claim(name) => scope.claim(name),
             Self::Header(side, name) => message::header_values(scope, *side, name),
             Self::HeaderAt(side, name, i) => {
                 message::header(scope, *side, name, *i).unwrap_or(Value::Null)
