@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Postgres, SqlSafeStr, SqlStr, Sqlite};
 
-use super::database::query;
+use super::bind::{Value, query};
 use super::dialect::Dialect;
 use super::health::{Health, is_database_fault, is_timeout};
 use super::lease::{Driver, Lease};
@@ -14,7 +14,6 @@ use super::location::FileLocation;
 use super::postgres::{self, Server};
 use super::row::Row;
 use super::sqlite::{self, File};
-use super::statement::Value;
 use super::{audit, unavailable};
 use crate::{PendingAudit, StoreError};
 

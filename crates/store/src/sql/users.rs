@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::bind::Value as Cell;
 use super::dialect::Dialect;
 use super::filter::Records;
-use super::statement::Value as Cell;
 use super::write_searched_doc;
 use super::{Builder, Database, Row, Tx, damaged, endings, page, parse_doc, retired_names, sql};
 use crate::{Store, StoreError, UserPage};
