@@ -133,6 +133,11 @@ pub(crate) struct Components {
 }
 
 impl Config {
+    /// Whether the signatures of ID tokens that come by a method are verified.
+    pub(crate) fn verifies_id_tokens(&self, by: Method) -> bool {
+        self.verify_signature && !self.signature_exemptions.has_id_tokens(by)
+    }
+
     /// # Errors
     /// Names the field that can't be.
     pub(crate) fn new(

@@ -14,6 +14,7 @@ pub(crate) mod extras;
 mod health;
 pub(crate) mod hmac_keys;
 pub(crate) mod id_token;
+pub(crate) mod id_token_verification;
 pub(crate) mod introspection;
 pub(crate) mod issuers;
 pub(crate) mod merged_claims;
