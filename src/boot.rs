@@ -38,7 +38,7 @@ use doorward_plugins::token_broker::Broker;
 use doorward_store::{self as store, SharedSecretError, Store, StoreError, shared_secret};
 use reading::Read;
 
-pub use reload::{Reloader, Seen, watch};
+pub use reload::{FileDigests, Reloader, watch};
 pub use tls::TlsSections;
 
 /// Why nothing could be started.
@@ -402,13 +402,14 @@ fn mounted(config: &Config, telemetry: &Telemetry) -> Option<Arc<Routes>> {
 /// Says where the provider is that no service leads to.
 fn tell_of_mount(section: &IdentityConfig, is_mounted: bool, unless: &str) {
     let base_url = &section.base_url;
-    match is_mounted {
-        true => tracing::info!(
+    if is_mounted {
+        tracing::info!(
             base_url,
             "identity: no service leads to the provider, so it answers below its base_url what \
              no route takes{unless}; `identity.mount: false` switches that off"
-        ),
-        false => tracing::warn!("{NOT_MOUNTED}{unless}"),
+        )
+    } else {
+        tracing::warn!("{NOT_MOUNTED}{unless}")
     }
 }
 

@@ -183,9 +183,10 @@ fn try_check(file: &Path) -> anyhow::Result<()> {
     let tls = tls::check(&config, &clock).map_err(|error| error.located(&config));
     let rest = boot::check(&config, &clock).map_err(|error| error.to_string());
     let findings: Vec<String> = [tls, rest].into_iter().filter_map(Result::err).collect();
-    match findings.is_empty() {
-        true => Ok(()),
-        false => anyhow::bail!(findings.join("\n")),
+    if findings.is_empty() {
+        Ok(())
+    } else {
+        anyhow::bail!(findings.join("\n"))
     }
 }
 

@@ -324,9 +324,10 @@ impl Config {
         }
         file.clone_into(&mut config.broker.file);
         let findings = config.check(&document);
-        match findings.is_empty() {
-            true => Ok(config),
-            false => Err(ConfigError::Findings(findings)),
+        if findings.is_empty() {
+            Ok(config)
+        } else {
+            Err(ConfigError::Findings(findings))
         }
     }
 

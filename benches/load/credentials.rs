@@ -123,9 +123,10 @@ fn sign_in(port: &Port, path: &str) -> Result<String> {
     let back = header(&answer, "location").with_context(|| format!("no way back: {answer}"))?;
     let answer = client.shown(behind_host(&back)?, &format!("Cookie: {state}\r\n"))?;
     let mine = cookies(&answer);
-    match answer.contains(" 200 ") && !mine.is_empty() {
-        true => Ok(mine),
-        false => bail!("the sign-in ended with {answer:.300}"),
+    if answer.contains(" 200 ") && !mine.is_empty() {
+        Ok(mine)
+    } else {
+        bail!("the sign-in ended with {answer:.300}")
     }
 }
 

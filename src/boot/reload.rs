@@ -26,9 +26,9 @@ const QUIET: Duration = Duration::from_millis(100);
 
 /// The configuration files at one time, and digests of their texts.
 #[derive(PartialEq, Eq)]
-pub struct Seen(Option<Vec<(PathBuf, [u8; 32])>>);
+pub struct FileDigests(Option<Vec<(PathBuf, [u8; 32])>>);
 
-impl Seen {
+impl FileDigests {
     /// Looks at `file`, which is read after that: what is edited between the
     /// two is taken for a change, and at worst read twice.
     pub fn before_reading(file: &Path) -> Self {
@@ -51,7 +51,7 @@ pub struct Reloader {
     file: PathBuf,
     parts: Arc<Opened>,
     /// The texts that were last looked at, in force or not.
-    seen: Seen,
+    seen: FileDigests,
     /// The configuration that the listeners run with.
     started: String,
     /// The listeners' certificates.
@@ -62,7 +62,13 @@ pub struct Reloader {
 impl Reloader {
     /// Reloads `file` and what it names into `parts`. `seen` was looked at
     /// before `parts` were opened: what is edited meanwhile is a change.
-    pub fn new(file: &Path, config: &Config, parts: Arc<Opened>, seen: Seen, clock: Clock) -> Self {
+    pub fn new(
+        file: &Path,
+        config: &Config,
+        parts: Arc<Opened>,
+        seen: FileDigests,
+        clock: Clock,
+    ) -> Self {
         Self {
             file: file.to_owned(),
             seen,
@@ -83,11 +89,11 @@ impl Reloader {
     /// Puts the files as they are now in force, or says why not. Files that
     /// have not changed since the last look are left alone unless `force`.
     pub async fn reload(&mut self, force: bool) {
-        let file = Seen::before_reading(&self.file);
+        let file = FileDigests::before_reading(&self.file);
         let loaded = Config::load(&self.file);
         let now = match &loaded {
             Ok(config) => file.with_named(config),
-            Err(_) => Seen(None),
+            Err(_) => FileDigests(None),
         };
         let same = now.0.is_some() && now == self.seen;
         if !force && same && self.parts.route_files.lock().is_current() {

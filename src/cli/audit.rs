@@ -170,7 +170,7 @@ async fn act(url: &str, action: &Action) -> anyhow::Result<()> {
         } => {
             let query = which.query(clock.now_ms())?;
             let mut out = target(output.as_deref())?;
-            let mut seen = Seen::default();
+            let mut seen = RecentRecords::default();
             write_all(&store, query.clone(), &mut *out, &mut seen).await?;
             if *follow {
                 return go_on(&store, &query, &mut *out, &mut seen).await;
@@ -185,7 +185,7 @@ async fn go_on(
     store: &Store,
     query: &AuditQuery,
     out: &mut dyn Write,
-    seen: &mut Seen,
+    seen: &mut RecentRecords,
 ) -> anyhow::Result<()> {
     loop {
         out.flush()?;
@@ -258,14 +258,14 @@ fn line(record: &Map<String, Value>) -> String {
 
 /// Records that `--follow` has written lately.
 #[derive(Default)]
-struct Seen {
+struct RecentRecords {
     /// In the order in which they were written.
     ids: VecDeque<(i64, String)>,
     known: HashSet<String>,
     newest_ms: i64,
 }
 
-impl Seen {
+impl RecentRecords {
     /// Notes a record; whether it is new.
     fn note(&mut self, id: &str) -> bool {
         let at_ms = time_of(id);
@@ -294,7 +294,7 @@ async fn write_all(
     store: &Store,
     mut query: AuditQuery,
     out: &mut dyn Write,
-    seen: &mut Seen,
+    seen: &mut RecentRecords,
 ) -> anyhow::Result<()> {
     query.limit = PIECE;
     loop {
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn what_was_written_is_not_written_again() {
         let id = |at_ms| audit_id(at_ms, 0, [0; 8]).to_string();
-        let mut seen = Seen::default();
+        let mut seen = RecentRecords::default();
         assert!(seen.note(&id(1_000)) && seen.note(&id(2_000)));
         assert!(!seen.note(&id(1_000)));
         // One that was late.

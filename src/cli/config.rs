@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use clap::Subcommand;
 use serde_json::Value;
 
-use super::identity::told::operator;
+use super::identity::audit_events::operator;
 use super::{FileArg, USAGE, complain, output, with_causes};
 use crate::boot;
 use crate::config::Config;

@@ -111,9 +111,10 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let text = match arguments.json {
-        true => serde_json::to_string_pretty(&explanation).unwrap_or_default() + "\n",
-        false => explanation.to_string(),
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&explanation).unwrap_or_default() + "\n"
+    } else {
+        explanation.to_string()
     };
     if let Err(error) = output::try_print(&text) {
         complain(&error);
@@ -128,9 +129,10 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
 /// Every refusal, one a line.
 fn list(as_json: bool) -> ExitCode {
     let all = codes();
-    let text = match as_json {
-        true => serde_json::to_string_pretty(&all).unwrap_or_default() + "\n",
-        false => all.iter().map(|one| format!("{one}\n")).collect(),
+    let text = if as_json {
+        serde_json::to_string_pretty(&all).unwrap_or_default() + "\n"
+    } else {
+        all.iter().map(|one| format!("{one}\n")).collect()
     };
     output::print(&text)
 }

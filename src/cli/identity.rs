@@ -4,6 +4,7 @@
 //! They work on the store itself, beside a running process or without one; a
 //! running process notices within a second.
 
+pub(super) mod audit_events;
 mod broker;
 mod clients;
 mod factors;
@@ -19,7 +20,6 @@ mod sessions;
 #[cfg(test)]
 mod tests;
 mod tokens;
-pub(super) mod told;
 mod users;
 
 use std::io::{BufRead, Write};
@@ -244,7 +244,7 @@ pub fn run(command: Command) -> ExitCode {
             out: &mut Terminal(Output::new()),
         };
         check_realm(&desk).await?;
-        told::act(command, &mut desk, &audit).await
+        audit_events::act(command, &mut desk, &audit).await
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use super::{USAGE, complain, listeners};
-use crate::boot::{self, BootError, Opened, Reloader, Seen, TlsSections};
+use crate::boot::{self, BootError, FileDigests, Opened, Reloader, TlsSections};
 use crate::config::{CertificateMode, Config, TlsConfig};
 use crate::server::descriptors::Shares;
 use crate::server::places::{Address, ProxyPlaces, RouterPlace};
@@ -20,7 +20,7 @@ use crate::server::{RouterListener, ServerError, Shared, indispensable};
 use doorward_admin::{self as admin, AdminState};
 use doorward_core::clock::Clock;
 use doorward_core::model::audit::{Actor, Event, Kind, Trace};
-use doorward_gateway::balance::keeper::Keeper;
+use doorward_gateway::balance::background::BackgroundTasks;
 use doorward_gateway::ending::Endings;
 use doorward_gateway::explain::Listeners;
 use doorward_gateway::own_headers::OwnHeaders;
@@ -44,7 +44,7 @@ const LAST_RECORDS: Duration = Duration::from_secs(5);
 
 pub(super) fn run(file: &Path) -> ExitCode {
     let began = Instant::now();
-    let seen = Seen::before_reading(file);
+    let seen = FileDigests::before_reading(file);
     let config = match Config::load(file) {
         Ok(config) => config,
         Err(error) => {
@@ -152,14 +152,14 @@ async fn serve(
     tokio::spawn(warn_of_expiry(parts.telemetry.clone()));
     tokio::spawn(boot::watch(reloader.with_tls(tls), forced));
     let control = &parts.control;
-    let keeper = Keeper::new(
+    let background_tasks = BackgroundTasks::new(
         control.live(),
         Arc::new(TargetNames(parts.resolver.clone())),
         config.proxy.upstream_ca.as_deref(),
     );
     // Without it nobody would notice that targets die and names move.
-    let keeping = keeper.run(control.changes());
-    tokio::spawn(indispensable(stopped.clone(), keeping));
+    let checking = background_tasks.run(control.changes());
+    tokio::spawn(indispensable(stopped.clone(), checking));
     tracing::info!(
         proxy = %config.proxy.listen.join(" "),
         admin = %config.admin.listen,

@@ -12,7 +12,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::identity::told::operator;
+use super::identity::audit_events::operator;
 use super::output::{Output, has_no_reader};
 use super::{USAGE, complain, with_causes};
 use crate::config::Config;

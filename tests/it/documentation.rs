@@ -313,9 +313,10 @@ fn run(door: &Door, block: &Block, script: &str) -> String {
         .replace("https://gateway.example.com", &door.proxy_url(""))
         .replace("localhost:8001", &door.admin());
     let lock = block.text.contains("lock");
-    let before = match lock {
-        true => door.fill(BEFORE),
-        false => door.fill(BEFORE).replace("1 2 3", ""),
+    let before = if lock {
+        door.fill(BEFORE)
+    } else {
+        door.fill(BEFORE).replace("1 2 3", "")
     };
     std::fs::create_dir_all(door.path("bin")).expect("a directory");
     let program = door.path("bin/doorward");

@@ -11,6 +11,7 @@ mod clients;
 mod config_api;
 mod connections;
 mod consumers;
+mod cycles;
 mod deck;
 mod declared_secrets;
 mod documentation;

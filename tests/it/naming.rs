@@ -52,45 +52,7 @@ const REFUSED: &[&str] = &[
 
 /// Names that still wait for a noun, by crate or folder. Lines may only be
 /// removed.
-const REMAINING: &[(&str, &str)] = &[
-    ("crates/admin", "Asked"),
-    ("crates/admin", "told"),
-    ("crates/expr", "shown"),
-    ("crates/gateway", "Answered"),
-    ("crates/gateway", "Found"),
-    ("crates/gateway", "Given"),
-    ("crates/gateway", "Gone"),
-    ("crates/gateway", "Kept"),
-    ("crates/gateway", "Known"),
-    ("crates/gateway", "Seen"),
-    ("crates/gateway", "Shown"),
-    ("crates/gateway", "Sought"),
-    ("crates/gateway", "Taken"),
-    ("crates/gateway", "Told"),
-    ("crates/gateway", "told"),
-    ("crates/identity", "Asked"),
-    ("crates/identity", "Held"),
-    ("crates/identity", "trusted"),
-    ("crates/net", "Found"),
-    ("crates/openid-connect", "Asked"),
-    ("crates/openid-connect", "Merged"),
-    ("crates/openid-connect", "merged"),
-    ("crates/openid-connect", "trusted"),
-    ("crates/openid-connect", "unsigned"),
-    ("crates/plugin-api", "Remembered"),
-    ("crates/plugins", "Found"),
-    ("crates/plugins", "Held"),
-    ("crates/plugins", "Made"),
-    ("crates/plugins", "Named"),
-    ("crates/plugins", "Seen"),
-    ("crates/plugins", "Sought"),
-    ("crates/plugins", "Told"),
-    ("crates/plugins", "Word"),
-    ("crates/plugins", "told"),
-    ("crates/plugins", "watched"),
-    ("src", "Seen"),
-    ("src", "told"),
-];
+const REMAINING: &[(&str, &str)] = &[("crates/net", "Found")];
 
 /// Each refused name of the sources below `folder`, with a file that has it.
 fn refused_names(folder: &Path) -> BTreeMap<String, String> {

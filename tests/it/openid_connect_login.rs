@@ -50,9 +50,10 @@ const SERVICE: &str = "http://api.test";
 
 /// Whose cookies an address gets.
 fn host(address: &url::Url) -> &'static str {
-    match address.as_str().starts_with(SERVICE) {
-        true => "api",
-        false => "provider",
+    if address.as_str().starts_with(SERVICE) {
+        "api"
+    } else {
+        "provider"
     }
 }
 
@@ -114,9 +115,10 @@ impl<'d> Browser<'d> {
                 .expect("more");
             let (name, value) = pair.split_once('=').expect("a pair");
             let key = (host(address).to_owned(), name.to_owned());
-            match attributes.contains("Max-Age=0") {
-                true => self.cookies.remove(&key),
-                false => self.cookies.insert(key, value.to_owned()),
+            if attributes.contains("Max-Age=0") {
+                self.cookies.remove(&key)
+            } else {
+                self.cookies.insert(key, value.to_owned())
             };
         }
     }

@@ -107,9 +107,10 @@ async fn authorities_of_the_operator_and_of_a_plugin_vouch_for_providers() {
         // The plugin's own take the place of all others.
         (Some(&authority), Some(&stranger), true, 500),
     ] {
-        let named = match named {
-            true => format!(", ca_certificates: ['{id}']"),
-            false => String::new(),
+        let named = if named {
+            format!(", ca_certificates: ['{id}']")
+        } else {
+            String::new()
         };
         let record = record.map_or_else(String::new, |record: &Authority| {
             let pem = indented(&record.pem());

@@ -27,9 +27,10 @@ pub(super) fn arguments(
     if body.is_empty() {
         // An empty text is no JSON; without a type there is just no body.
         let json = first.and_then(|value| value.to_str().ok());
-        return match json.is_some_and(|value| essence(value) == "application/json") {
-            true => Err(ApiError::Json),
-            false => Ok((Map::new(), Source::Json)),
+        return if json.is_some_and(|value| essence(value) == "application/json") {
+            Err(ApiError::Json)
+        } else {
+            Ok((Map::new(), Source::Json))
         };
     }
     let content_type = first

@@ -23,7 +23,7 @@ use doorward_core::model::user::Owner;
 use doorward_core::model::user::schema::RecordError;
 use doorward_gateway::control::ChangeError;
 use doorward_plugins::token_broker::Broker;
-use doorward_plugins::token_broker::records::{self, Made};
+use doorward_plugins::token_broker::records::{self, NewRecord};
 use doorward_store::StoreError;
 
 /// How often a change is tried again whose record was changed meanwhile.
@@ -232,7 +232,7 @@ async fn find(call: &Call, broker: &Broker, kind: Kind) -> Result<Option<Record>
     found.map_err(|error| ApiError::Change(ChangeError::Store(error)))
 }
 
-async fn inserted(broker: &Broker, made: Made) -> Result<Response, ApiError> {
+async fn inserted(broker: &Broker, made: NewRecord) -> Result<Response, ApiError> {
     let outcome = broker.insert(&made.record).await;
     outcome.map_err(|error| refused(broker, &made.record, error))?;
     Ok(shown(StatusCode::CREATED, &made.record, made.secret))
@@ -269,7 +269,7 @@ async fn changed(
     call: &Call,
     broker: &Broker,
     kind: Kind,
-    made: impl Fn(&Record, i64) -> Result<Made, RecordError>,
+    made: impl Fn(&Record, i64) -> Result<NewRecord, RecordError>,
 ) -> Result<Response, ApiError> {
     for _ in 0..TRIES {
         let old = known(call, broker, kind).await?;

@@ -233,9 +233,10 @@ async fn write_parent<T: Resource, P: Resource>(
         match old {
             Some(old) => {
                 let key = Key::Id(old.value.id());
-                let record = match patch {
-                    true => draft::update::<P>(entities, old, new, None)?,
-                    false => draft::replace::<P>(entities, &key, new, None)?,
+                let record = if patch {
+                    draft::update::<P>(entities, old, new, None)?
+                } else {
+                    draft::replace::<P>(entities, &key, new, None)?
                 };
                 written(entities, record, names, now_ms)
             }

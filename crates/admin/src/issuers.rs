@@ -32,9 +32,10 @@ pub(super) fn one(call: Call) -> Answer {
         let providers = call.state.control.providers();
         let named = call.param(0);
         if call.method == Method::DELETE {
-            return match providers.forget(Some(named)) {
-                true => Ok(reply::empty(StatusCode::NO_CONTENT)),
-                false => Err(ApiError::NotFound),
+            return if providers.forget(Some(named)) {
+                Ok(reply::empty(StatusCode::NO_CONTENT))
+            } else {
+                Err(ApiError::NotFound)
             };
         }
         let reports = providers.reports();

@@ -7,6 +7,7 @@
 
 mod access;
 mod audit;
+mod audit_events;
 mod body;
 mod broker;
 mod call;
@@ -32,7 +33,6 @@ mod schemas;
 mod tags;
 mod targets;
 mod throttling;
-mod told;
 
 #[cfg(test)]
 mod tests;
@@ -480,7 +480,7 @@ async fn answer(state: Arc<State>, request: Request) -> Response {
         Err(error) => {
             let response = error.into_response();
             let client = head.extensions.get::<ClientInfo>().copied();
-            told::refused(&state, client, response.status(), &id);
+            audit_events::refused(&state, client, response.status(), &id);
             response
         }
         Ok(()) => {
@@ -587,5 +587,5 @@ async fn dispatch(
         body,
         client,
     };
-    told::answer(endpoint, call, id).await
+    audit_events::answer(endpoint, call, id).await
 }

@@ -33,10 +33,11 @@ impl From<SessionsUnavailable> for ApiError {
 /// the provider.
 pub(super) fn all(call: Call) -> Answer {
     Box::pin(async move {
-        let asked = Asked::of(&call)?;
-        match call.method == Method::DELETE {
-            true => end(&call, &asked.which).await,
-            false => list(&call, &asked).await,
+        let listing = ListRequest::of(&call)?;
+        if call.method == Method::DELETE {
+            end(&call, &listing.which).await
+        } else {
+            list(&call, &listing).await
         }
     })
 }
@@ -60,15 +61,15 @@ pub(super) fn one(call: Call) -> Answer {
 }
 
 /// What a query asks for.
-struct Asked {
+struct ListRequest {
     which: LoginQuery,
     size: usize,
     after: Option<String>,
 }
 
-impl Asked {
+impl ListRequest {
     fn of(call: &Call) -> Result<Self, ApiError> {
-        let mut asked = Self {
+        let mut listing = Self {
             which: LoginQuery::default(),
             size: DEFAULT_SIZE,
             after: None,
@@ -76,17 +77,17 @@ impl Asked {
         for (name, value) in &call.query {
             let text = Some(value.clone());
             match name.as_str() {
-                "user" => asked.which.subjects = subjects(value),
-                "client_id" => asked.which.client_id = text,
-                "sid" => asked.which.sid = text,
-                "issuer" => asked.which.issuer = text,
+                "user" => listing.which.subjects = subjects(value),
+                "client_id" => listing.which.client_id = text,
+                "sid" => listing.which.sid = text,
+                "issuer" => listing.which.issuer = text,
                 "size" => {
                     let size = value.parse().ok();
                     let size = size.filter(|size| (1..=MAX_SIZE).contains(size));
-                    asked.size =
+                    listing.size =
                         size.ok_or(ApiError::Size("size must be an integer between 1 and 1000"))?;
                 }
-                "offset" => asked.after = Some(after(value)?),
+                "offset" => listing.after = Some(after(value)?),
                 _ => {
                     return Err(ApiError::Option {
                         option: name.clone().into(),
@@ -95,7 +96,7 @@ impl Asked {
                 }
             }
         }
-        Ok(asked)
+        Ok(listing)
     }
 }
 
@@ -106,11 +107,16 @@ fn after(offset: &str) -> Result<String, ApiError> {
         .ok_or_else(|| ApiError::Offset(offset.to_owned()))
 }
 
-async fn list(call: &Call, asked: &Asked) -> Result<axum::response::Response, ApiError> {
-    let (mut found, whole) =
-        find(call, &asked.which, asked.after.as_deref(), asked.size + 1).await?;
-    let more = found.len() > asked.size;
-    found.truncate(asked.size);
+async fn list(call: &Call, listing: &ListRequest) -> Result<axum::response::Response, ApiError> {
+    let (mut found, whole) = find(
+        call,
+        &listing.which,
+        listing.after.as_deref(),
+        listing.size + 1,
+    )
+    .await?;
+    let more = found.len() > listing.size;
+    found.truncate(listing.size);
     let data: Vec<_> = found.iter().map(shown).collect();
     let mut body = json!({"data": data, "next": null});
     if let Some(last) = found.last().filter(|_| more) {
@@ -181,9 +187,10 @@ async fn end_everywhere(call: &Call, which: &LoginQuery) -> Result<usize, ApiErr
         }
     }
     // What keepers of other issuers left, and what nobody keeps here any more.
-    let marks = match keepers.is_empty() {
-        true => end_marks(which, now_ms),
-        false => Vec::new(),
+    let marks = if keepers.is_empty() {
+        end_marks(which, now_ms)
+    } else {
+        Vec::new()
     };
     let left = call.state.store.end_logins(which, &marks, now_ms).await;
     Ok(ended + left.map_err(|_| ApiError::Sessions)?.len())

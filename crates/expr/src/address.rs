@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::slot::address;
 use super::value::Value;
 
 /// Addresses that belong together.
@@ -47,4 +46,10 @@ impl Range {
             _ => false,
         }
     }
+}
+
+/// An address as a number-only form that is the same for both spellings of an
+/// IPv4 client.
+pub(super) fn address(text: &str) -> Option<IpAddr> {
+    text.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
 }

@@ -10,7 +10,7 @@ use super::address::Range;
 use super::encoding::{self, Charset};
 use super::node::{self, Arguments};
 use super::run::Run;
-use super::shown;
+use super::text_form;
 use super::value::Value;
 
 /// A function without a pattern.
@@ -122,9 +122,9 @@ impl Function {
     fn of_two<'a>(self, first: Value<'a>, second: Value<'a>, scope: &Run<'a>) -> Option<Value<'a>> {
         Some(match self {
             Self::Contains => Value::Bool(contains(&first, &second)),
-            Self::Join => return join(first, &shown::text(second, scope)?, scope),
+            Self::Join => return join(first, &text_form::text(second, scope)?, scope),
             Self::IndexOf => {
-                let texts = shown::text(first, scope).zip(shown::text(second, scope));
+                let texts = text_form::text(first, scope).zip(text_form::text(second, scope));
                 Value::Integer(texts.map_or(-1, |(of, what)| index_of(&of, &what)))
             }
             Self::IntegerWithRadix => {
@@ -132,11 +132,11 @@ impl Function {
                 if !(2..=36).contains(&radix) {
                     return None;
                 }
-                let text = shown::text(first, scope)?;
+                let text = text_form::text(first, scope)?;
                 return i64::from_str_radix(&text, radix).ok().map(Value::Integer);
             }
             Self::IpMatch => {
-                let range = shown::text(second, scope).and_then(|range| Range::read(&range));
+                let range = text_form::text(second, scope).and_then(|range| Range::read(&range));
                 Value::Bool(range.is_some_and(|range| range.contains_text(&first)))
             }
             _ => return None,
@@ -147,7 +147,7 @@ impl Function {
     fn of_value<'a>(self, value: Value<'a>, scope: &Run<'a>) -> Option<Value<'a>> {
         Some(match self {
             Self::Bool => {
-                let text = shown::text(value, scope);
+                let text = text_form::text(value, scope);
                 Value::Bool(text.is_some_and(|text| text.eq_ignore_ascii_case("true")))
             }
             Self::Length => {
@@ -162,7 +162,7 @@ impl Function {
                 Value::Text(text) => encoding::json(&text, scope)?,
                 value => value,
             },
-            _ => return self.of_text(shown::text(value, scope)?),
+            _ => return self.of_text(text_form::text(value, scope)?),
         })
     }
 
@@ -187,14 +187,15 @@ impl Function {
 
 /// A list of texts.
 fn array<'a>(arguments: impl Iterator<Item = Value<'a>>, scope: &Run<'a>) -> Value<'a> {
-    let texts = arguments.map(|value| shown::text(value, scope).map_or(Value::Null, Value::Text));
+    let texts =
+        arguments.map(|value| text_form::text(value, scope).map_or(Value::Null, Value::Text));
     Value::List(texts.collect())
 }
 
 fn bytes<'a>(value: Value<'a>, scope: &Run<'a>) -> Option<Cow<'a, [u8]>> {
     match value {
         Value::Bytes(bytes) => Some(bytes),
-        value => Some(match shown::text(value, scope)? {
+        value => Some(match text_form::text(value, scope)? {
             Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
             Cow::Owned(text) => Cow::Owned(text.into_bytes()),
         }),
@@ -260,7 +261,7 @@ fn join<'a>(list: Value<'a>, separator: &str, scope: &Run<'a>) -> Option<Value<'
     for (i, element) in list.elements()?.into_iter().enumerate() {
         let element = match element {
             Value::Null => Cow::Borrowed(""),
-            element => shown::text(element, scope)?,
+            element => text_form::text(element, scope)?,
         };
         scope.allows(joined.len() + separator.len() + element.len())?;
         if i > 0 {

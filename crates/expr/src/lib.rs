@@ -20,6 +20,7 @@ mod encoding;
 mod files;
 mod function;
 mod lex;
+mod lookup;
 mod message;
 mod method;
 mod node;
@@ -28,11 +29,11 @@ mod pattern;
 mod resolve;
 mod run;
 mod scan;
-mod shown;
 mod slot;
 mod target;
 #[cfg(test)]
 mod tests;
+mod text_form;
 mod value;
 
 use std::borrow::Cow;
@@ -245,9 +246,10 @@ impl Expression {
     pub fn value<'a>(&'a self, scope: &Scope<'a>) -> Result<Value<'a>, Exceeded> {
         let run = Run::new(scope);
         let value = self.root.evaluate(&run);
-        match run.is_over() {
-            false => Ok(value),
-            true => Err(Exceeded),
+        if run.is_over() {
+            Err(Exceeded)
+        } else {
+            Ok(value)
         }
     }
 

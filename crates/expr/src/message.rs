@@ -9,12 +9,22 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value as Json;
 use url::form_urlencoded;
 
+use super::MAX_LIST;
 use super::context::{Fields, Object, Side};
-use super::node::CookiePart;
 use super::run::Run;
 use super::target::lenient;
 use super::value::Value;
-use super::{MAX_LIST, slot};
+
+/// What is looked at of a cookie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CookiePart {
+    All,
+    Value,
+    /// An attribute of a cookie that an answer sets.
+    Attribute(&'static str),
+    /// Whether it has the attribute.
+    Flag(&'static str),
+}
 
 fn headers_of<'a>(scope: &Run<'a>, side: Side) -> Option<&'a HeaderMap> {
     match side {
@@ -188,7 +198,7 @@ pub(super) fn named<'a>(object: Object, name: &str, scope: &Run<'a>) -> Value<'a
         },
         Object::Fields(from) => list(fields(scope, from, name).map(Value::Text), scope),
         Object::Cookies(side) => cookie_values(scope, side, name),
-        Object::OpenId => slot::claim(scope, name),
+        Object::OpenId => scope.claim(name),
         Object::Attributes => {
             let mut all = scope.attributes.iter();
             let found = all.find(|(known, _)| **known == *name);

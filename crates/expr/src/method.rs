@@ -7,7 +7,7 @@ use super::function::{self, contains, index_of, lower_case, trimmed, upper_case}
 use super::node::{self, Arguments};
 use super::run::Run;
 use super::value::Value;
-use super::{message, shown};
+use super::{message, text_form};
 
 /// A method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Method {
             }
             Self::IsEmpty => Value::Bool(node::length(&of, scope)? == 0),
             Self::Length => Value::Integer(i64::try_from(node::length(&of, scope)?).ok()?),
-            Self::ToText => Value::Text(shown::text(of, scope)?),
+            Self::ToText => Value::Text(text_form::text(of, scope)?),
             _ => return None,
         })
     }
@@ -156,7 +156,7 @@ impl Method {
             Self::Equals => Value::Bool(matches!(&first, Value::Text(other) if *other == text)),
             Self::Get | Self::GetFirst | Self::GetOrDefault | Self::ContainsKey => return None,
             _ => {
-                let other = shown::text(first, scope)?;
+                let other = text_form::text(first, scope)?;
                 return self.of_two_texts(&text, &other, second, scope);
             }
         })
@@ -198,7 +198,7 @@ impl Method {
                 }
             },
             Self::LastIndexOf => Value::Integer(function::position(text, text.rfind(other))),
-            Self::Replace => replace(text, other, &shown::text(second?, scope)?, scope)?,
+            Self::Replace => replace(text, other, &text_form::text(second?, scope)?, scope)?,
             _ => return None,
         })
     }

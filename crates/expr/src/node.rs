@@ -6,13 +6,14 @@ use smallvec::SmallVec;
 use super::address::Range;
 use super::context::{Fields, Object, Side};
 use super::function::Function;
+use super::message::{self, CookiePart};
 use super::method::Method;
 use super::parse::{Binary, Unary};
 use super::pattern::{Operation, Pattern};
 use super::run::Run;
-use super::slot::{self, Slot};
+use super::slot::Slot;
 use super::value::{self, Number, Value};
-use super::{Scope, message, shown};
+use super::{Scope, lookup, text_form};
 
 /// Values of arguments; most calls have one or two.
 pub(super) type Arguments<'a> = SmallVec<[Value<'a>; 2]>;
@@ -55,17 +56,6 @@ pub(super) struct CookieAt {
     pub(super) part: CookiePart,
 }
 
-/// What is looked at of a cookie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CookiePart {
-    All,
-    Value,
-    /// An attribute of a cookie that an answer sets.
-    Attribute(&'static str),
-    /// Whether it has the attribute.
-    Flag(&'static str),
-}
-
 impl Node {
     /// The value; null once the evaluation is over.
     pub(super) fn evaluate<'a>(&'a self, scope: &Run<'a>) -> Value<'a> {
@@ -74,7 +64,7 @@ impl Node {
         }
         match self {
             Self::Constant(value) => value.by_ref(),
-            Self::Object(object) => slot::object(*object, scope),
+            Self::Object(object) => lookup::object(*object, scope),
             other => scope.bounded(other.computed(scope)),
         }
     }
@@ -83,8 +73,8 @@ impl Node {
         match self {
             Self::Constant(value) => value.by_ref(),
             Self::Slot(slot) => slot.read(scope),
-            Self::Object(object) => slot::object(*object, scope),
-            Self::Claim(name) => slot::claim(scope, name),
+            Self::Object(object) => lookup::object(*object, scope),
+            Self::Claim(name) => scope.claim(name),
             Self::Header(side, name) => message::header_values(scope, *side, name),
             Self::HeaderAt(side, name, i) => {
                 message::header(scope, *side, name, *i).unwrap_or(Value::Null)
@@ -178,18 +168,18 @@ fn matched<'a>(
     let of = of.evaluate(scope);
     match (pattern.operation, of) {
         (Operation::Key, of) => key(pattern, of, scope),
-        (Operation::Find | Operation::Match, of) => {
-            Value::Bool(shown::text(of, scope).is_some_and(|text| pattern.is_match(&text, scope)))
-        }
+        (Operation::Find | Operation::Match, of) => Value::Bool(
+            text_form::text(of, scope).is_some_and(|text| pattern.is_match(&text, scope)),
+        ),
         (Operation::Groups, of) => {
-            shown::text(of, scope).map_or(Value::Null, |text| pattern.groups(text, scope))
+            text_form::text(of, scope).map_or(Value::Null, |text| pattern.groups(text, scope))
         }
         (Operation::Split, of) => {
-            shown::text(of, scope).map_or(Value::Null, |text| pattern.split(text, scope))
+            text_form::text(of, scope).map_or(Value::Null, |text| pattern.split(text, scope))
         }
         (Operation::ReplaceAll | Operation::ReplaceFirst, of) => {
-            let with = with.and_then(|with| shown::text(with.evaluate(scope), scope));
-            shown::text(of, scope)
+            let with = with.and_then(|with| text_form::text(with.evaluate(scope), scope));
+            text_form::text(of, scope)
                 .zip(with)
                 .and_then(|(text, with)| pattern.replace(&text, &with, scope))
                 .map_or(Value::Null, Value::owned_text)
@@ -273,7 +263,7 @@ fn binary<'a>(operator: Binary, left: &'a Node, right: &'a Node, scope: &Run<'a>
 
 /// Two values to compare: beside a text, what is not plain becomes one.
 fn comparable<'a>(left: Value<'a>, right: Value<'a>, scope: &Run<'a>) -> (Value<'a>, Value<'a>) {
-    let as_text = |value| shown::text(value, scope).map_or(Value::Null, Value::Text);
+    let as_text = |value| text_form::text(value, scope).map_or(Value::Null, Value::Text);
     match (&left, &right) {
         (Value::Text(_), other) if !value::is_plain(other) => (left, as_text(right)),
         (other, Value::Text(_)) if !value::is_plain(other) => (as_text(left), right),
@@ -288,7 +278,7 @@ fn join<'a>(parts: &'a [Node], scope: &Run<'a>) -> Value<'a> {
     for part in parts {
         let piece = match part.evaluate(scope) {
             Value::Null => continue,
-            piece => shown::text(piece, scope),
+            piece => text_form::text(piece, scope),
         };
         let Some(piece) = piece else {
             return Value::Null;

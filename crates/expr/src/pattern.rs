@@ -224,9 +224,10 @@ fn each<M>(
 impl Engine {
     fn new(pattern: &str, whole: bool, caseless: bool) -> Result<Self, String> {
         let translated = dialect::translate(pattern)?;
-        let text = match whole {
-            true => format!(r"\A(?:{})\z", translated.text),
-            false => translated.text,
+        let text = if whole {
+            format!(r"\A(?:{})\z", translated.text)
+        } else {
+            translated.text
         };
         if translated.backtracks {
             let build = |limit| {

@@ -88,6 +88,13 @@ impl<'a> Run<'a> {
         self.scope.body
     }
 
+    /// The claim `name` of the verified token.
+    pub(super) fn claim(&self, name: &str) -> Value<'a> {
+        let claims = self.scope.token.map(|token| &token.claims);
+        let claim = claims.and_then(|claims| claims.get(name));
+        claim.map_or(Value::Null, Value::of_json)
+    }
+
     /// Allows `bytes` more to be read, if they are not too many by now.
     pub(super) fn read(&self, bytes: usize) -> Option<()> {
         self.spend(&self.bytes, bytes)
@@ -110,9 +117,10 @@ impl<'a> Run<'a> {
 
     /// Whether a text of `length` bytes may be made.
     pub(super) fn allows(&self, length: usize) -> Option<()> {
-        match length <= MAX_TEXT {
-            true => Some(()),
-            false => self.exceeded(),
+        if length <= MAX_TEXT {
+            Some(())
+        } else {
+            self.exceeded()
         }
     }
 

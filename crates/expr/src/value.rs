@@ -7,7 +7,6 @@ use serde_json::{Map, Value as Json};
 
 use super::context::Object;
 use super::parse::Binary;
-use super::shown;
 
 /// What an expression evaluates to; borrows from the request where it can.
 #[derive(Debug, Clone, PartialEq)]
@@ -119,7 +118,7 @@ impl<'a> Value<'a> {
             Self::Text(text) => Some(text),
             Self::Bool(b) => Some(Cow::Borrowed(if b { "true" } else { "false" })),
             Self::Integer(n) => Some(Cow::Owned(n.to_string())),
-            Self::Float(n) => Some(Cow::Owned(shown::float(n))),
+            Self::Float(n) => Some(Cow::Owned(float(n))),
             Self::Bytes(_)
             | Self::List(_)
             | Self::Texts(_)
@@ -340,5 +339,18 @@ fn compare(left: Value<'_>, right: Value<'_>) -> Option<Ordering> {
         }
         (Bool(_), _) | (_, Bool(_)) => Some(left.truth()?.cmp(&right.truth()?)),
         _ => Some(left.into_text()?.cmp(&right.into_text()?)),
+    }
+}
+
+/// A number with a fraction: plain between a thousandth and ten millions, with
+/// an exponent outside.
+pub(super) fn float(n: f64) -> String {
+    if n == 0.0 || (1e-3..1e7).contains(&n.abs()) {
+        return format!("{n:?}");
+    }
+    let text = format!("{n:E}");
+    match text.split_once('E') {
+        Some((digits, exponent)) if !digits.contains('.') => format!("{digits}.0E{exponent}"),
+        _ => text,
     }
 }

@@ -11,8 +11,8 @@ use ahash::RandomState;
 use http::HeaderName;
 use uuid::Uuid;
 
+use super::copy_on_write_map::CopyOnWriteMap;
 use super::entities::Record;
-use super::parted::Parted;
 use doorward_core::model::plugin::Plugin;
 use doorward_plugin_api::filter::Filter;
 use doorward_plugins as plugins;
@@ -104,9 +104,9 @@ pub struct Place {
 #[derive(Clone, Default)]
 pub(super) struct Chains {
     /// Those of a route and no consumer, by the route.
-    of_routes: Parted<Arc<[Link]>>,
+    of_routes: CopyOnWriteMap<Arc<[Link]>>,
     /// Those of a service and neither route nor consumer, by the service.
-    of_services: Parted<Arc<[Link]>>,
+    of_services: CopyOnWriteMap<Arc<[Link]>>,
     /// Those of everything.
     of_all: Arc<[Link]>,
     scoped: Arc<Scoped>,
@@ -205,9 +205,10 @@ impl Chains {
             .get(id)
             .map_or_else(Vec::new, |links| links.to_vec());
         change(&mut links);
-        match links.is_empty() {
-            true => drop(of_some.remove(id)),
-            false => drop(of_some.put(id, links.into())),
+        if links.is_empty() {
+            drop(of_some.remove(id))
+        } else {
+            drop(of_some.put(id, links.into()))
         }
     }
 

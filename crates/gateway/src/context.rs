@@ -12,7 +12,7 @@ use super::answer::Additions;
 use super::attempt::Attempts;
 use super::chain::Link;
 use super::forward::Origin;
-use super::handler::Journey;
+use super::handler::HandlerContext;
 use super::own_headers::OwnHeaders;
 use super::proxy::Settings;
 use super::snapshot::{LiveRoute, LiveService};
@@ -27,7 +27,7 @@ pub struct Ctx {
     pub(super) started: Instant,
     pub(super) route: Option<Arc<LiveRoute>>,
     /// The way through route files, if no entity route took the request.
-    pub(super) journey: Option<Box<Journey>>,
+    pub(super) journey: Option<Box<HandlerContext>>,
     pub(super) matched: usize,
     /// The filters, where they are not the route's.
     pub(super) chain: Option<Box<[Link]>>,

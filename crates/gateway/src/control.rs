@@ -1,8 +1,8 @@
 //! The only writer: a change is compiled, then persisted, then in force.
 
+mod audit_events;
 mod difference;
 mod follow;
-mod told;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -261,7 +261,7 @@ impl Control {
         let previous = self.live.load_full();
         let snapshot = Snapshot::compile(&candidate, &self.workshop, Some(&previous))
             .map_err(ChangeError::from)?;
-        complete(|record| told::change(record, &current, &writes));
+        complete(|record| audit_events::change(record, &current, &writes));
         let stored = self.store_and_swap(alone, writes, candidate, snapshot);
         stored.await.map_err(ChangeError::from)?;
         Ok(answer)
@@ -347,7 +347,7 @@ impl Control {
             return Ok(difference);
         }
         let writes = difference.writes();
-        complete(|record| told::import(record, &difference));
+        complete(|record| audit_events::import(record, &difference));
         let stored = self.store_and_swap(alone, writes, candidate, snapshot);
         stored.await.map_err(unreadable)?;
         Ok(difference)

@@ -47,9 +47,10 @@ fn condition(base_url: &Url) -> Option<String> {
     if !prefix.chars().all(plain) || !host.chars().all(is_plain) {
         return None;
     }
-    let hosts = match LOOPBACK.contains(&host.as_str()) {
-        true => LOOPBACK.to_vec(),
-        false => vec![host.as_str()],
+    let hosts = if LOOPBACK.contains(&host.as_str()) {
+        LOOPBACK.to_vec()
+    } else {
+        vec![host.as_str()]
     };
     let hosts = hosts.iter();
     let hosts: Vec<_> = hosts

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::balance::roster::Roster;
+use super::balance::registry::BalancerRegistry;
 use super::certificates::Certificates;
 use super::chain::Chains;
 use super::entities::{Entities, Entity};
@@ -70,7 +70,7 @@ pub struct Snapshot {
     /// The routes, at the positions that the router answers.
     pub routes: Slots,
     /// The balancers of all upstreams.
-    pub balancers: Arc<Roster>,
+    pub balancers: Arc<BalancerRegistry>,
     /// Certificates by server name and by identifier.
     pub certificates: Arc<Certificates>,
     /// The route files, which are asked when no route matches.
@@ -193,7 +193,7 @@ impl Snapshot {
     }
 }
 
-fn balancers(entities: &Entities, previous: Option<&Snapshot>) -> Arc<Roster> {
+fn balancers(entities: &Entities, previous: Option<&Snapshot>) -> Arc<BalancerRegistry> {
     if let Some(previous) = previous
         && entities.upstreams.is_same(&previous.entities.upstreams)
         && entities.targets.is_same(&previous.entities.targets)
@@ -201,7 +201,11 @@ fn balancers(entities: &Entities, previous: Option<&Snapshot>) -> Arc<Roster> {
         return previous.balancers.clone();
     }
     let before = previous.map(|snapshot| (&*snapshot.balancers, &snapshot.entities));
-    Arc::new(Roster::new(entities, before, clock::monotonic_ns()))
+    Arc::new(BalancerRegistry::new(
+        entities,
+        before,
+        clock::monotonic_ns(),
+    ))
 }
 
 /// The router of these routes, of which those at `touched` have come, gone or

@@ -112,9 +112,10 @@ async fn answer(call: &Call) -> Result<Response, JsonError> {
     let (Some(name), Some(password)) = (&given.name, &given.password) else {
         return callback::ask(call, &given, &options).await;
     };
-    let user = match other {
-        true => Err(LoginError::Failed),
-        false => login(call, name, password).await,
+    let user = if other {
+        Err(LoginError::Failed)
+    } else {
+        login(call, name, password).await
     };
     let outcome = match user {
         Ok(user) => by_password(call, &user, (&options, given.pending.as_ref())).await,

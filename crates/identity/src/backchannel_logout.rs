@@ -267,9 +267,10 @@ async fn tell(state: &State, logout: &Logout) -> Result<(), LogoutError> {
         .outbound
         .post_form(&uri, &form, HeaderMap::new(), by, Bounds::default())
         .await?;
-    match answer.status.is_success() {
-        true => Ok(()),
-        false => Err(LogoutError::Refused(answer.status)),
+    if answer.status.is_success() {
+        Ok(())
+    } else {
+        Err(LogoutError::Refused(answer.status))
     }
 }
 

@@ -328,15 +328,14 @@ pub(super) async fn holder(
         return Ok(None);
     };
     // Only users' tokens carry a level.
-    let user = match claims.contains_key("auth_level") {
-        false => None,
-        true => {
-            let user = state.user_called(realm, &client, text(claims, "sub"));
-            match user.await?.filter(|user| user.active) {
-                Some(user) => Some(user),
-                None => return Ok(None),
-            }
+    let user = if claims.contains_key("auth_level") {
+        let user = state.user_called(realm, &client, text(claims, "sub"));
+        match user.await?.filter(|user| user.active) {
+            Some(user) => Some(user),
+            None => return Ok(None),
         }
+    } else {
+        None
     };
     // Names are given again: to another user, whose mark is another one, and to
     // a client made anew.

@@ -131,9 +131,10 @@ impl Demand {
             ..self
         };
         let insists = only.wish(settings, classes);
-        match insists.classes.is_empty() {
-            true => Err(UnknownClass),
-            false => Ok(insists),
+        if insists.classes.is_empty() {
+            Err(UnknownClass)
+        } else {
+            Ok(insists)
         }
     }
 
@@ -164,9 +165,10 @@ impl Demand {
             ways.push(vec![SEVERAL.to_owned()]);
         }
         // One that is reached already is as good as any.
-        match ways.iter().any(Vec::is_empty) {
-            true => Vec::new(),
-            false => ways,
+        if ways.iter().any(Vec::is_empty) {
+            Vec::new()
+        } else {
+            ways
         }
     }
 

@@ -119,9 +119,10 @@ fn acr_values(call: &Call) -> Vec<&str> {
 
 /// How code challenges may be made.
 fn challenge_methods(call: &Call) -> &'static [&'static str] {
-    match call.realm.settings.plain_pkce {
-        true => &["S256", "plain"],
-        false => &["S256"],
+    if call.realm.settings.plain_pkce {
+        &["S256", "plain"]
+    } else {
+        &["S256"]
     }
 }
 

@@ -127,9 +127,10 @@ struct NewFactor<'n> {
 /// `methods`: who knows the password alone must not add what lets them in beside
 /// what is there, whatever was there when they were offered it.
 pub(super) fn room(methods: &Methods) -> u32 {
-    match methods.has(context::SEVERAL) {
-        true => FACTORS_MAX,
-        false => 1,
+    if methods.has(context::SEVERAL) {
+        FACTORS_MAX
+    } else {
+        1
     }
 }
 
@@ -231,9 +232,10 @@ pub(super) fn name(typed: Option<&str>, usual: &str) -> String {
     let typed = typed.unwrap_or_default().trim();
     let shown = typed.chars().filter(|c| !c.is_control());
     let name: String = shown.take(NAME_MAX).collect();
-    match name.is_empty() {
-        true => usual.to_owned(),
-        false => name,
+    if name.is_empty() {
+        usual.to_owned()
+    } else {
+        name
     }
 }
 

@@ -53,25 +53,24 @@ pub(super) async fn read(call: &Call, token: &str) -> Option<IdTokenHint> {
 /// expired.
 pub(super) async fn claims(call: &Call, token: &str) -> Option<Map<String, Value>> {
     let unverified = Unverified::parse(token).ok()?;
-    let claims = match unverified.algorithm().is_symmetric() {
-        false => unverified
-            .verify(&call.state.keys.current().verifiers)
-            .ok()?,
-        true => {
-            // The secret of the client that it says it is for signed it, or not.
-            let claims = unverified.claims_of_anyone().ok()?;
-            let client_id = claims.get("aud")?.as_str()?;
-            let state = &call.state;
-            let client = state.clients.find(&state.store, &call.realm, client_id);
-            let client = client.await.ok()??;
-            // Other clients' secrets sign no ID tokens of ours.
-            let own = client.client.metadata.id_token_signed_response_alg;
-            if own != Some(unverified.algorithm().as_sign_alg()) {
-                return None;
-            }
-            let secret = client.plain_secret()?.expose().to_owned();
-            unverified.verify_hmac(secret.as_bytes()).ok()?
+    let claims = if unverified.algorithm().is_symmetric() {
+        // The secret of the client that it says it is for signed it, or not.
+        let claims = unverified.claims_of_anyone().ok()?;
+        let client_id = claims.get("aud")?.as_str()?;
+        let state = &call.state;
+        let client = state.clients.find(&state.store, &call.realm, client_id);
+        let client = client.await.ok()??;
+        // Other clients' secrets sign no ID tokens of ours.
+        let own = client.client.metadata.id_token_signed_response_alg;
+        if own != Some(unverified.algorithm().as_sign_alg()) {
+            return None;
         }
+        let secret = client.plain_secret()?.expose().to_owned();
+        unverified.verify_hmac(secret.as_bytes()).ok()?
+    } else {
+        unverified
+            .verify(&call.state.keys.current().verifiers)
+            .ok()?
     };
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     if text("tokenName") != Some("id_token") || text("iss") != Some(&call.realm.issuer) {

@@ -304,9 +304,10 @@ pub(super) async fn access_token(
 }
 
 fn access_claims<'a>(state: &State, issue: &Issue<'a>, iat: i64, life: i64) -> AccessClaims<'a> {
-    let said = match issue.context.is_plain() {
-        true => Context::default(),
-        false => issue.context,
+    let said = if issue.context.is_plain() {
+        Context::default()
+    } else {
+        issue.context
     };
     AccessClaims {
         sub: issue.subject,

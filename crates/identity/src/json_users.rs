@@ -66,10 +66,7 @@ fn is_named(user: &User, part: &str) -> bool {
 /// list, named as in a directory (RFC 4519).
 fn record(user: &User) -> Value {
     let claims = userinfo::all(user);
-    let status = match user.active {
-        true => "Active",
-        false => "Inactive",
-    };
+    let status = if user.active { "Active" } else { "Inactive" };
     let time = |ms: i64| {
         let time = DateTime::from_timestamp_millis(ms).unwrap_or_default();
         time.format("%Y%m%d%H%M%SZ").to_string()

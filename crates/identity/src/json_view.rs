@@ -62,9 +62,10 @@ impl JsonView {
             }
             body => body,
         };
-        match self.pretty {
-            true => serde_json::to_string_pretty(&body).ok(),
-            false => serde_json::to_string(&body).ok(),
+        if self.pretty {
+            serde_json::to_string_pretty(&body).ok()
+        } else {
+            serde_json::to_string(&body).ok()
         }
     }
 

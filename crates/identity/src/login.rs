@@ -92,9 +92,10 @@ pub(super) async fn login(
     password: &str,
 ) -> Result<User, LoginError> {
     let state = &call.state;
-    let done = match is_confined(call, name.as_str()) {
-        true => Err(LoginError::Confined),
-        false => check(call, name.as_str(), password).await,
+    let done = if is_confined(call, name.as_str()) {
+        Err(LoginError::Confined)
+    } else {
+        check(call, name.as_str(), password).await
     };
     let done = match done {
         Ok(user) if is_confined(call, &user.user_name) => Err(LoginError::Confined),

@@ -104,9 +104,10 @@ fn as_link(call: &Call, form: &Form<'_>) -> String {
     let names = CARRIED.into_iter().chain(["id_token_hint", "logout_hint"]);
     query.extend_pairs(names.filter_map(|name| Some((name, form.get(name)?))));
     let (path, query) = (serve::path(call), query.finish());
-    match query.is_empty() {
-        true => path,
-        false => format!("{path}?{query}"),
+    if query.is_empty() {
+        path
+    } else {
+        format!("{path}?{query}")
     }
 }
 
@@ -177,9 +178,10 @@ fn parameters(call: &Call) -> Result<Vec<u8>, OAuthError> {
         let query = call.parts.uri.query().unwrap_or_default();
         return Ok(query.as_bytes().to_vec());
     }
-    match form::is_form(call.headers()) || call.body.is_empty() {
-        true => Ok(call.body.to_vec()),
-        false => Err(OAuthError::bad("invalid_request", "Invalid Content Type")),
+    if form::is_form(call.headers()) || call.body.is_empty() {
+        Ok(call.body.to_vec())
+    } else {
+        Err(OAuthError::bad("invalid_request", "Invalid Content Type"))
     }
 }
 

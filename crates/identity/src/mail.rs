@@ -257,9 +257,10 @@ async fn tell(state: &State, webhook: &WebhookConfig, letter: &Letter) -> Result
             Bounds::default(),
         )
         .await?;
-    match answer.status.is_success() {
-        true => Ok(()),
-        false => Err(MailError::Refused(answer.status)),
+    if answer.status.is_success() {
+        Ok(())
+    } else {
+        Err(MailError::Refused(answer.status))
     }
 }
 

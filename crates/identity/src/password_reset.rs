@@ -119,12 +119,13 @@ async fn counts(state: &State, most: &LockoutConfig, kind: &str, key: &str, now_
 /// Another site's page can't make a browser ask.
 fn from_here(call: &Call) -> Result<(), OAuthError> {
     let site = call.headers().get("sec-fetch-site");
-    match site.is_none_or(|site| site == "same-origin" || site == "none") {
-        true => Ok(()),
-        false => Err(OAuthError::bad(
+    if site.is_none_or(|site| site == "same-origin" || site == "none") {
+        Ok(())
+    } else {
+        Err(OAuthError::bad(
             "bad_request",
             "The form is of another site",
-        )),
+        ))
     }
 }
 
@@ -190,9 +191,10 @@ async fn letter(
 
 /// The user whom this name means, or this address alone, if a link may be sent.
 async fn user_of(state: &State, realm: &Realm, typed: &str) -> Result<Option<User>, Fault> {
-    let found = match typed.len() <= user_name::MAX {
-        true => state.store.user_by_name(&realm.path, typed).await?,
-        false => None,
+    let found = if typed.len() <= user_name::MAX {
+        state.store.user_by_name(&realm.path, typed).await?
+    } else {
+        None
     };
     let found = match found {
         None if typed.contains('@') => by_address(state, realm, typed).await?,
@@ -251,9 +253,10 @@ pub(super) async fn reset(call: &Call) -> Response {
     let Some(again) = address(call) else {
         return pages::error(&frame, StatusCode::NOT_FOUND, "not_found", "");
     };
-    let answer = match call.parts.method == Method::POST {
-        true => set_password(call).await,
-        false => reset_form(call).await,
+    let answer = if call.parts.method == Method::POST {
+        set_password(call).await
+    } else {
+        reset_form(call).await
     };
     match answer {
         Ok(Outcome::Form(token, failed)) => pages::choose_password(&frame, &token, failed.as_ref()),

@@ -56,9 +56,10 @@ impl LiveClient {
 
     /// How long its codes live, in seconds.
     pub(super) fn code_life(&self, realm: &Realm) -> u32 {
-        match self.is_fapi2() {
-            true => realm.settings.code_lifetime.min(CODE_LIFE),
-            false => realm.settings.code_lifetime,
+        if self.is_fapi2() {
+            realm.settings.code_lifetime.min(CODE_LIFE)
+        } else {
+            realm.settings.code_lifetime
         }
     }
 
@@ -90,9 +91,10 @@ impl LiveClient {
     }
 
     fn fit(&self, alg: SignAlg) -> SignAlg {
-        match self.may_sign_by(alg) {
-            true => alg,
-            false => SignAlg::ES256,
+        if self.may_sign_by(alg) {
+            alg
+        } else {
+            SignAlg::ES256
         }
     }
 }

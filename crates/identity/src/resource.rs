@@ -71,9 +71,10 @@ fn among<'f>(
     for one in requested {
         add(one, granted, &mut all)?;
     }
-    Ok(match all.is_empty() {
-        true => granted.to_vec(),
-        false => all,
+    Ok(if all.is_empty() {
+        granted.to_vec()
+    } else {
+        all
     })
 }
 
@@ -86,8 +87,9 @@ fn add(one: &str, allowed: &[String], all: &mut Vec<String>) -> Result<(), OAuth
     if !all.iter().any(|known| known == one) {
         all.push(one.to_owned());
     }
-    match all.len() > MAX {
-        true => Err(invalid_target("Too many resources")),
-        false => Ok(()),
+    if all.len() > MAX {
+        Err(invalid_target("Too many resources"))
+    } else {
+        Ok(())
     }
 }

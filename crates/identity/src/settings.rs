@@ -124,12 +124,13 @@ fn check_devices(settings: &RealmSettings) -> Result<(), RecordError> {
     let visible = address.bytes().all(|byte| matches!(byte, 0x21..=0x7e));
     let usable = Url::parse(address)
         .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.fragment().is_none());
-    match visible && usable {
-        true => Ok(()),
-        false => wrong(
+    if visible && usable {
+        Ok(())
+    } else {
+        wrong(
             "device_verification_uri",
             "must be an absolute address that begins with http:// or https://, without fragment",
-        ),
+        )
     }
 }
 

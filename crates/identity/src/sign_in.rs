@@ -3,7 +3,7 @@
 
 mod login_page;
 mod step_up;
-mod trusted;
+mod trusted_browser;
 
 use super::context::Methods;
 use super::error::Fault;
@@ -19,7 +19,7 @@ pub(super) use login_page::{
 pub(super) use step_up::{
     MissingFactor, NextStep, complete, missing_factor, requires_second_factor,
 };
-pub(super) use trusted::COOKIE as TRUSTED_COOKIE;
+pub(super) use trusted_browser::COOKIE as TRUSTED_COOKIE;
 
 /// What a user has shown, and when.
 #[derive(Clone, Debug)]

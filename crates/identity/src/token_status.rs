@@ -48,9 +48,10 @@ fn issuer(live: &Live, claims: &Map<String, Value>) -> Issuer {
         Some(realm) => Issuer::Realm(Arc::clone(realm)),
         None => {
             let below = issuer.strip_prefix(live.base_url.as_str());
-            match below.is_some_and(|rest| rest.starts_with("/oauth2")) {
-                true => Issuer::Gone,
-                false => Issuer::Other,
+            if below.is_some_and(|rest| rest.starts_with("/oauth2")) {
+                Issuer::Gone
+            } else {
+                Issuer::Other
             }
         }
     }

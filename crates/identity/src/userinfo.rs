@@ -109,9 +109,10 @@ fn is_for_us(call: &Call, token: &ValidToken) -> bool {
 /// The access token: of the header or, in a form post, of the body; never of
 /// both, and never of the address (RFC 6750 §2).
 fn token(call: &Call) -> Result<String, OAuthError> {
-    let form = match call.parts.method == Method::POST && form::is_form(call.headers()) {
-        true => form::read_body(call)?,
-        false => Form::default(),
+    let form = if call.parts.method == Method::POST && form::is_form(call.headers()) {
+        form::read_body(call)?
+    } else {
+        Form::default()
     };
     let by_form = form.get("access_token");
     let by_header = bearer::from_header(call.headers());

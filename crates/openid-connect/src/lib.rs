@@ -49,6 +49,7 @@ use doorward_plugin_api::{ConfigError, Kind, Parts};
 use config::methods::Method as By;
 use config::{Components, Config};
 use credentials::bearer::BearerToken;
+use credentials::strip_credentials::{has_other_credential, strip};
 use decide::refusal::Refusal;
 use embedding::Embedding;
 use login::Logins;
@@ -65,6 +66,7 @@ use provider::token_endpoint::TokenClient;
 use provider::token_exchange::{ExchangeDecision, TokenExchange};
 use provider::userinfo::UserInfo;
 use provider::verifier::{CheckedClaims, TokenCheck, Verification, Verifier};
+use session::creation;
 use session::{OpenSession, SessionLookup, Sessions};
 
 /// The plugin's line in the registry.
@@ -252,33 +254,46 @@ impl OpenIdConnect {
             // What was given may be void by now: another one may be had.
             Verification::Refused(_) if exchanged => return Verdict::Wait,
             Verification::Valid(held) => {
-                let Some(held) = self.enrich_cached(held) else {
+                let Some(held) = authorize::enrich_cached(self, held) else {
                     return Verdict::Wait;
                 };
-                let sessions = self.sessions_by(By::Bearer);
+                let sessions = creation::sessions_by(self, By::Bearer);
                 let token_session = match sessions.filter(|_| !found.in_query) {
                     None => None,
                     Some(sessions) => {
-                        match self.token_session(sessions, (By::Bearer, &token), request, exchange)
-                        {
+                        match creation::token_session(
+                            self,
+                            sessions,
+                            (By::Bearer, &token),
+                            request,
+                            exchange,
+                        ) {
                             Some(opened) => Some((sessions, opened)),
                             None => return Verdict::Wait,
                         }
                     }
                 };
                 let shown = (found.token.as_ref(), found.as_dpop);
-                let flow = match self.proof_of(shown, &held, request, exchange) {
+                let flow = match authorize::proof_of(self, shown, &held, request, exchange) {
                     Err(refusal) => self.refuse(refusal, exchange),
                     Ok(proof) => {
                         let Some(proven) = ProofSatisfied::without(proof.as_ref()) else {
                             return Verdict::Wait;
                         };
                         let held = (&held, proven);
-                        self.authorize_token(held, By::Bearer, found, None, request, exchange)
+                        authorize::authorize_token(
+                            self,
+                            held,
+                            By::Bearer,
+                            found,
+                            None,
+                            request,
+                            exchange,
+                        )
                     }
                 };
                 if let Some((sessions, opened)) = token_session {
-                    self.set_token_session_cookie(sessions, &opened, request, exchange);
+                    creation::set_token_session_cookie(self, sessions, &opened, request, exchange);
                 }
                 flow
             }
@@ -299,14 +314,14 @@ impl OpenIdConnect {
             return Verdict::Now(Flow::Continue);
         }
         // A proof is used up where nodes share what was used.
-        if self.is_of_login(request, exchange) || self.has_proof(request) {
+        if self.is_of_login(request, exchange) || explain::has_proof(self, request) {
             return Verdict::Wait;
         }
         if let Some(sessions) = &self.sessions {
             let now_ms = self.provider_client.clock.now_ms();
             match sessions.shown(&request.headers, now_ms) {
                 SessionLookup::Active(login, _)
-                    if !self.accepts_session(&login)
+                    if !creation::accepts_session(self, &login)
                         || sessions.is_elsewhere(&login, &request.headers, exchange) =>
                 {
                     return Verdict::Wait;
@@ -360,9 +375,10 @@ impl TokenCheck for Config {
         let Some(metadata) = metadata else {
             return Ok(None);
         };
-        let claims = match self.verify_signature {
-            true => provider::signature::claims(parsed, metadata, self.hmac_keys.all())?,
-            false => Some(parsed.claims_of_anyone()?),
+        let claims = if self.verify_signature {
+            provider::signature::claims(parsed, metadata, self.hmac_keys.all())?
+        } else {
+            Some(parsed.claims_of_anyone()?)
         };
         let Some(claims) = claims else {
             return Ok(None);
@@ -396,7 +412,12 @@ impl Filter for OpenIdConnect {
             return Verdict::Now(Flow::Respond(reply));
         }
         match self.decide_now(session, exchange) {
-            Verdict::Now(flow) => Verdict::Now(self.finish(flow, session.req_header(), exchange)),
+            Verdict::Now(flow) => Verdict::Now(authorize::finish(
+                self,
+                flow,
+                session.req_header(),
+                exchange,
+            )),
             Verdict::Wait => Verdict::Wait,
         }
     }
@@ -404,12 +425,16 @@ impl Filter for OpenIdConnect {
     async fn on_request_slow(&self, session: &mut Session, exchange: &mut Exchange) -> Flow {
         let decision = self.decide(session, exchange).await;
         let flow = decision.unwrap_or_else(|refusal| self.refuse(refusal, exchange));
-        self.finish(flow, session.req_header(), exchange)
+        authorize::finish(self, flow, session.req_header(), exchange)
     }
 
     async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
-        let outlook = self.explain_request(request, exchange).await;
-        Some(outlook.unwrap_or_else(|refusal| self.explain_refusal(refusal, request, exchange)))
+        let outlook = explain::explain_request(self, request, exchange).await;
+        Some(
+            outlook.unwrap_or_else(|refusal| {
+                explain::explain_refusal(self, refusal, request, exchange)
+            }),
+        )
     }
 
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
@@ -428,13 +453,16 @@ impl Filter for OpenIdConnect {
             request.remove_header(&provider::proof_of_possession::DPOP);
         }
         if exchange.token.is_none() {
-            self.strip(request);
+            let taken = (self.takes_tokens(), self.token_client.is_some());
+            strip(self.config(), taken, request);
         }
         if exchange.token.is_none() && exchange.consumer.is_none() {
             return;
         }
         let config = self.config();
-        if config.hide_credentials || self.has_other_credential(exchange, request) {
+        if config.hide_credentials
+            || has_other_credential(config, self.takes_tokens(), exchange, request)
+        {
             config.places.strip(request);
         }
         if let Some(consumer) = &exchange.consumer {

@@ -67,7 +67,7 @@ impl Consumers {
 
 /// A consumer that was looked up, until the consumers change.
 #[derive(Debug, Default)]
-pub struct Remembered(ArcSwapOption<Answer>);
+pub struct ConsumerMemo(ArcSwapOption<Answer>);
 
 #[derive(Debug)]
 struct Answer {
@@ -75,7 +75,7 @@ struct Answer {
     consumer: Option<Arc<Consumer>>,
 }
 
-impl Remembered {
+impl ConsumerMemo {
     /// The consumer that `find` finds, which runs again only when the
     /// consumers have changed since.
     pub fn consumer(
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn what_was_found_is_looked_up_again_only_after_a_change() {
         let consumers = Consumers::default();
-        let remembered = Remembered::default();
+        let remembered = ConsumerMemo::default();
         let find = |directory: &dyn Directory| directory.find(By::Username, "anna");
         assert_eq!(remembered.consumer(&consumers, find), None);
         let anna = json!({"id": uuid::Uuid::nil(), "username": "anna", "created_at": 0});

@@ -31,7 +31,7 @@ pub use trust::Trust;
 
 /// The declaration, `{type, config}`, of the object that a configuration
 /// refers to by this name.
-pub type Named<'a> = &'a dyn Fn(&str) -> Option<Value>;
+pub type ObjectLookup<'a> = &'a dyn Fn(&str) -> Option<Value>;
 
 /// A type of filter that route files can put into a chain.
 pub struct ChainKind {
@@ -45,7 +45,8 @@ pub struct ChainKind {
 }
 
 /// Makes a filter of a `config`, which may refer to objects by name.
-pub type Build = fn(&Map<String, Value>, &Parts, Named<'_>) -> Result<Arc<dyn Filter>, ConfigError>;
+pub type Build =
+    fn(&Map<String, Value>, &Parts, ObjectLookup<'_>) -> Result<Arc<dyn Filter>, ConfigError>;
 
 /// Every type of filter.
 pub static CHAIN: &[ChainKind] = &[
@@ -99,7 +100,7 @@ pub fn chain_kind(type_name: &str) -> Option<&'static ChainKind> {
 pub fn trust(
     config: &Map<String, Value>,
     parts: &Parts,
-    named: Named<'_>,
+    named: ObjectLookup<'_>,
 ) -> Result<(Trust, Vec<String>), ConfigError> {
     let reading = Reading::new(parts, named);
     let trust = trust::read(&reading.config(config))?;
@@ -111,7 +112,11 @@ pub fn trust(
 ///
 /// # Errors
 /// [`ConfigError`] with the path of the field at fault, below `handler`.
-pub fn check_client(handler: &Value, parts: &Parts, named: Named<'_>) -> Result<(), ConfigError> {
+pub fn check_client(
+    handler: &Value,
+    parts: &Parts,
+    named: ObjectLookup<'_>,
+) -> Result<(), ConfigError> {
     const FIELD: &str = "handler";
     let config = Map::from_iter([(FIELD.to_owned(), handler.clone())]);
     let reading = Reading::new(parts, named);

@@ -129,9 +129,10 @@ pub(crate) fn connect(config: Settings<'_>, parts: &Parts) -> Result<Arc<Redis>,
         return Err(wrong("redis.server_name", message));
     }
     let scheme = if tls { "rediss" } else { "redis" };
-    let authority = match host.contains(':') {
-        true => format!("[{host}]"),
-        false => host.to_owned(),
+    let authority = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
     };
     let port = record.integer("port").unwrap_or(6379);
     let database = record.integer("database").unwrap_or(0);

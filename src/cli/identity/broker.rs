@@ -8,7 +8,7 @@ use super::members::Members;
 use super::{Desk, SecretArgs};
 use doorward_core::model::broker::{Kind, Record, RevocationTarget, TokenKind};
 use doorward_core::model::user::Owner;
-use doorward_plugins::token_broker::records::{self, Made};
+use doorward_plugins::token_broker::records::{self, NewRecord};
 use doorward_store::StoreError;
 
 /// What `doorward broker --help` ends with.
@@ -274,9 +274,10 @@ async fn application(action: ApplicationAction, desk: &mut Desk<'_>) -> anyhow::
         ApplicationAction::Show { id } => show(kind, &id, desk).await,
         ApplicationAction::Update { id, members } => updated(kind, &id, &members, desk).await,
         ApplicationAction::Secret { id, secret } => {
-            let given = match secret.stdin || secret.text.is_some() {
-                true => secret.read("secret", desk.input)?,
-                false => None,
+            let given = if secret.stdin || secret.text.is_some() {
+                secret.read("secret", desk.input)?
+            } else {
+                None
             };
             let now_ms = desk.clock.now_ms();
             let rotated = |old: &Record| Ok(records::rotated(old, given.clone(), now_ms)?);
@@ -385,7 +386,7 @@ async fn changed(
     kind: Kind,
     id: &str,
     what: &str,
-    made: impl Fn(&Record) -> anyhow::Result<Made>,
+    made: impl Fn(&Record) -> anyhow::Result<NewRecord>,
     desk: &mut Desk<'_>,
 ) -> anyhow::Result<()> {
     for _ in 0..TRIES {
@@ -453,7 +454,7 @@ fn called(record: &Record) -> &str {
 }
 
 /// Prints the record, with the secret that was made for it.
-fn print(made: &Made, mut line: String, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+fn print(made: &NewRecord, mut line: String, desk: &mut Desk<'_>) -> anyhow::Result<()> {
     let mut shown = records::shown(&made.record);
     if let Some(secret) = &made.secret {
         line.push_str(&format!("\nconsumer_secret: {}", secret.expose()));

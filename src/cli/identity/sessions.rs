@@ -169,9 +169,10 @@ fn line(found: &SessionRecord, record: &Value) -> String {
         let time = DateTime::from_timestamp(seconds, 0).unwrap_or_default();
         time.to_rfc3339_opts(SecondsFormat::Secs, true)
     };
-    let clients = match found.clients.is_empty() {
-        true => "-".to_owned(),
-        false => found.clients.join(" "),
+    let clients = if found.clients.is_empty() {
+        "-".to_owned()
+    } else {
+        found.clients.join(" ")
     };
     let (sid, user) = (&found.session.sid, &found.user_name);
     let (used, expires) = (time("used_at"), time("expires_at"));

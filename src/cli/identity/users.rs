@@ -16,9 +16,10 @@ fn email_address(text: &str) -> Result<String, String> {
         let visible = |c: char| !c.is_whitespace() && !c.is_control();
         !user.is_empty() && !host.is_empty() && text.chars().all(visible)
     });
-    match whole {
-        true => Ok(text.to_owned()),
-        false => Err("expected an e-mail address such as alice@example.com".to_owned()),
+    if whole {
+        Ok(text.to_owned())
+    } else {
+        Err("expected an e-mail address such as alice@example.com".to_owned())
     }
 }
 

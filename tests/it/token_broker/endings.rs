@@ -311,12 +311,13 @@ async fn the_audit_log_knows_what_became_of_every_token() {
     let upstream = Upstream::echo().await;
     let provider = Upstream::start(|seen| {
         let form = String::from_utf8_lossy(&seen.body).into_owned();
-        match form.contains("wrong") {
-            true => Reply::Json(400, json!({"error": "invalid_grant"})),
-            false => Reply::Json(
+        if form.contains("wrong") {
+            Reply::Json(400, json!({"error": "invalid_grant"}))
+        } else {
+            Reply::Json(
                 200,
                 json!({"access_token": "g1ven-t0ken", "expires_in": 60}),
-            ),
+            )
         }
     })
     .await;

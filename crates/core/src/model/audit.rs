@@ -245,10 +245,7 @@ impl Event {
 }
 
 fn outcome(failed: bool) -> &'static str {
-    match failed {
-        false => "success",
-        true => "failure",
-    }
+    if failed { "failure" } else { "success" }
 }
 
 fn instant(ms: i64) -> String {

@@ -23,9 +23,10 @@ fn steers(letter: char) -> bool {
 /// `text` without the characters that change the direction of what follows:
 /// for pages and mails.
 pub fn without_overrides(text: &str) -> Cow<'_, str> {
-    match text.contains(turns_direction) {
-        true => text.replace(turns_direction, "").into(),
-        false => text.into(),
+    if text.contains(turns_direction) {
+        text.replace(turns_direction, "").into()
+    } else {
+        text.into()
     }
 }
 

@@ -153,9 +153,10 @@ fn utf16(translator: &mut Translator<'_>) -> Result<char, String> {
     let Some(high) = high.filter(|unit| (0xd800..0xdc00).contains(unit)) else {
         return of_number(high);
     };
-    let low = match translator.take('\\') && translator.take('u') {
-        true => hex(translator, 4).filter(|unit| (0xdc00..0xe000).contains(unit)),
-        false => None,
+    let low = if translator.take('\\') && translator.take('u') {
+        hex(translator, 4).filter(|unit| (0xdc00..0xe000).contains(unit))
+    } else {
+        None
     };
     of_number(low.map(|low| 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00)))
 }

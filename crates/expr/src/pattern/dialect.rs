@@ -86,9 +86,10 @@ impl Translator<'_> {
                 c => self.out.push(c),
             }
         }
-        match self.outer.is_empty() {
-            true => Ok(()),
-            false => Err("a `(` is not closed".to_owned()),
+        if self.outer.is_empty() {
+            Ok(())
+        } else {
+            Err("a `(` is not closed".to_owned())
         }
     }
 
@@ -183,9 +184,10 @@ impl Translator<'_> {
             name.push(c);
         }
         let named = name.starts_with(|c: char| c.is_ascii_alphabetic()) && self.take('>');
-        match named {
-            true => Ok(name),
-            false => Err("the name of a group is made of letters and digits".to_owned()),
+        if named {
+            Ok(name)
+        } else {
+            Err("the name of a group is made of letters and digits".to_owned())
         }
     }
 

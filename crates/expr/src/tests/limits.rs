@@ -163,9 +163,10 @@ fn a_body_is_not_read_more_often_by_another_name() {
     ] {
         let source = format!("${{{}}}", [once; 30].join(" || "));
         let few = format!("${{{}}}", [once; 10].join(" || "));
-        let body = match once.contains("form") {
-            true => "a".repeat(60_000),
-            false => body.clone(),
+        let body = if once.contains("form") {
+            "a".repeat(60_000)
+        } else {
+            body.clone()
         };
         let not = |source: &str| with_body(&source.replace("empty", "not empty"), body.as_bytes());
         let outcome = if once.contains("form") {

@@ -10,12 +10,12 @@ use smallvec::SmallVec;
 
 use super::breaker::{Terms, Ticket};
 use super::endpoint::{DOWN, Endpoint, RAMPING, SICK, TRIPPED};
+use super::endpoint_set::EndpointSet;
 use super::health::{self, Outcome, Rules};
 use super::key::{Hashed, Keys, Request};
-use super::lineup::Lineup;
 use super::member::Member;
+use super::round_robin::Cursor;
 use super::search::Search;
-use super::turn::Cursor;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::{Algorithm, HashOn, Upstream};
 
@@ -31,7 +31,7 @@ pub struct Balancer {
     pub(super) members: Box<[Member]>,
     pub(super) upstream: Upstream,
     keys: Keys,
-    lineup: ArcSwap<Lineup>,
+    endpoint_set: ArcSwap<EndpointSet>,
     /// Held while a lineup is replaced.
     arranging: Mutex<()>,
 }
@@ -154,15 +154,15 @@ impl Balancer {
             .map(|target| Member::new(target, by_id.get(&target.id).copied()))
             .collect();
         let group = Arc::new(Group::new(upstream, previous));
-        let before = previous.map(|previous| previous.lineup());
+        let before = previous.map(|previous| previous.endpoint_set());
         let slots = slots(upstream);
-        let lineup = Lineup::new(&group, &members, slots, before.as_deref(), now_ns);
+        let endpoint_set = EndpointSet::new(&group, &members, slots, before.as_deref(), now_ns);
         Self {
             group,
             members,
             upstream: upstream.clone(),
             keys: Keys::of(upstream),
-            lineup: ArcSwap::from_pointee(lineup),
+            endpoint_set: ArcSwap::from_pointee(endpoint_set),
             arranging: Mutex::new(()),
         }
     }
@@ -173,8 +173,8 @@ impl Balancer {
     }
 
     /// The endpoints now.
-    pub fn lineup(&self) -> Arc<Lineup> {
-        self.lineup.load_full()
+    pub fn endpoint_set(&self) -> Arc<EndpointSet> {
+        self.endpoint_set.load_full()
     }
 
     /// Whether picks depend on a hash of the request.
@@ -196,10 +196,11 @@ impl Balancer {
     /// Makes the lineup anew after names got other addresses.
     pub(super) fn rearrange(&self, now_ns: u64) {
         let _alone = self.arranging.lock();
-        let before = self.lineup();
+        let before = self.endpoint_set();
         let slots = slots(&self.upstream);
-        let lineup = Lineup::new(&self.group, &self.members, slots, Some(&before), now_ns);
-        self.lineup.store(Arc::new(lineup));
+        let endpoint_set =
+            EndpointSet::new(&self.group, &self.members, slots, Some(&before), now_ns);
+        self.endpoint_set.store(Arc::new(endpoint_set));
     }
 
     /// The endpoint for the next try: not one of `tried` unless all that are
@@ -216,15 +217,15 @@ impl Balancer {
         now_ns: u64,
     ) -> Result<Pick, NoTarget> {
         let group = &*self.group;
-        let lineup = self.lineup.load();
+        let endpoint_set = self.endpoint_set.load();
         let flips = || group.shared.flips.load(Ordering::Relaxed);
-        if group.threshold > 0.0 && !lineup.reaches(group.threshold, flips()) {
+        if group.threshold > 0.0 && !endpoint_set.reaches(group.threshold, flips()) {
             return Err(NoTarget);
         }
         let fresh = Tried::default();
         let search = |tried| Search {
             group,
-            lineup: &lineup,
+            endpoint_set: &endpoint_set,
             tried,
             now_ns,
         };

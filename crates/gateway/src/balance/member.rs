@@ -34,7 +34,7 @@ pub enum Answer {
     /// The name has these addresses, at least one.
     Found {
         /// Addresses, in the order of their text.
-        records: Box<[Found]>,
+        records: Box<[AddressRecord]>,
         /// Type of the records: `A`, `AAAA` or `SRV`.
         kind: &'static str,
     },
@@ -44,7 +44,7 @@ pub enum Answer {
 
 /// One address of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct AddressRecord {
     /// Address and port.
     pub address: SocketAddr,
     /// Weight among the records of the name; 1 where records have none.
@@ -57,7 +57,7 @@ pub struct Found {
 #[derive(Clone, Debug)]
 pub struct Resolution {
     /// The addresses, at least one.
-    pub records: Vec<Found>,
+    pub records: Vec<AddressRecord>,
     /// Type of the records: `A`, `AAAA` or `SRV`.
     pub kind: &'static str,
     /// Time until the name should be resolved again.

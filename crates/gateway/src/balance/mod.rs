@@ -1,6 +1,6 @@
 //! Balancing: which target of an upstream gets a request.
 //!
-//! A [`Balancer`] is an upstream's configuration and its [`lineup`]: the
+//! A [`Balancer`] is an upstream's configuration and its [`endpoint_set`]: the
 //! endpoints (a target, or one address of a target that is a name) with what
 //! the algorithm needs to choose. A pick reads both without a lock and without
 //! allocating. What is learned of an endpoint (health, requests in flight,
@@ -8,23 +8,23 @@
 //! balancer of the same upstream takes over: a configuration change forgets
 //! nothing and disturbs no request.
 
+pub mod background;
 pub mod balancer;
 mod breaker;
 pub mod endpoint;
+pub mod endpoint_set;
 mod health;
-pub mod keeper;
+mod health_checker;
 pub mod key;
-mod learn;
-pub mod lineup;
 pub mod member;
+mod outcomes;
 mod probe;
 mod random;
+pub mod registry;
 mod ring;
-pub mod roster;
+mod round_robin;
 mod search;
 pub mod status;
-mod tender;
-mod turn;
 
 pub use balancer::{Balancer, NoTarget, Pick, Tried};
 pub use health::Outcome;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::balancer::{Group, Pick, Tried};
 use super::breaker::Passage;
 use super::endpoint::{Endpoint, RAMPING, TRIPPED};
-use super::lineup::Lineup;
+use super::endpoint_set::EndpointSet;
 use super::random::{mix, scale};
 use doorward_core::model::upstream::Algorithm;
 
@@ -18,7 +18,7 @@ const COMPARED: usize = 32;
 /// One search for an endpoint.
 pub(super) struct Search<'a> {
     pub(super) group: &'a Group,
-    pub(super) lineup: &'a Lineup,
+    pub(super) endpoint_set: &'a EndpointSet,
     pub(super) tried: &'a Tried,
     pub(super) now_ns: u64,
 }
@@ -26,11 +26,11 @@ pub(super) struct Search<'a> {
 impl Search<'_> {
     /// The endpoint for a try, entered.
     pub(super) fn run(&self, hash: Option<u64>) -> Option<Pick> {
-        match (self.group.algorithm, &self.lineup.ring, hash) {
+        match (self.group.algorithm, &self.endpoint_set.ring, hash) {
             (Algorithm::ConsistentHashing, Some(ring), Some(hash)) => {
                 let mut at = hash;
                 for _ in 0..TURNS {
-                    let endpoint = &self.lineup.endpoints[ring.owner(at)];
+                    let endpoint = &self.endpoint_set.endpoints[ring.owner(at)];
                     if self.may_try(endpoint) && self.fits(endpoint) {
                         return self.enter(endpoint);
                     }
@@ -52,7 +52,7 @@ impl Search<'_> {
         let mut turn = 0;
         for _ in 0..TURNS {
             turn = self.group.shared.cursor.next();
-            let endpoint = &self.lineup.endpoints[self.lineup.turns.at(turn)?];
+            let endpoint = &self.endpoint_set.endpoints[self.endpoint_set.turns.at(turn)?];
             let pick = (self.may_try(endpoint) && self.is_its_turn(endpoint, turn))
                 .then(|| self.enter(endpoint))
                 .flatten();
@@ -102,9 +102,9 @@ impl Search<'_> {
 
     /// The best of a few endpoints, or the better of two drawn by weight.
     fn least(&self, score: impl Fn(&Endpoint, f64) -> f64) -> Option<Pick> {
-        let endpoints = &self.lineup.endpoints;
+        let endpoints = &self.endpoint_set.endpoints;
         let turn = self.group.shared.cursor.next();
-        let first = self.lineup.turns.at(turn)?;
+        let first = self.endpoint_set.turns.at(turn)?;
         let score = |index: usize| {
             let endpoint = &endpoints[index];
             if self.tried.contains(endpoint) || !self.fits(endpoint) {
@@ -119,7 +119,7 @@ impl Search<'_> {
             let order = (first..endpoints.len()).chain(0..first);
             order.filter_map(score).reduce(better)
         } else {
-            let second = self.lineup.turns.drawn(mix(turn))?;
+            let second = self.endpoint_set.turns.drawn(mix(turn))?;
             [first, second].into_iter().filter_map(score).reduce(better)
         };
         best.and_then(|(_, index)| self.enter(&endpoints[index]))
@@ -129,7 +129,7 @@ impl Search<'_> {
     /// Looks at all endpoints: a random one of those that can be had, by
     /// weight; the next ones if somebody else was faster.
     fn scan(&self, draw: u64) -> Option<Pick> {
-        let endpoints = &self.lineup.endpoints;
+        let endpoints = &self.endpoint_set.endpoints;
         let weight = |endpoint: &Endpoint| {
             if self.tried.contains(endpoint) || !self.fits(endpoint) {
                 0

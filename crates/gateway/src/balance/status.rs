@@ -47,8 +47,8 @@ impl Balancer {
     /// addresses, each with its own health.
     pub fn target_status(&self, id: Uuid) -> Option<(Health, Value)> {
         let member = self.members.iter().find(|member| member.id == id)?;
-        let lineup = self.lineup();
-        let own: Vec<&Endpoint> = lineup
+        let endpoint_set = self.endpoint_set();
+        let own: Vec<&Endpoint> = endpoint_set
             .endpoints()
             .iter()
             .map(|endpoint| &**endpoint)
@@ -76,15 +76,15 @@ impl Balancer {
     /// The health of the whole upstream, which is off without health checks;
     /// that of its balancer, and the weights that it follows from.
     pub fn status(&self) -> Value {
-        let lineup = self.lineup();
-        let [total, healthy] = shares(lineup.endpoints().iter().map(|e| &**e));
+        let endpoint_set = self.endpoint_set();
+        let [total, healthy] = shares(endpoint_set.endpoints().iter().map(|e| &**e));
         let enough =
             healthy > 0.0 && healthy * 100.0 >= self.upstream.healthchecks.threshold * total;
         let hosts: Vec<Value> = self
             .members
             .iter()
             .map(|member| {
-                let endpoints = lineup.endpoints().iter().map(|e| &**e);
+                let endpoints = endpoint_set.endpoints().iter().map(|e| &**e);
                 let own: Vec<_> = endpoints.filter(|e| *e.target == *member.text).collect();
                 self.about_member(member, &own)
             })
@@ -113,9 +113,9 @@ impl Balancer {
 
     /// What metrics tell of every endpoint, and of targets without address.
     pub fn numbers(&self, now_ns: u64) -> Vec<TargetNumbers> {
-        let lineup = self.lineup();
+        let endpoint_set = self.endpoint_set();
         let has_breaker = self.upstream.circuit_breaker.failures > 0;
-        let mut all: Vec<_> = lineup
+        let mut all: Vec<_> = endpoint_set
             .endpoints()
             .iter()
             .map(|endpoint| TargetNumbers {
@@ -201,7 +201,7 @@ impl Balancer {
         let Some(member) = self.members.iter().find(|member| member.id == id) else {
             return false;
         };
-        let lineup = self.lineup();
+        let endpoint_set = self.endpoint_set();
         let named = |endpoint: &Endpoint| {
             address.is_none_or(|wanted| {
                 endpoint.address.is_some_and(|own| {
@@ -211,7 +211,7 @@ impl Balancer {
             })
         };
         let mut found = false;
-        for endpoint in lineup.endpoints() {
+        for endpoint in endpoint_set.endpoints() {
             if *endpoint.target == *member.text && named(endpoint) {
                 endpoint.force_health(healthy, now_ns);
                 found = true;

@@ -28,9 +28,12 @@ const PLACE: Place = Place {
 
 /// A plugin whose place is spelt `rsc`: route, service, consumer.
 fn link(name: &str, place: &str) -> Link {
-    let at = |letter: char, id: Uuid| match place.contains(letter) {
-        true => json!({"id": id}),
-        false => Value::Null,
+    let at = |letter: char, id: Uuid| {
+        if place.contains(letter) {
+            json!({"id": id})
+        } else {
+            Value::Null
+        }
     };
     let plugin = json!({
         "id": Uuid::new_v5(&ROUTE, format!("{name} {place}").as_bytes()),

@@ -61,13 +61,13 @@ pub(super) struct Finding {
 }
 
 /// What is found in one document.
-pub(super) struct Found<'a> {
+pub(super) struct DocumentReport<'a> {
     document: usize,
     pending: &'a mut Vec<Pending>,
     findings: &'a mut Vec<Finding>,
 }
 
-impl Found<'_> {
+impl DocumentReport<'_> {
     pub(super) fn wrong(&mut self, path: &[PathSegment], message: impl Into<String>) {
         self.findings.push(Finding {
             place: Place {
@@ -86,18 +86,18 @@ pub(super) fn records(
     pending: &mut Vec<Pending>,
     findings: &mut Vec<Finding>,
 ) {
-    let mut found = Found {
+    let mut report = DocumentReport {
         document,
         pending,
         findings,
     };
     let Value::Object(mut root) = value else {
-        return found.wrong(&[], "expected a mapping");
+        return report.wrong(&[], "expected a mapping");
     };
-    let Some(header) = Header::take(&mut root, &mut found) else {
+    let Some(header) = Header::take(&mut root, &mut report) else {
         return;
     };
-    let mut collector = Collector { header, found };
+    let mut collector = Collector { header, report };
     for (key, value) in root {
         let path = vec![key.as_str().into()];
         if let Some(kind) = Kind::of_plural(&key) {
@@ -105,7 +105,7 @@ pub(super) fn records(
         } else if is_not_served(&key) {
             collector.refuse(&key, &value, &path, &Kind::ALL);
         } else if !header::is_comment(&key) {
-            collector.found.wrong(&path, "unknown field");
+            collector.report.wrong(&path, "unknown field");
         }
     }
 }
@@ -124,7 +124,7 @@ fn children(kind: Kind) -> impl Iterator<Item = Kind> {
 
 struct Collector<'a> {
     header: Header,
-    found: Found<'a>,
+    report: DocumentReport<'a>,
 }
 
 impl Collector<'_> {
@@ -142,7 +142,7 @@ impl Collector<'_> {
                 some => format!("; expected one of: {}", some.join(", ")),
             };
             let message = format!("'{key}' can't be served here{allowed}");
-            self.found.wrong(path, message);
+            self.report.wrong(path, message);
         }
     }
 
@@ -150,7 +150,7 @@ impl Collector<'_> {
         let list = match value {
             Value::Array(list) => list,
             Value::Null => return,
-            _ => return self.found.wrong(path, "expected an array"),
+            _ => return self.report.wrong(path, "expected an array"),
         };
         for (index, item) in list.into_iter().enumerate() {
             let mut path = path.to_vec();
@@ -162,7 +162,7 @@ impl Collector<'_> {
                     let record = Map::from_iter([("name".to_owned(), json!(name))]);
                     self.record(kind, record, path, parent);
                 }
-                _ => self.found.wrong(&path, "expected a record"),
+                _ => self.report.wrong(&path, "expected a record"),
             }
         }
     }
@@ -191,13 +191,13 @@ impl Collector<'_> {
         if let Err((field, message)) = self.header.apply(kind, &mut own) {
             let mut path = path.clone();
             path.push(field.into());
-            self.found.wrong(&path, message);
+            self.report.wrong(&path, message);
         }
-        let position = self.found.pending.len();
-        self.found.pending.push(Pending {
+        let position = self.report.pending.len();
+        self.report.pending.push(Pending {
             kind,
             place: Place {
-                document: self.found.document,
+                document: self.report.document,
                 path: path.clone(),
             },
             record: own,

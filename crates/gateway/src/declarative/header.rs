@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::collect::Found;
+use super::collect::DocumentReport;
 use crate::entities::Kind;
 use doorward_core::yaml::PathSegment;
 
@@ -33,49 +33,52 @@ pub(super) fn is_comment(key: &str) -> bool {
 impl Header {
     /// Takes the header out of a document. `None`: what it is can't be told,
     /// and so nothing is to be looked for in it.
-    pub(super) fn take(root: &mut Map<String, Value>, found: &mut Found<'_>) -> Option<Self> {
+    pub(super) fn take(
+        root: &mut Map<String, Value>,
+        report: &mut DocumentReport<'_>,
+    ) -> Option<Self> {
         let mut header = Self::default();
         match root.remove("_format_version") {
             Some(Value::String(version)) if version == "3.0" => {}
             Some(Value::String(version)) if version == "1.1" || version == "2.1" => {
                 header.pathsigns = true;
             }
-            Some(_) => found.wrong(
+            Some(_) => report.wrong(
                 &["_format_version".into()],
                 "expected one of: \"1.1\", \"2.1\", \"3.0\" (a text, in quotes)",
             ),
             None => {
-                found.wrong(&[], "required field missing: _format_version: \"3.0\"");
+                report.wrong(&[], "required field missing: _format_version: \"3.0\"");
                 return None;
             }
         }
         match root.remove("_transform") {
             None | Some(Value::Null | Value::Bool(_)) => {}
-            Some(_) => found.wrong(&["_transform".into()], "expected a boolean"),
+            Some(_) => report.wrong(&["_transform".into()], "expected a boolean"),
         }
         match root.remove("_workspace") {
             None | Some(Value::Null) => {}
             Some(Value::String(name)) if name == "default" => {}
-            Some(_) => found.wrong(&["_workspace".into()], "expected one of: default"),
+            Some(_) => report.wrong(&["_workspace".into()], "expected one of: default"),
         }
         if let Some(configs) = root.remove("_plugin_configs") {
-            header.configs = mapping(configs, &["_plugin_configs".into()], found);
+            header.configs = mapping(configs, &["_plugin_configs".into()], report);
         }
         if let Some(info) = root.remove("_info") {
-            header.info(info, found);
+            header.info(info, report);
         }
         Some(header)
     }
 
-    fn info(&mut self, info: Value, found: &mut Found<'_>) {
-        for (key, value) in mapping(info, &["_info".into()], found) {
+    fn info(&mut self, info: Value, report: &mut DocumentReport<'_>) {
+        for (key, value) in mapping(info, &["_info".into()], report) {
             let path: [PathSegment; 2] = ["_info".into(), key.as_str().into()];
             match key.as_str() {
-                "select_tags" => self.tags = tags(value, &path, found),
-                "defaults" => self.defaults = defaults(value, &path, found),
+                "select_tags" => self.tags = tags(value, &path, report),
+                "defaults" => self.defaults = defaults(value, &path, report),
                 // Says where else the tool looks, not what there is to be.
                 "default_lookup_tags" => {}
-                _ => found.wrong(
+                _ => report.wrong(
                     &path,
                     "unknown field; expected one of: defaults, select_tags, default_lookup_tags",
                 ),
@@ -139,39 +142,47 @@ impl Header {
     }
 }
 
-fn mapping(value: Value, path: &[PathSegment], found: &mut Found<'_>) -> Map<String, Value> {
+fn mapping(
+    value: Value,
+    path: &[PathSegment],
+    report: &mut DocumentReport<'_>,
+) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
         Value::Null => Map::new(),
         _ => {
-            found.wrong(path, "expected a mapping");
+            report.wrong(path, "expected a mapping");
             Map::new()
         }
     }
 }
 
-fn tags(value: Value, path: &[PathSegment], found: &mut Found<'_>) -> Vec<Value> {
+fn tags(value: Value, path: &[PathSegment], report: &mut DocumentReport<'_>) -> Vec<Value> {
     match value {
         Value::Null => Vec::new(),
         Value::Array(tags) if tags.iter().all(Value::is_string) => tags,
         _ => {
-            found.wrong(path, "expected an array of strings");
+            report.wrong(path, "expected an array of strings");
             Vec::new()
         }
     }
 }
 
-fn defaults(value: Value, path: &[PathSegment], found: &mut Found<'_>) -> Map<String, Value> {
-    let defaults = mapping(value, path, found);
+fn defaults(
+    value: Value,
+    path: &[PathSegment],
+    report: &mut DocumentReport<'_>,
+) -> Map<String, Value> {
+    let defaults = mapping(value, path, report);
     for (key, of_kind) in &defaults {
         let mut path = path.to_vec();
         path.push(key.as_str().into());
         if !Kind::ALL.iter().any(|kind| kind.singular() == key) {
             let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.singular()).collect();
             let message = format!("unknown field; expected one of: {}", known.join(", "));
-            found.wrong(&path, message);
+            report.wrong(&path, message);
         } else if !of_kind.is_object() {
-            found.wrong(&path, "expected a mapping");
+            report.wrong(&path, "expected a mapping");
         }
     }
     defaults

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{Entity, Record, Unique};
-use crate::parted::differing;
+use crate::copy_on_write_map::differing;
 
 /// Parts that a table is cut into; a change copies one of them.
 const PARTS: usize = 256;

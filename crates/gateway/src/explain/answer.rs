@@ -17,13 +17,13 @@ pub struct Explanation {
     pub refusal: Option<Refusal>,
     /// Set if a filter would answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answered: Option<Answered>,
+    pub answered: Option<FilterAnswer>,
     /// The route that it belongs to.
     pub route: Option<Chosen>,
     /// Other routes that match some of it, the nearest first.
     pub near_misses: Vec<Miss>,
     /// The filters in the order in which they run.
-    pub filters: Vec<Shown>,
+    pub filters: Vec<ExplainedFilter>,
     /// Plugins that would apply if others did not, and disabled ones.
     pub shadowed: Vec<Shadowed>,
     /// Where it goes.
@@ -83,7 +83,7 @@ pub struct Refusal {
 
 /// An answer of a filter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answered {
+pub struct FilterAnswer {
     /// The kind of plugin.
     pub filter: String,
     /// Its status.
@@ -148,7 +148,7 @@ pub struct Miss {
 
 /// A filter and its plugin.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Shown {
+pub struct ExplainedFilter {
     /// Name of the kind of plugin.
     pub name: String,
     /// The plugin's id.
@@ -286,7 +286,7 @@ impl fmt::Display for Explanation {
             writeln!(f, "\nanswer    {status} {message}: {reason}")?;
         }
         if let Some(answered) = &self.answered {
-            let Answered {
+            let FilterAnswer {
                 filter,
                 status,
                 code,
@@ -346,7 +346,7 @@ impl Explanation {
         }
         for filter in &self.filters {
             let name = named(Some(&filter.name), filter.id);
-            let Shown {
+            let ExplainedFilter {
                 priority,
                 scope,
                 origin,

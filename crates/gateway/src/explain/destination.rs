@@ -51,8 +51,10 @@ impl Witness<'_> {
             Upstream::Balanced(balancer, ..) => Some(balancer),
             _ => None,
         };
-        let lineup = balancer.map(|balancer| balancer.lineup());
-        let endpoints = lineup.as_ref().map(|lineup| lineup.endpoints());
+        let endpoint_set = balancer.map(|balancer| balancer.endpoint_set());
+        let endpoints = endpoint_set
+            .as_ref()
+            .map(|endpoint_set| endpoint_set.endpoints());
         let first = endpoints.and_then(|all| {
             let healthy = all.iter().find(|endpoint| endpoint.is_healthy());
             healthy.or(all.first())

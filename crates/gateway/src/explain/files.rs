@@ -42,9 +42,9 @@ impl Witness<'_> {
         }
         let route = taking.unwrap_or_default();
         let told = match (taking, files.default_handler()) {
-            (Err(Exceeded), _) => handler::Told::of_exceeded(),
-            (Ok(Some(route)), _) => handler::tell(route.handler(), &scope),
-            (Ok(None), Some(handler)) => handler::tell(handler, &scope),
+            (Err(Exceeded), _) => handler::DryRun::of_exceeded(),
+            (Ok(Some(route)), _) => handler::dry_run(route.handler(), &scope),
+            (Ok(None), Some(handler)) => handler::dry_run(handler, &scope),
             (Ok(None), None) => return false,
         };
         let shadowed = explanation.route.is_some();

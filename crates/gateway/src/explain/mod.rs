@@ -31,7 +31,7 @@ use super::choose::{self, Arrival, Unrouted};
 use super::entities::{Entities, Record};
 use super::router::{Router, path};
 use super::snapshot::{LiveRoute, Snapshot};
-use answer::{Chosen, Explanation, Refusal, Shadowed, Shown, Understood};
+use answer::{Chosen, ExplainedFilter, Explanation, Refusal, Shadowed, Understood};
 use doorward_core::model::plugin::Plugin;
 use doorward_core::model::route::Route;
 use doorward_net::http::reply::{Reply, ReplyBody};
@@ -303,9 +303,9 @@ fn consumer_id(entities: &Entities, name: &str) -> Option<Uuid> {
     Some(entities.consumers.get(id)?.value.id)
 }
 
-fn shown(link: &Link, origins: &mut Origins<'_>) -> Shown {
+fn shown(link: &Link, origins: &mut Origins<'_>) -> ExplainedFilter {
     let plugin = &link.record.value;
-    Shown {
+    ExplainedFilter {
         name: plugin.name.clone(),
         id: plugin.id,
         instance_name: plugin.instance_name.clone(),
@@ -357,9 +357,10 @@ fn redacted(mut config: Value) -> Value {
                 let is_secret = SECRETS.iter().any(|part| field.contains(part));
                 let bare = matches!(value, Value::Null | Value::Bool(_) | Value::Number(_));
                 let old = value.take();
-                *value = match is_secret && !bare {
-                    true => Value::from("[redacted]"),
-                    false => redacted(old),
+                *value = if is_secret && !bare {
+                    Value::from("[redacted]")
+                } else {
+                    redacted(old)
                 };
             }
         }

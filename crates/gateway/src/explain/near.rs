@@ -8,7 +8,7 @@ use http::HeaderMap;
 use super::answer::{Matched, Miss};
 use super::origin::Origins;
 use crate::entities::{Entities, Record};
-use crate::router::{Attribute, Query, Router, Stand};
+use crate::router::{Attribute, Query, RouteVerdict, Router};
 use doorward_core::model::route::Route;
 
 /// What of `route` the request matches with the path at `rank`.
@@ -71,8 +71,8 @@ pub(super) fn misses(
     origins: &mut Origins<'_>,
 ) -> Vec<Miss> {
     let plain: Vec<&Route> = routes.iter().map(|record| &record.value).collect();
-    let mut best: HashMap<usize, Stand<'_>, RandomState> = HashMap::default();
-    for stand in router.survey(query, &plain) {
+    let mut best: HashMap<usize, RouteVerdict<'_>, RandomState> = HashMap::default();
+    for stand in router.compare(query, &plain) {
         let is_chosen = chosen.is_some_and(|(_, route)| route == stand.route);
         if is_chosen || (stand.matches == 0 && stand.fails.len() > 1) {
             continue;
@@ -82,10 +82,10 @@ pub(super) fn misses(
             _ => drop(best.insert(stand.route, stand)),
         }
     }
-    let mut nearest: Vec<Stand<'_>> = best.into_values().collect();
+    let mut nearest: Vec<RouteVerdict<'_>> = best.into_values().collect();
     nearest.sort_by_key(nearness);
     nearest.truncate(limit);
-    let miss = |stand: Stand<'_>| {
+    let miss = |stand: RouteVerdict<'_>| {
         let record = routes[stand.route];
         let route = &record.value;
         let mut reasons: Vec<String> = stand
@@ -110,7 +110,7 @@ pub(super) fn misses(
 }
 
 /// The smaller the nearer.
-fn nearness(stand: &Stand<'_>) -> (usize, usize, usize) {
+fn nearness(stand: &RouteVerdict<'_>) -> (usize, usize, usize) {
     (stand.fails.len(), usize::MAX - stand.matches, stand.rank)
 }
 
@@ -189,7 +189,9 @@ pub(super) fn disabled(
     let Ok(router) = Router::build(routes.iter().copied(), None) else {
         return Vec::new();
     };
-    let full = router.survey(query, &routes).filter(|s| s.fails.is_empty());
+    let full = router
+        .compare(query, &routes)
+        .filter(|s| s.fails.is_empty());
     full.take(limit)
         .map(|stand| Miss {
             id: routes[stand.route].id,

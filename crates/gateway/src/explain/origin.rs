@@ -42,18 +42,18 @@ impl<'a> Origins<'a> {
         };
         let known = self.files.entry(file.to_owned());
         let document = known.or_insert_with(parse).as_ref()?;
-        let sought = Sought {
+        let search = RecordSearch {
             plural: T::KIND.plural(),
             doc: record.doc(),
             entities: self.entities,
         };
-        let path = sought.find(document.value(), &mut Vec::new(), &mut Vec::new())?;
+        let path = search.find(document.value(), &mut Vec::new(), &mut Vec::new())?;
         document.line_of(&path)
     }
 }
 
 /// A record that is looked for in a file.
-struct Sought<'a> {
+struct RecordSearch<'a> {
     plural: &'static str,
     doc: Map<String, Value>,
     entities: &'a Entities,
@@ -62,7 +62,7 @@ struct Sought<'a> {
 /// What tells routes without a name apart.
 const ATTRIBUTES: &[&str] = &["hosts", "paths", "methods", "headers", "snis"];
 
-impl Sought<'_> {
+impl RecordSearch<'_> {
     /// The path of the record under `value`; `around` are the records that
     /// it is nested in.
     fn find<'v>(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pingora::http::RequestHeader;
 
-use super::answer::{Answered, Explanation};
+use super::answer::{Explanation, FilterAnswer};
 use doorward_plugin_api::filter::{Exchange, Filter, Outlook};
 
 /// A request that has reached its filters.
@@ -54,7 +54,7 @@ impl Explained {
             }) = outlook
             {
                 let filter = shown.name.clone();
-                explanation.answered = Some(Answered {
+                explanation.answered = Some(FilterAnswer {
                     filter,
                     status,
                     code,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{FileRoute, Routes, survey};
+use super::{FileRoute, Routes, analysis};
 use doorward_plugin_api::filter::Filter;
 
 /// A filter of a route file that counts by partition.
@@ -28,7 +28,7 @@ impl Routes {
     pub fn counting(&self) -> Vec<Counting> {
         let (mut found, mut keys) = (Vec::new(), HashSet::new());
         for route in self.iter() {
-            survey::labelled(route.handler(), route, &mut |route, label, filter| {
+            analysis::labelled(route.handler(), route, &mut |route, label, filter| {
                 let known = |other: &Counting| Arc::ptr_eq(&other.filter, filter);
                 if filter.partitioned().is_none() || found.iter().any(known) {
                     return;

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::base::{Base, Origin, Scheme};
 use super::proxying::ProxySettings;
-use crate::balance::roster::Roster;
+use crate::balance::registry::BalancerRegistry;
 use crate::certificates::Certificates;
 use crate::entities::{self, Record};
 use crate::peer::{DialError, Papers};
@@ -38,7 +38,7 @@ pub struct Destinations {
 /// How a base is spoken to, and what that depends on.
 pub(super) struct Bound {
     settings: Arc<ProxySettings>,
-    roster: Weak<Roster>,
+    registry: Weak<BalancerRegistry>,
     certificates: Weak<Certificates>,
     service: Arc<LiveService>,
 }
@@ -100,7 +100,7 @@ impl Destinations {
         let service = self.make(base.origin(), settings, snapshot)?;
         base.bound.store(Some(Arc::new(Bound {
             settings: settings.clone(),
-            roster: Arc::downgrade(&snapshot.balancers),
+            registry: Arc::downgrade(&snapshot.balancers),
             certificates: Arc::downgrade(&snapshot.certificates),
             service: service.clone(),
         })));
@@ -150,7 +150,7 @@ impl Destinations {
 impl Bound {
     fn is_of(&self, settings: &Arc<ProxySettings>, snapshot: &Snapshot) -> bool {
         Arc::ptr_eq(&self.settings, settings)
-            && self.roster.as_ptr() == Arc::as_ptr(&snapshot.balancers)
+            && self.registry.as_ptr() == Arc::as_ptr(&snapshot.balancers)
             && self.certificates.as_ptr() == Arc::as_ptr(&snapshot.certificates)
     }
 }

@@ -5,34 +5,34 @@
 //! makes one has checked its depth ([`MAX_DEPTH`]) and that whatever stands in
 //! a response answers by itself ([`Handler::answers`]).
 
-mod ask;
+mod analysis;
 mod base;
 mod counting;
 mod destination;
-mod journey;
+mod dispatch;
+mod dry_run;
+mod execute;
+mod handler_context;
 mod proxying;
 mod routes;
 mod static_response;
-mod survey;
-mod tell;
 pub(super) mod unwind;
-mod walk;
 
 use std::sync::Arc;
 
 use doorward_expr::Expression;
 use doorward_plugin_api::filter::Filter;
 
-pub(super) use ask::{ask, is_open};
 pub(super) use base::INTERNALS;
 pub use base::{Base, BaseUri, Origin, Scheme};
 pub use counting::Counting;
 pub use destination::Destinations;
-pub(super) use journey::Journey;
+pub(super) use dispatch::{ask, is_open};
+pub(super) use dry_run::{DryRun, dry_run};
+pub(super) use handler_context::HandlerContext;
 pub use proxying::ProxySettings;
 pub use routes::{Declared, FileRoute, Routes};
 pub use static_response::StaticResponse;
-pub(super) use tell::{Told, tell};
 
 /// Deepest nesting of handlers and steps.
 pub const MAX_DEPTH: usize = 32;

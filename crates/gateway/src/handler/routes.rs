@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::HeaderName;
 
-use super::{Handler, survey};
+use super::{Handler, analysis};
 use crate::mount::PROVIDER;
 use doorward_expr::{Exceeded, Expression, Scope};
 use doorward_net::telemetry::traffic::{RouteTraffic, Traffic};
@@ -77,7 +77,7 @@ impl FileRoute {
     /// The route that a file declares; `traffic` holds its counters.
     pub fn new(declared: Declared, traffic: &Traffic) -> Self {
         let mut owned_headers = Vec::new();
-        survey::filters(&declared.handler, &mut |filter| {
+        analysis::filters(&declared.handler, &mut |filter| {
             owned_headers.extend_from_slice(filter.owned_headers());
         });
         owned_headers.sort_by(|a, b| a.as_str().cmp(b.as_str()));
@@ -120,7 +120,7 @@ impl FileRoute {
 
     /// What an operator should know and that is not an error.
     pub fn warnings(&self) -> Vec<String> {
-        survey::warnings(&self.handler)
+        analysis::warnings(&self.handler)
     }
 
     /// Its counters.
@@ -138,7 +138,7 @@ impl Routes {
             may_lead_to_provider: {
                 let handlers = routes.iter().map(|route| &route.handler);
                 let mut handlers = handlers.chain(&default);
-                handlers.any(|handler| survey::may_lead_to(handler, PROVIDER))
+                handlers.any(|handler| analysis::may_lead_to(handler, PROVIDER))
             },
             gates: routes.iter().map(|route| Gate::of(route)).collect(),
             routes: routes.into(),

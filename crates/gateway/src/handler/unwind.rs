@@ -5,8 +5,8 @@ use http::{Method, StatusCode, header};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 
-use super::journey::Framing;
-use super::walk::{End, Phase, Walk};
+use super::execute::{End, Execution, Phase};
+use super::handler_context::Framing;
 use super::{Case, Step};
 use crate::answer;
 use crate::context::Ctx;
@@ -43,7 +43,7 @@ pub(crate) async fn unwind(
             Step::Switch { on_response, .. } if head.status != StatusCode::SWITCHING_PROTOCOLS => {
                 let taken = taken(on_response, session, ctx, head);
                 let phase = Phase::Response(head);
-                let mut walk = Walk {
+                let mut walk = Execution {
                     session,
                     ctx,
                     phase,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::lookup::{Failure, Found};
+use super::lookup::{Failure, ResolvedAddresses};
 use super::{Endpoint, Name, ResolveError, Resolver, STALE_WAIT, State};
 
 /// Clears the way for the next look-up, also when this one is cut off.
@@ -76,7 +76,12 @@ impl Name {
     }
 
     /// Puts the result of a look-up in force.
-    pub(super) fn settle(&self, resolver: &Resolver, result: Result<Found, Failure>, now: Instant) {
+    pub(super) fn settle(
+        &self,
+        resolver: &Resolver,
+        result: Result<ResolvedAddresses, Failure>,
+        now: Instant,
+    ) {
         let _changing = self.changing.lock();
         let limits = &resolver.limits;
         match result {
@@ -99,7 +104,7 @@ impl Name {
         }
     }
 
-    fn found(&self, resolver: &Resolver, found: Found, now: Instant) {
+    fn found(&self, resolver: &Resolver, found: ResolvedAddresses, now: Instant) {
         let ttl = resolver.limits.valid.unwrap_or(found.ttl);
         let ttl = ttl.max(Duration::from_secs(1));
         let old = self.state.load_full();

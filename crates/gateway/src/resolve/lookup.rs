@@ -34,7 +34,7 @@ const LOOKUP_MAX: Duration = Duration::from_secs(15);
 
 /// The addresses of a name.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct ResolvedAddresses {
     /// In order of priority; not empty.
     pub(super) endpoints: Vec<Endpoint>,
     /// How long they may be used.
@@ -100,14 +100,18 @@ impl Engine {
 
     /// The addresses of `host`. `had_ports`: its last answer was made of SRV
     /// records; without an answer about those, mere addresses won't do.
-    pub(super) async fn lookup(&self, host: &str, had_ports: bool) -> Result<Found, Failure> {
+    pub(super) async fn lookup(
+        &self,
+        host: &str,
+        had_ports: bool,
+    ) -> Result<ResolvedAddresses, Failure> {
         let search = self.search(host, had_ports);
         tokio::time::timeout(LOOKUP_MAX, search)
             .await
             .unwrap_or_else(|_| Err(Failure::Failed("no answer in time".to_owned())))
     }
 
-    async fn search(&self, host: &str, had_ports: bool) -> Result<Found, Failure> {
+    async fn search(&self, host: &str, had_ports: bool) -> Result<ResolvedAddresses, Failure> {
         let system = self.system();
         if let Some(addresses) = system.hosts.get(host.trim_end_matches('.')) {
             let endpoints = plain(addresses);
@@ -171,7 +175,7 @@ impl Engine {
         client: &TokioResolver,
         gathered: Gathered,
         had_ports: bool,
-    ) -> Result<Found, Failure> {
+    ) -> Result<ResolvedAddresses, Failure> {
         let srv_first = self.config.order.first() == Some(&RecordKind::Srv);
         let services = !gathered.services.is_empty();
         if services && (srv_first || gathered.addresses.is_empty()) {
@@ -232,7 +236,7 @@ async fn follow(
     client: &TokioResolver,
     order: &[RecordKind],
     gathered: Gathered,
-) -> Result<Found, Failure> {
+) -> Result<ResolvedAddresses, Failure> {
     let mut ttl = gathered.ttl();
     let services = gathered.services.into_iter().take(SRV_MAX);
     let hosts = services.map(|(priority, weight, port, target)| async move {
@@ -334,7 +338,7 @@ fn plain(addresses: &[IpAddr]) -> Vec<Endpoint> {
 
 /// Sorted, so that a server's shuffling is no change; without addresses that
 /// there is no route to, unless there are no others.
-fn found(mut endpoints: Vec<Endpoint>, ttl: Duration) -> Found {
+fn found(mut endpoints: Vec<Endpoint>, ttl: Duration) -> ResolvedAddresses {
     endpoints.sort_unstable();
     endpoints.dedup();
     endpoints.truncate(ENDPOINTS_MAX);
@@ -346,5 +350,5 @@ fn found(mut endpoints: Vec<Endpoint>, ttl: Duration) -> Found {
         }
     }
     let ttl = ttl.min(TTL_MAX);
-    Found { endpoints, ttl }
+    ResolvedAddresses { endpoints, ttl }
 }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::lookup::Failure;
 use super::{Endpoint, Resolver};
-use crate::balance::member::{Found, NameError, Names, Question, Resolution};
+use crate::balance::member::{AddressRecord, NameError, Names, Question, Resolution};
 
 /// Resolves the names of targets.
 #[derive(Debug, Clone)]
@@ -58,8 +58,8 @@ fn kind(endpoints: &[Endpoint]) -> &'static str {
     }
 }
 
-fn record(endpoint: &Endpoint, port: u16, named: bool) -> Found {
-    Found {
+fn record(endpoint: &Endpoint, port: u16, named: bool) -> AddressRecord {
+    AddressRecord {
         address: endpoint.address(port),
         weight: endpoint.weight,
         name: endpoint.name.as_deref().filter(|_| named).map(Box::from),

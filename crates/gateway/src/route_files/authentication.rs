@@ -1,12 +1,12 @@
 //! Filters that authenticate, with the handlers that answer where they fail.
 
+use super::builder::RouteFileBuilder;
 use super::fields::Fields;
 use super::filters::step;
-use super::page::Page;
-use super::parts::{Built, Part};
+use super::objects::{Built, Part};
 use crate::handler::{Case, Step};
 
-impl Page<'_> {
+impl RouteFileBuilder<'_> {
     /// A filter that gives credentials, behind what answers where the upstream
     /// does not take them.
     pub(super) fn basic_auth(

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use super::build_context::BuildContext;
 use super::properties::Fault;
-use super::world::World;
 use doorward_core::yaml::PathSegment;
 use doorward_expr::{self as expr, Constants, Expression};
 
@@ -16,7 +16,7 @@ const MAX_RESULTS: usize = 1 << 20;
 pub(super) fn evaluate(
     declared: &mut Map<String, Value>,
     outer: &Map<String, Value>,
-    world: &World<'_>,
+    context: &BuildContext<'_>,
     faults: &mut Vec<Fault>,
 ) {
     let mut waiting: Vec<String> = declared
@@ -27,7 +27,7 @@ pub(super) fn evaluate(
     let mut room = MAX_RESULTS;
     // Each round settles what depends on nothing that still waits.
     while !waiting.is_empty() {
-        let known = known(declared, outer, &waiting, world);
+        let known = known(declared, outer, &waiting, context);
         let before = waiting.len();
         waiting.retain(|name| {
             let mut value = declared[name].clone();
@@ -43,7 +43,7 @@ pub(super) fn evaluate(
         }
     }
     // With the texts of those that wait there is no unknown name any more.
-    let all = known(declared, outer, &[], world);
+    let all = known(declared, outer, &[], context);
     for name in waiting {
         let message = match settle(&mut declared[&name].clone(), &all, &mut room) {
             Ok(false) => continue, // is for requests
@@ -62,14 +62,14 @@ fn known(
     declared: &Map<String, Value>,
     outer: &Map<String, Value>,
     waiting: &[String],
-    world: &World<'_>,
+    context: &BuildContext<'_>,
 ) -> Constants {
     let mut values = outer.clone();
     values.extend(declared.clone());
     values.retain(|name, _| !waiting.contains(name));
     Constants::new(values)
         .with_files()
-        .witnessed(world.witness())
+        .witnessed(context.witness())
 }
 
 fn has_expression(value: &Value) -> bool {
@@ -128,16 +128,16 @@ fn json(value: &expr::Value<'_>) -> Option<Value> {
 mod tests {
     use serde_json::json;
 
-    use super::super::world::testing;
+    use super::super::build_context::testing;
     use super::*;
 
     fn evaluated(declared: &Value) -> (Value, Vec<String>) {
-        let world = testing::world(&|_| None);
+        let context = testing::context(&|_| None);
         let mut declared = declared.as_object().expect("an object").clone();
         let outer = json!({"domain": "example.com"});
         let outer = outer.as_object().expect("an object");
         let mut faults = Vec::new();
-        evaluate(&mut declared, outer, &world, &mut faults);
+        evaluate(&mut declared, outer, &context, &mut faults);
         let messages = faults.into_iter().map(|(_, message)| message).collect();
         (Value::Object(declared), messages)
     }

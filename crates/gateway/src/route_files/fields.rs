@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::page::Page;
+use super::builder::RouteFileBuilder;
 use doorward_core::yaml::PathSegment;
 use doorward_expr::duration::{self, Length};
 use doorward_expr::{self as expr, Expression};
@@ -27,15 +27,23 @@ impl Place {
 
 /// The fields of one object.
 pub(super) struct Fields<'a> {
-    page: &'a Page<'a>,
+    builder: &'a RouteFileBuilder<'a>,
     map: &'a Map<String, Value>,
     /// Where the object is.
     pub(super) place: Place,
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(page: &'a Page<'a>, map: &'a Map<String, Value>, place: Place) -> Self {
-        Self { page, map, place }
+    pub(super) fn new(
+        builder: &'a RouteFileBuilder<'a>,
+        map: &'a Map<String, Value>,
+        place: Place,
+    ) -> Self {
+        Self {
+            builder,
+            map,
+            place,
+        }
     }
 
     /// The object itself.
@@ -48,7 +56,7 @@ impl<'a> Fields<'a> {
         for name in self.map.keys().map(String::as_str) {
             if !known.contains(&name) && !is_comment(name) {
                 let message = "is taken for a decorator and has no effect";
-                self.page.warn(&self.at(name), message);
+                self.builder.warn(&self.at(name), message);
             }
         }
     }
@@ -65,7 +73,7 @@ impl<'a> Fields<'a> {
 
     /// Says what is wrong with a field.
     pub(super) fn wrong<T>(&self, name: &str, message: impl Into<String>) -> Option<T> {
-        self.page.wrong(&self.at(name), message);
+        self.builder.wrong(&self.at(name), message);
         None
     }
 
@@ -74,9 +82,9 @@ impl<'a> Fields<'a> {
     pub(super) fn known(&self, known: &[&str], idle: &[&str]) {
         for name in self.map.keys().map(String::as_str) {
             if idle.contains(&name) {
-                self.page.warn(&self.at(name), "has no effect here");
+                self.builder.warn(&self.at(name), "has no effect here");
             } else if !known.contains(&name) && !is_comment(name) {
-                self.page
+                self.builder
                     .warn(&self.at(name), "is not known and has no effect");
             }
         }
@@ -162,9 +170,9 @@ impl<'a> Fields<'a> {
             None => return Some(None),
             Some(Value::Bool(yes)) => {
                 let text = Value::String(format!("${{{yes}}}"));
-                self.page.expression(&text, &self.at(name))?
+                self.builder.expression(&text, &self.at(name))?
             }
-            Some(value) => self.page.expression(value, &self.at(name))?,
+            Some(value) => self.builder.expression(value, &self.at(name))?,
         };
         Some(Some(compiled))
     }
@@ -173,7 +181,7 @@ impl<'a> Fields<'a> {
         if !text.contains("${") {
             return Ok(text.to_owned());
         }
-        match expr::at_load_with(text, &self.page.constants) {
+        match expr::at_load_with(text, &self.builder.constants) {
             Ok(expr::Value::Text(text)) => Ok(text.into_owned()),
             Ok(expr::Value::Integer(n)) => Ok(n.to_string()),
             Ok(expr::Value::Bool(yes)) => Ok(yes.to_string()),

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::build_context::{self, Prints};
+use super::builder::RouteFileBuilder;
 use super::fields::{Fields, Place};
-use super::page::Page;
-use super::parts::{Built, Part};
-use super::shelf;
-use super::world::{self, Prints};
+use super::loader;
+use super::objects::{Built, Part};
 use crate::handler::{Case, Handler, StaticResponse, Step};
 use doorward_plugin_api::filter::Filter;
 use doorward_plugins::chain;
@@ -20,7 +20,7 @@ const MAX_NAMED: usize = 64;
 
 /// A filter that runs.
 #[derive(Clone)]
-pub(super) struct Kept {
+pub(super) struct RunningFilter {
     pub(super) filter: Arc<dyn Filter>,
     /// The files that were read for it, secrets for instance: digests only.
     prints: Prints,
@@ -28,16 +28,16 @@ pub(super) struct Kept {
 
 /// The filters that run for a route file, by what they were built from.
 #[derive(Default, Clone)]
-pub(super) struct Running {
-    before: HashMap<String, Kept>,
-    now: HashMap<String, Kept>,
+pub(super) struct RunningFilters {
+    before: HashMap<String, RunningFilter>,
+    now: HashMap<String, RunningFilter>,
     /// How often each declaration has been met.
     met: HashMap<String, usize>,
 }
 
-impl Running {
+impl RunningFilters {
     /// For a file whose last good version runs the filters of `before`.
-    pub(super) fn after(before: HashMap<String, Kept>) -> Self {
+    pub(super) fn after(before: HashMap<String, RunningFilter>) -> Self {
         Self {
             before,
             ..Self::default()
@@ -45,7 +45,7 @@ impl Running {
     }
 
     /// The filters that were built or kept.
-    pub(super) fn into_filters(self) -> HashMap<String, Kept> {
+    pub(super) fn into_filters(self) -> HashMap<String, RunningFilter> {
         self.now
     }
 
@@ -64,7 +64,7 @@ pub(super) struct Steps {
     pub(super) weight: usize,
 }
 
-impl Page<'_> {
+impl RouteFileBuilder<'_> {
     /// The filters that an array refers to; all of them are looked at.
     pub(super) fn steps(&self, config: &Fields<'_>, field: &str) -> Option<Steps> {
         let place = config.at(field);
@@ -210,7 +210,7 @@ impl Page<'_> {
         let kept = self.kept(&scope);
         let kept = kept.or_else(|| self.made(kind.build, &scope, config))?;
         let filter = kept.filter.clone();
-        self.world.add_prints(kept.prints.clone());
+        self.context.add_prints(kept.prints.clone());
         for warning in filter.warnings() {
             self.warn(&config.place, warning);
         }
@@ -223,24 +223,24 @@ impl Page<'_> {
     }
 
     /// The filter that runs already, unless a file says something else now.
-    fn kept(&self, scope: &str) -> Option<Kept> {
+    fn kept(&self, scope: &str) -> Option<RunningFilter> {
         let kept = self.running.borrow().before.get(scope).cloned();
-        kept.filter(|kept| shelf::is_current(&kept.prints))
+        kept.filter(|kept| loader::is_current(&kept.prints))
     }
 
     /// A new filter, and what was read for it.
-    fn made(&self, build: chain::Build, scope: &str, config: &Fields<'_>) -> Option<Kept> {
-        let mut parts = self.world.parts.scoped(&format!("{}/{scope}", self.id));
+    fn made(&self, build: chain::Build, scope: &str, config: &Fields<'_>) -> Option<RunningFilter> {
+        let mut parts = self.context.parts.scoped(&format!("{}/{scope}", self.id));
         parts.constants = self.constants.clone();
         let named = |name: &str| self.declaration(name);
-        let before = self.world.take_prints();
+        let before = self.context.take_prints();
         let built = build(config.map(), &parts, &named);
-        let prints = self.world.take_prints();
-        self.world.add_prints(before);
+        let prints = self.context.take_prints();
+        self.context.add_prints(before);
         // Of what could not be built too: it may be due to a missing secret.
-        self.world.add_prints(prints.clone());
+        self.context.add_prints(prints.clone());
         match built {
-            Ok(filter) => Some(Kept { filter, prints }),
+            Ok(filter) => Some(RunningFilter { filter, prints }),
             Err(error) => {
                 self.wrong_config(config, &error.field, error.message);
                 None
@@ -274,7 +274,7 @@ impl Page<'_> {
         }
         let whole = json!([type_name, label, config.map(), named]).to_string();
         let properties = self.properties.named_in(&whole);
-        let digest = world::digest(format!("{whole}{properties}").as_bytes());
+        let digest = build_context::digest(format!("{whole}{properties}").as_bytes());
         digest[..8]
             .iter()
             .map(|byte| format!("{byte:02x}"))
@@ -286,7 +286,7 @@ impl Page<'_> {
         let kind = chain::chain_kind("ThrottlingFilter")?;
         const POLICY: &str = "throttlingRatePolicy";
         let config = Map::from_iter([(POLICY.to_owned(), Value::Object(declared.map().clone()))]);
-        let mut parts = self.world.parts.scoped("");
+        let mut parts = self.context.parts.scoped("");
         parts.constants = self.constants.clone();
         // It decides on nothing, so it need not be known to anybody.
         parts.redis = None;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use http::HeaderName;
 use serde_json::{Map, Value, json};
 
+use super::builder::RouteFileBuilder;
 use super::fields::{Fields, Place};
-use super::page::Page;
-use super::parts::{Built, Part};
+use super::objects::{Built, Part};
 use crate::handler::{Binding, Handler, MAX_DEPTH, ProxySettings, StaticResponse};
 use doorward_expr::Expression;
 use doorward_plugin_api::Parts;
@@ -64,7 +64,7 @@ const CLIENT_FILTERS: [&str; 3] = [
 /// Further tries where `retries` does not say how many.
 const USUAL_RETRIES: i64 = 5;
 
-impl Page<'_> {
+impl RouteFileBuilder<'_> {
     /// The handler that a field refers to.
     pub(super) fn leads_to(&self, fields: &Fields<'_>, name: &str) -> Option<Leads> {
         self.handler(fields.value(name).unwrap_or(&Value::Null), &fields.at(name))
@@ -291,7 +291,7 @@ impl Page<'_> {
 
     /// What reading needs that makes no filter.
     pub(super) fn unscoped(&self) -> Parts {
-        let mut parts = self.world.parts.scoped("");
+        let mut parts = self.context.parts.scoped("");
         parts.constants = self.constants.clone();
         parts
     }

@@ -5,24 +5,24 @@
 //! key, and its last good version stays in force until it is mended or
 //! removed. Filters whose declaration has not changed keep running, whatever
 //! else has. Start with [`RouteFiles::load`]; `reading` has what a file says,
-//! `parts` the types of objects, `shelf` the last good versions.
+//! `objects` the types of objects, `loader` the last good versions.
 
 mod authentication;
+mod build_context;
+mod builder;
 mod classify;
 mod evaluated;
 mod fields;
 mod filters;
 mod handlers;
-mod page;
-mod parts;
+mod loader;
+mod objects;
 mod properties;
 mod reading;
 mod report;
 mod router;
-mod shelf;
 #[cfg(test)]
 mod tests;
-mod world;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -30,15 +30,15 @@ use std::sync::Arc;
 
 use crate::handler::INTERNALS;
 use crate::handler::{FileRoute, Routes};
+use build_context::BuildContext;
 use doorward_net::telemetry::traffic::Traffic;
 use doorward_plugin_api::Parts;
-use shelf::{Shelf, Site};
-use world::World;
+use loader::{FileSet, Site};
 
+pub use build_context::documents;
 pub use classify::{Content, classify};
+pub use loader::Source;
 pub use report::{Board, FileReport, Report, State};
-pub use shelf::Source;
-pub use world::documents;
 
 /// Longest text of a route file, in bytes.
 pub const MAX_TEXT: usize = 4 << 20;
@@ -49,7 +49,7 @@ pub struct RouteFiles {
     traffic: Arc<Traffic>,
     environment: fn(&str) -> Option<String>,
     internals: Vec<&'static str>,
-    shelf: Shelf,
+    file_set: FileSet,
     board: Board,
 }
 
@@ -61,7 +61,7 @@ impl RouteFiles {
             traffic,
             environment: |name| std::env::var(name).ok(),
             internals: INTERNALS.to_vec(),
-            shelf: Shelf::default(),
+            file_set: FileSet::default(),
             board: Board::default(),
         }
     }
@@ -90,19 +90,19 @@ impl RouteFiles {
 
     /// [`RouteFiles::load`] without a word in the log.
     pub fn load_quietly(&mut self, sources: Vec<Source>) -> Arc<Routes> {
-        let mut world = World::new(&self.parts, &self.traffic, &self.environment);
-        world.internals = &self.internals;
+        let mut context = BuildContext::new(&self.parts, &self.traffic, &self.environment);
+        context.internals = &self.internals;
         let site = Site {
-            world: &world,
+            context: &context,
             outer: None,
             prefix: String::new(),
             directories: Vec::new(),
         };
-        self.shelf.load(sources, &site);
+        self.file_set.load(sources, &site);
         let mut report = Report::default();
-        self.shelf.report(None, &mut report.files);
+        self.file_set.report(None, &mut report.files);
         self.board.post(report);
-        Arc::new(Routes::new(self.shelf.routes(), None))
+        Arc::new(Routes::new(self.file_set.routes(), None))
     }
 
     /// What has become of the files.
@@ -112,23 +112,23 @@ impl RouteFiles {
 
     /// The files that were route files when they were last read.
     pub fn known(&self) -> HashSet<PathBuf> {
-        self.shelf.files().cloned().collect()
+        self.file_set.files().cloned().collect()
     }
 
     /// Makes the next load read every file again, changed or not.
     pub fn distrust(&mut self) {
-        self.shelf.distrust();
+        self.file_set.distrust();
     }
 
     /// Whether what the files refer to (files, directories of routers) is as
     /// it was when they were read.
     pub fn is_current(&self) -> bool {
-        self.shelf.prints().all(shelf::is_current)
+        self.file_set.prints().all(loader::is_current)
     }
 
     /// The directories in which something may change that the files refer to.
     pub fn directories(&self) -> BTreeSet<PathBuf> {
-        let paths = self.shelf.prints().flat_map(|prints| prints.keys());
+        let paths = self.file_set.prints().flat_map(|prints| prints.keys());
         paths.filter_map(|path| watched(path)).collect()
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::build_context::BuildContext;
 use super::evaluated;
-use super::world::World;
 use doorward_core::yaml::{PathSegment, Sources};
 use doorward_expr::Constants;
 
@@ -33,14 +33,14 @@ impl Properties {
     pub(super) fn read(
         declared: Map<String, Value>,
         outer: &Properties,
-        world: &World<'_>,
+        context: &BuildContext<'_>,
         directory: &std::path::Path,
         faults: &mut Vec<Fault>,
     ) -> Self {
         let reading = Reading {
             declared: &declared,
             outer,
-            world,
+            context,
             directory,
             known: RefCell::default(),
             depth: Cell::new(0),
@@ -54,7 +54,7 @@ impl Properties {
             faults.extend(reading.resolve(&mut value, Some(name), &path));
             own.insert(name.clone(), value);
         }
-        evaluated::evaluate(&mut own, &outer.values, world, faults);
+        evaluated::evaluate(&mut own, &outer.values, context, faults);
         let mut values = outer.values.clone();
         values.extend(own);
         Self { values }
@@ -66,9 +66,9 @@ impl Properties {
     }
 
     /// The properties, as constants of expressions.
-    pub(super) fn constants(&self, world: &World<'_>) -> Arc<Constants> {
+    pub(super) fn constants(&self, context: &BuildContext<'_>) -> Arc<Constants> {
         let constants = Constants::new(self.values.clone()).with_files().leniently();
-        Arc::new(constants.witnessed(world.witness()))
+        Arc::new(constants.witnessed(context.witness()))
     }
 
     /// Those of the properties that `text` names, maybe.
@@ -83,7 +83,7 @@ impl Properties {
 struct Reading<'a> {
     declared: &'a Map<String, Value>,
     outer: &'a Properties,
-    world: &'a World<'a>,
+    context: &'a BuildContext<'a>,
     directory: &'a std::path::Path,
     /// What names have turned out to be; `None` while that is found out.
     known: RefCell<HashMap<String, Option<Result<Option<String>, String>>>>,
@@ -97,10 +97,10 @@ impl Reading<'_> {
             Some(own) if name == own => Ok(self.outer.text(name)),
             _ => self.text(name),
         };
-        let environment = |name: &str| (self.world.environment)(name);
+        let environment = |name: &str| (self.context.environment)(name);
         let sources = Sources::new(self.directory, &properties, &environment);
         let faults = sources.resolve(value, path);
-        self.world.met(sources);
+        self.context.met(sources);
         faults
     }
 
@@ -170,14 +170,14 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::world::testing;
+    use super::super::build_context::testing;
     use super::*;
 
     fn read(declared: &Value, outer: &Properties) -> (Properties, Vec<String>) {
         let mut faults = Vec::new();
-        let world = testing::world(&|name| (name == "PORT").then(|| "8080".to_owned()));
+        let context = testing::context(&|name| (name == "PORT").then(|| "8080".to_owned()));
         let declared = declared.as_object().expect("an object").clone();
-        let read = Properties::read(declared, outer, &world, Path::new(""), &mut faults);
+        let read = Properties::read(declared, outer, &context, Path::new(""), &mut faults);
         (
             read,
             faults.into_iter().map(|(_, message)| message).collect(),

@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::MAX_TEXT;
+use super::build_context;
+use super::builder::{Findings, Object, RouteFileBuilder};
 use super::fields::{Fields, Place, is_comment};
-use super::filters::Running;
-use super::page::{Findings, Object, Page};
+use super::filters::RunningFilters;
+use super::loader::{Attempt, FileSets, Good, Site};
 use super::properties::{self, Properties};
-use super::shelf::{Attempt, Good, Shelves, Site};
-use super::world;
 use crate::handler::{Declared, FileRoute, Handler, MAX_DEPTH};
 use doorward_core::yaml::{Document, PathSegment, Sources};
 
@@ -47,8 +47,8 @@ pub(super) fn read(
     file: &Path,
     id: String,
     site: &Site<'_>,
-    running: Running,
-    shelves: Shelves,
+    running: RunningFilters,
+    file_sets: FileSets,
 ) -> Attempt {
     let fail = |errors: Vec<String>| Attempt {
         id: id.clone(),
@@ -57,7 +57,7 @@ pub(super) fn read(
             errors,
             warnings: Vec::new(),
         },
-        shelves: Shelves::default(),
+        file_sets: FileSets::default(),
     };
     if text.len() > MAX_TEXT {
         let message = format!("{}: longer than {MAX_TEXT} bytes", file.display());
@@ -71,36 +71,36 @@ pub(super) fn read(
         return fail(vec![document.error(&[], "expected an object").to_string()]);
     };
     let (properties, faults) = resolve(&mut root, file, site);
-    let mut page = Page::new(site.world, &document, site.outer, id, properties);
+    let mut builder = RouteFileBuilder::new(site.context, &document, site.outer, id, properties);
     for (path, message) in faults {
-        page.wrong(&Place(path), message);
+        builder.wrong(&Place(path), message);
     }
-    page.directories = directories(file, site);
-    page.says_base = Value::Object(root.clone())
+    builder.directories = directories(file, site);
+    builder.says_base = Value::Object(root.clone())
         .to_string()
         .contains("\"baseURI\"");
-    *page.running.get_mut() = running;
-    *page.shelves.get_mut() = shelves;
+    *builder.running.get_mut() = running;
+    *builder.file_sets.get_mut() = file_sets;
     // What has unresolved tokens in it would be refused once more.
-    let good = if page.is_good() {
-        declare_objects(&mut page, root.get("heap"));
-        route(&page, &root)
+    let good = if builder.is_good() {
+        declare_objects(&mut builder, root.get("heap"));
+        route(&builder, &root)
     } else {
         None
     };
-    let findings = page.take_findings();
-    let shelves = page.shelves.take().settled();
+    let findings = builder.take_findings();
+    let file_sets = builder.file_sets.take().settled();
     let good = good.filter(|_| findings.errors.is_empty());
     Attempt {
         good: good.map(|good| Good {
-            filters: page.running.take().into_filters(),
-            shelves: shelves.clone(),
-            text: (page.routers.get() > 0).then(|| text.into()),
+            filters: builder.running.take().into_filters(),
+            file_sets: file_sets.clone(),
+            text: (builder.routers.get() > 0).then(|| text.into()),
             ..good
         }),
-        id: page.id,
+        id: builder.id,
         findings,
-        shelves,
+        file_sets,
     }
 }
 
@@ -111,11 +111,11 @@ fn resolve(
     site: &Site<'_>,
 ) -> (Properties, Vec<properties::Fault>) {
     let mut faults = Vec::new();
-    let world = site.world;
+    let context = site.context;
     let directory = file.parent().unwrap_or(Path::new(""));
     let around = match site.outer {
         Some(outer) => outer.properties.clone(),
-        None => world::instance(file, world.environment),
+        None => build_context::instance(file, context.environment),
     };
     let declared = match root.remove(PROPERTIES) {
         None | Some(Value::Null) => Map::new(),
@@ -129,14 +129,14 @@ fn resolve(
             Map::new()
         }
     };
-    let properties = Properties::read(declared, &around, world, directory, &mut faults);
+    let properties = Properties::read(declared, &around, context, directory, &mut faults);
     let named = |name: &str| Ok(properties.text(name));
-    let environment = |name: &str| (world.environment)(name);
+    let environment = |name: &str| (context.environment)(name);
     let sources = Sources::new(directory, &named, &environment);
     for (key, value) in root.iter_mut() {
         faults.extend(sources.resolve(value, &[key.as_str().into()]));
     }
-    world.met(sources);
+    context.met(sources);
     (properties, faults)
 }
 
@@ -183,19 +183,19 @@ fn read_located(
     around: &Properties,
     site: &Site<'_>,
 ) -> Result<Map<String, Value>, String> {
-    let world = site.world;
+    let context = site.context;
     let named = |name: &str| Ok(around.text(name));
-    let environment = |name: &str| (world.environment)(name);
+    let environment = |name: &str| (context.environment)(name);
     let sources = Sources::new(directory, &named, &environment);
     let fault = sources.resolve(&mut location, &[]).into_iter().next();
-    world.met(sources);
+    context.met(sources);
     if let Some((_, message)) = fault {
         return Err(message);
     }
     let Value::String(text) = location else {
         return Err("expected the name of a file".to_owned());
     };
-    let text = match doorward_expr::at_load_with(&text, &around.constants(world)) {
+    let text = match doorward_expr::at_load_with(&text, &around.constants(context)) {
         Ok(doorward_expr::Value::Text(text)) => text.into_owned(),
         Ok(_) => return Err("the expression does not give a text".to_owned()),
         Err(fault) => return Err(fault.to_string()),
@@ -206,7 +206,7 @@ fn read_located(
         // Relative, which no URL is.
         _ => directory.join(text.trim_start_matches("file:").trim_start_matches("//")),
     };
-    let text = world.read(&path)?;
+    let text = context.read(&path)?;
     if path
         .extension()
         .is_some_and(|extension| extension == "properties")
@@ -235,7 +235,7 @@ fn directories(file: &Path, site: &Site<'_>) -> Vec<PathBuf> {
 
 /// Takes in the objects of a heap: an array, or as it once was an object with
 /// the array as `objects`.
-fn declare_objects(page: &mut Page<'_>, heap: Option<&Value>) {
+fn declare_objects(builder: &mut RouteFileBuilder<'_>, heap: Option<&Value>) {
     let mut place = Place::default().at("heap");
     let items = match heap {
         None | Some(Value::Null) => return,
@@ -244,78 +244,79 @@ fn declare_objects(page: &mut Page<'_>, heap: Option<&Value>) {
             place = place.at("objects");
             match &old["objects"] {
                 Value::Array(items) => items,
-                _ => return page.wrong(&place, "expected an array of objects"),
+                _ => return builder.wrong(&place, "expected an array of objects"),
             }
         }
-        Some(_) => return page.wrong(&place, "expected an array of objects"),
+        Some(_) => return builder.wrong(&place, "expected an array of objects"),
     };
     for (i, value) in items.iter().enumerate() {
         let place = place.at(i);
         let Value::Object(declared) = value else {
-            page.wrong(&place, "expected an object with name, type and config");
+            builder.wrong(&place, "expected an object with name, type and config");
             continue;
         };
         let name = match declared.get("name") {
             Some(Value::String(name)) if !name.is_empty() => name.clone(),
             Some(_) => {
-                page.wrong(&place.at("name"), "expected a name");
+                builder.wrong(&place.at("name"), "expected a name");
                 continue;
             }
             None => {
-                page.wrong(&place, "required field missing: name");
+                builder.wrong(&place, "required field missing: name");
                 continue;
             }
         };
-        if let Some(first) = page.objects.get(&name) {
-            if page.is_full() {
+        if let Some(first) = builder.objects.get(&name) {
+            if builder.is_full() {
                 return;
             }
-            let line = page.document.line_of(&first.place.0).unwrap_or(0);
+            let line = builder.document.line_of(&first.place.0).unwrap_or(0);
             let message = format!("an object is called '{name}' already, on line {line}");
-            page.wrong(&place.at("name"), message);
+            builder.wrong(&place.at("name"), message);
             continue;
         }
         let value = value.clone();
-        page.objects.insert(name, Object { place, value });
+        builder.objects.insert(name, Object { place, value });
     }
 }
 
 /// Builds the route; what is wrong is noted.
-fn route(page: &Page<'_>, root: &Map<String, Value>) -> Option<Good> {
-    let fields = Fields::new(page, root, Place::default());
+fn route(builder: &RouteFileBuilder<'_>, root: &Map<String, Value>) -> Option<Good> {
+    let fields = Fields::new(builder, root, Place::default());
     let unknown = root.keys().map(String::as_str);
     let unknown = unknown.filter(|key| {
         let known = MEMBERS.contains(key) || IDLE.contains(key);
         !known && !is_comment(key)
     });
     for key in unknown {
-        page.warn(
+        builder.warn(
             &fields.at(key),
             "is taken for a decorator and has no effect",
         );
     }
     for idle in ["session", "auditService"] {
         if fields.value(idle).is_some() {
-            page.warn(&fields.at(idle), "has no effect here");
+            builder.warn(&fields.at(idle), "has no effect here");
         }
     }
-    page.build_objects();
-    let name = route_name(page, &fields);
-    let condition = page.request_condition(&fields);
+    builder.build_objects();
+    let name = route_name(builder, &fields);
+    let condition = builder.request_condition(&fields);
     let leads = match fields.value("handler") {
-        Some(_) => page.leads_to(&fields, "handler"),
+        Some(_) => builder.leads_to(&fields, "handler"),
         None => {
-            let message = match root.contains_key("_format_version") {
-                true => "declares entities: name it among `entities` of the configuration file",
-                false => "required field missing: handler",
+            let message = if root.contains_key("_format_version") {
+                "declares entities: name it among `entities` of the configuration file"
+            } else {
+                "required field missing: handler"
             };
-            page.wrong(&Place::default(), message);
+            builder.wrong(&Place::default(), message);
             None
         }
     };
     let mut leads = leads?;
     if let Some(base) = fields.value("baseURI") {
-        let rebased: Option<Handler> = page.rebased(base, &fields.at("baseURI"), leads.handler);
+        let rebased: Option<Handler> = builder.rebased(base, &fields.at("baseURI"), leads.handler);
         leads.handler = rebased?.into();
         leads.height += 1;
     }
@@ -327,17 +328,17 @@ fn route(page: &Page<'_>, root: &Map<String, Value>) -> Option<Good> {
     }
     let (name, condition) = (name?, condition?);
     let declared = Declared {
-        id: page.id.clone(),
+        id: builder.id.clone(),
         name,
-        file: page.document.file().to_owned(),
+        file: builder.document.file().to_owned(),
         condition,
         handler: leads.handler,
     };
     let named = fields.value("name").is_some();
-    let route = FileRoute::new(declared, page.world.traffic);
-    if page.is_alone() {
+    let route = FileRoute::new(declared, builder.context.traffic);
+    if builder.is_alone() {
         for warning in route.warnings() {
-            page.warn(&fields.at("handler"), warning);
+            builder.warn(&fields.at("handler"), warning);
         }
     }
     Some(Good {
@@ -345,17 +346,17 @@ fn route(page: &Page<'_>, root: &Map<String, Value>) -> Option<Good> {
         height: leads.height + 1,
         weight: leads.weight,
         named: named
-            .then(|| page.document.line_of(&[PathSegment::from("name")]))
+            .then(|| builder.document.line_of(&[PathSegment::from("name")]))
             .flatten(),
         filters: Default::default(),
-        shelves: Shelves::default(),
+        file_sets: FileSets::default(),
         text: None,
     })
 }
 
-fn route_name(page: &Page<'_>, fields: &Fields<'_>) -> Option<String> {
+fn route_name(builder: &RouteFileBuilder<'_>, fields: &Fields<'_>) -> Option<String> {
     let Some(name) = fields.text("name")? else {
-        let stem = page.document.file().file_stem().unwrap_or_default();
+        let stem = builder.document.file().file_stem().unwrap_or_default();
         return Some(stem.to_string_lossy().into_owned());
     };
     let fits = (1..=MAX_NAME).contains(&name.len()) && !name.chars().any(char::is_control);

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::build_context;
+use super::builder::RouteFileBuilder;
 use super::fields::Fields;
-use super::page::Page;
-use super::parts::Built;
-use super::shelf::{Site, Source};
-use super::world;
+use super::loader::{Site, Source};
+use super::objects::Built;
 use crate::handler::{Handler, Routes};
 use doorward_expr::duration::{self, Length};
 
@@ -27,7 +27,7 @@ enum Scan {
     Watched,
 }
 
-impl Page<'_> {
+impl RouteFileBuilder<'_> {
     pub(super) fn router(&self, config: &Fields<'_>) -> Option<Built> {
         let known = ["directory", "defaultHandler", "scanInterval"];
         config.known(&known, &["openApiValidation"]);
@@ -71,7 +71,7 @@ impl Page<'_> {
         self.routers.set(number);
         let Ok(real) = directory.canonicalize() else {
             // So that it is noticed when it appears.
-            let _ = self.world.list(directory);
+            let _ = self.context.list(directory);
             let message = format!(
                 "{} is no directory: there are no routes",
                 directory.display()
@@ -88,15 +88,15 @@ impl Page<'_> {
             return config.wrong("directory", message);
         }
         let key = (directory.to_owned(), number);
-        let before = self.shelves.borrow().before(&key);
-        let shelf = match before {
+        let before = self.file_sets.borrow().before(&key);
+        let file_set = match before {
             Some(before) if scan == Scan::Once => before,
             before => {
-                let mut shelf = before.unwrap_or_default();
+                let mut file_set = before.unwrap_or_default();
                 let mut directories = self.directories.clone();
                 directories.push(real);
                 let site = Site {
-                    world: self.world,
+                    context: self.context,
                     outer: Some(self),
                     prefix: match number {
                         1 => format!("{}/", self.id),
@@ -105,27 +105,27 @@ impl Page<'_> {
                     directories,
                 };
                 match self.sources(directory, scan) {
-                    Ok(sources) => shelf.load(sources, &site),
+                    Ok(sources) => file_set.load(sources, &site),
                     Err(message) => return config.wrong("directory", message),
                 }
-                shelf
+                file_set
             }
         };
-        let routes = shelf.routes();
-        let (height, weight) = shelf.extent();
-        self.shelves.borrow_mut().put(key, shelf);
+        let routes = file_set.routes();
+        let (height, weight) = file_set.extent();
+        self.file_sets.borrow_mut().put(key, file_set);
         Some((routes, height, weight))
     }
 
     fn sources(&self, directory: &Path, scan: Scan) -> Result<Vec<Source>, String> {
         let files = match scan {
-            Scan::Once => world::documents(directory).map_err(|error| error.to_string())?,
-            Scan::Watched => self.world.list(directory)?,
+            Scan::Once => build_context::documents(directory).map_err(|error| error.to_string())?,
+            Scan::Watched => self.context.list(directory)?,
         };
         let read = |file: PathBuf| Source {
             text: match scan {
-                Scan::Once => world::read(&file),
-                Scan::Watched => self.world.read(&file),
+                Scan::Once => build_context::read(&file),
+                Scan::Watched => self.context.read(&file),
             },
             file,
         };

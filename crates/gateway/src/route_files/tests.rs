@@ -1,6 +1,6 @@
 use tempfile::TempDir;
 
-use super::world::testing;
+use super::build_context::testing;
 use super::*;
 
 /// Route files in a directory of their own.
@@ -52,7 +52,7 @@ impl Files {
     fn load(&mut self) {
         let found = documents(self.directory.path()).expect("a directory");
         let read = |file: PathBuf| Source {
-            text: world::read(&file),
+            text: build_context::read(&file),
             file,
         };
         self.routes = self.files.load(found.into_iter().map(read).collect());
@@ -109,7 +109,7 @@ fn throttled(config: &str) -> String {
 const RATE: &str = "{\"rate\": {\"numberOfRequests\": 6, \"duration\": \"10 s\"}}";
 
 fn throttle_of(files: &Files, name: &str) -> Arc<dyn doorward_plugin_api::filter::Filter> {
-    let entries = files.files.shelf.filters_of(name);
+    let entries = files.files.file_set.filters_of(name);
     entries.into_iter().next().expect("a filter")
 }
 
@@ -449,7 +449,7 @@ fn nested(files: &Files) -> Vec<String> {
 }
 
 fn throttle_of_nested(files: &Files, name: &str) -> Arc<dyn doorward_plugin_api::filter::Filter> {
-    let found = files.files.shelf.filters_of_nested(name);
+    let found = files.files.file_set.filters_of_nested(name);
     found.into_iter().next().expect("a filter")
 }
 

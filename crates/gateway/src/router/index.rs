@@ -26,13 +26,13 @@ pub(super) struct Index {
 }
 
 /// A map whose keys are hashes already.
-pub(super) type Hashed<V> = HashMap<u64, V, BuildHasherDefault<Given>>;
+pub(super) type Hashed<V> = HashMap<u64, V, BuildHasherDefault<IdentityHasher>>;
 
 /// Hashes a hash to itself.
 #[derive(Debug, Default)]
-pub(super) struct Given(u64);
+pub(super) struct IdentityHasher(u64);
 
-impl Hasher for Given {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }

@@ -18,7 +18,7 @@ pub struct Layers {
     /// How many routes the base was built from.
     based: usize,
     /// Positions of the base's routes that have gone or changed since.
-    gone: Gone,
+    gone: PositionSet,
     /// The routes that have come or changed since, if there are any.
     recent: Option<Arc<Router>>,
     /// Their positions.
@@ -27,12 +27,12 @@ pub struct Layers {
 
 /// A set of positions, one bit each.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Gone {
+pub(super) struct PositionSet {
     bits: Vec<u64>,
     len: usize,
 }
 
-impl Gone {
+impl PositionSet {
     #[inline]
     pub(super) fn has(&self, position: u32) -> bool {
         let word = self.bits.get(position as usize / 64);
@@ -93,9 +93,10 @@ impl Layers {
         }
         let recent = next.positions.iter();
         let recent = recent.filter_map(|position| Some((*position, at(*position)?)));
-        next.recent = match next.positions.is_empty() {
-            true => None,
-            false => Some(Arc::new(Router::build_at(recent, &self.routers())?)),
+        next.recent = if next.positions.is_empty() {
+            None
+        } else {
+            Some(Arc::new(Router::build_at(recent, &self.routers())?))
         };
         Ok(Some(next))
     }
@@ -126,9 +127,10 @@ impl Layers {
             let path = router.entries.all[found.rank].path;
             at(found.route).map(|route| Precedence::of(route, path.into()))
         };
-        match of(&self.base, old) > of(recent, new) {
-            true => Some(old),
-            false => Some(new),
+        if of(&self.base, old) > of(recent, new) {
+            Some(old)
+        } else {
+            Some(new)
         }
     }
 

@@ -10,6 +10,7 @@
 //! of their own, and headers compared with an expression.
 
 mod build;
+mod comparison;
 mod entry;
 mod fork;
 pub mod groups;
@@ -21,7 +22,6 @@ pub mod path;
 pub mod pattern;
 mod plain;
 mod precedence;
-mod survey;
 mod table;
 mod trie;
 
@@ -34,14 +34,14 @@ use doorward_core::model::route::Route;
 use entry::Entries;
 use hosts::Name;
 use index::Index;
-use layers::Gone;
+use layers::PositionSet;
 use leaf::Leaf;
 use pattern::Pattern;
 use table::Hosts;
 
+pub use comparison::{Attribute, RouteVerdict};
 pub(super) use entry::index;
 pub use layers::Layers;
-pub use survey::{Attribute, Stand};
 
 /// What of a request decides its route.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +67,7 @@ struct Ask<'a> {
     query: &'a Query<'a>,
     method_bit: u16,
     /// Positions of routes that are no longer there.
-    gone: Option<&'a Gone>,
+    gone: Option<&'a PositionSet>,
 }
 
 impl<'a> Ask<'a> {

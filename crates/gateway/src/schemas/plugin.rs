@@ -56,9 +56,10 @@ pub fn plugin(name: Option<&Value>) -> Result<&'static Schema, Violations> {
                         *field = protocols(kind.name);
                     }
                 }
-                let schema = match kind.of_consumers {
-                    true => schema,
-                    false => schema.check(of_no_consumer),
+                let schema = if kind.of_consumers {
+                    schema
+                } else {
+                    schema.check(of_no_consumer)
                 };
                 (kind.name, schema)
             })

@@ -8,15 +8,15 @@ use uuid::Uuid;
 
 use super::{CompileError, LiveRoute, Snapshot, Workshop};
 use crate::chain::{Chains, Link};
+use crate::copy_on_write_map::CopyOnWriteMap;
 use crate::entities::{Entities, Entity as _, Record, Table};
-use crate::parted::Parted;
 use doorward_core::model::plugin::Plugin;
 use doorward_plugin_api::Parts;
 use doorward_plugin_api::filter::Filter;
 use doorward_plugins as plugins;
 
 /// The filters of the enabled plugins, by the plugins' ids.
-pub(super) type Filters = Parted<Arc<Built>>;
+pub(super) type Filters = CopyOnWriteMap<Arc<Built>>;
 
 /// A filter and the record that it was built from.
 pub(super) struct Built {

@@ -9,17 +9,17 @@ use uuid::Uuid;
 
 use super::{CompileError, Snapshot, Workshop, label};
 use crate::balance::Balancer;
-use crate::balance::roster::Roster;
+use crate::balance::registry::BalancerRegistry;
+use crate::copy_on_write_map::CopyOnWriteMap;
 use crate::entities::{Entities, Entity as _, Record};
 use crate::mount::PROVIDER;
-use crate::parted::Parted;
 use crate::peer::{DialError, Dialer, Papers};
 use crate::resolve::Resolver;
 use crate::upstream::Peers;
 use doorward_core::model::service::{Protocol, Service};
 
 /// Services by their ids.
-pub(super) type Services = Parted<Arc<LiveService>>;
+pub(super) type Services = CopyOnWriteMap<Arc<LiveService>>;
 
 /// A service with everything resolved that can be resolved beforehand.
 pub struct LiveService {
@@ -55,7 +55,7 @@ pub enum Upstream {
 /// has not changed since `previous` is kept.
 pub(super) fn build(
     entities: &Entities,
-    balancers: &Arc<Roster>,
+    balancers: &Arc<BalancerRegistry>,
     workshop: &Workshop,
     previous: Option<&Snapshot>,
 ) -> Result<(Services, usize), CompileError> {
@@ -95,7 +95,7 @@ fn is_provider(service: &Service) -> bool {
 /// of their hosts, or the certificates that they or their upstreams name.
 fn touched(
     entities: &Entities,
-    balancers: &Arc<Roster>,
+    balancers: &Arc<BalancerRegistry>,
     previous: Option<&Snapshot>,
 ) -> BTreeSet<Uuid> {
     let none = Snapshot::default();
@@ -133,7 +133,7 @@ fn touched(
 /// The balancer of the upstream that the service's host names, if it names one.
 fn balancer<'a>(
     entities: &Entities,
-    balancers: &'a Roster,
+    balancers: &'a BalancerRegistry,
     service: &Service,
 ) -> Option<&'a Arc<Balancer>> {
     if service.protocol == Protocol::Internal {

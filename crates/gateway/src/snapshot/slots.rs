@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::LiveRoute;
-use crate::parted::Parted;
+use crate::copy_on_write_map::CopyOnWriteMap;
 
 /// Routes that a change copies together.
 const CHUNK: usize = 64;
@@ -19,7 +19,7 @@ pub struct Slots {
     chunks: Vec<Arc<Chunk>>,
     /// Positions that nobody has, besides those behind the last chunk.
     free: Vec<u32>,
-    positions: Parted<u32>,
+    positions: CopyOnWriteMap<u32>,
     len: usize,
 }
 

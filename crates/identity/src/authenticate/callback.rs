@@ -58,9 +58,10 @@ impl PendingLogin {
     /// Refuses a sign-in that has ended, before anything else is looked at.
     pub(super) async fn check(&self, call: &Call) -> Result<(), JsonError> {
         let seen = call.state.store.has_seen(self.id, call.now_ms).await;
-        match seen.map_err(Fault::from)? {
-            true => Err(timed_out()),
-            false => Ok(()),
+        if seen.map_err(Fault::from)? {
+            Err(timed_out())
+        } else {
+            Ok(())
         }
     }
 
@@ -74,9 +75,10 @@ impl PendingLogin {
         };
         let store = &call.state.store;
         let first = store.remember(*id, *until_ms, call.now_ms).await;
-        match first.map_err(Fault::from)? {
-            true => Ok(()),
-            false => Err(timed_out()),
+        if first.map_err(Fault::from)? {
+            Ok(())
+        } else {
+            Err(timed_out())
         }
     }
 }

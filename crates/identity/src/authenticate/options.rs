@@ -111,8 +111,9 @@ fn check_index(call: &Call, kind: Option<&str>, value: Option<&str>) -> Result<(
         Some("role" | "resource" | "composite") => false,
         Some(_) => return fail(StatusCode::BAD_REQUEST, "Unknown Authentication Index Type"),
     };
-    match known {
-        true => Ok(()),
-        false => fail(StatusCode::BAD_REQUEST, "No Configuration found"),
+    if known {
+        Ok(())
+    } else {
+        fail(StatusCode::BAD_REQUEST, "No Configuration found")
     }
 }

@@ -154,9 +154,10 @@ pub(crate) fn redirect(call: &Call, to: &str) -> Response {
     let Ok(to) = HeaderValue::from_str(to) else {
         return page(call, &OAuthError::bad("invalid_request", ""));
     };
-    *response.status_mut() = match call.parts.method == Method::POST {
-        true => StatusCode::SEE_OTHER,
-        false => StatusCode::FOUND,
+    *response.status_mut() = if call.parts.method == Method::POST {
+        StatusCode::SEE_OTHER
+    } else {
+        StatusCode::FOUND
     };
     respond::never_stored(&mut response);
     let headers = response.headers_mut();

@@ -109,9 +109,10 @@ fn signed_out(request: &Request) -> RequestError {
 }
 
 fn grant(call: &Call, request: &Request, session: &StoredSession, user: &User) -> Grant {
-    let grant_type = match request.response_types.code {
-        true => "authorization_code",
-        false => "implicit",
+    let grant_type = if request.response_types.code {
+        "authorization_code"
+    } else {
+        "implicit"
     };
     let methods = Methods::from(session.amr.as_slice());
     let acr = request

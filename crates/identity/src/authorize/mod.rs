@@ -323,9 +323,10 @@ async fn authorize(
 /// Makes sure that the request outlives the page that its user is to be shown;
 /// where it is too long to be carried, leads to where it is not.
 async fn before_a_page(call: &Call, request: &Request) -> Result<Option<Response>, RequestError> {
-    let most = match call.realm.providers().is_empty() {
-        true => CARRIED_MAX,
-        false => CARRIED_TO_OTHERS_MAX,
+    let most = if call.realm.providers().is_empty() {
+        CARRIED_MAX
+    } else {
+        CARRIED_TO_OTHERS_MAX
     };
     if request.query.len() <= most {
         stored_request::prolong(call, request).await?;

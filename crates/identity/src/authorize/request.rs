@@ -404,9 +404,10 @@ fn scopes(
         return Err(invalid());
     }
     // OpenID Connect Core §3.1.2.1.
-    let by_default = match asks_openid {
-        true => UnknownScope::Ignore,
-        false => UnknownScope::Refuse,
+    let by_default = if asks_openid {
+        UnknownScope::Ignore
+    } else {
+        UnknownScope::Refuse
     };
     let scopes = scopes_for(call, client, asked, by_default);
     let mut scopes = scopes.map_err(|_| invalid())?;

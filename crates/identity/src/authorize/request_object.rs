@@ -160,9 +160,10 @@ fn check_times_of(
         return Err(invalid("The request object needs nbf and exp"));
     };
     let oldest = now.saturating_sub(STRICT_LIFE + CLOCK_SKEW);
-    match ends.saturating_sub(begins) > STRICT_LIFE || begins < oldest {
-        true => Err(invalid("The request object is valid for more than an hour")),
-        false => Ok(()),
+    if ends.saturating_sub(begins) > STRICT_LIFE || begins < oldest {
+        Err(invalid("The request object is valid for more than an hour"))
+    } else {
+        Ok(())
     }
 }
 
@@ -187,9 +188,10 @@ fn parameters(claims: &Map<String, Value>) -> Result<Vec<(String, String)>, Auth
             value => add(name, value),
         }
     }
-    match all.len() > MEMBERS_MAX {
-        true => Err(invalid("The request object has too many members")),
-        false => Ok(all),
+    if all.len() > MEMBERS_MAX {
+        Err(invalid("The request object has too many members"))
+    } else {
+        Ok(all)
     }
 }
 

@@ -159,9 +159,10 @@ async fn keep(
         kept,
     };
     let known = !client.client.is_public() && client.chosen_by() == ChosenBy::Operator;
-    let most = match stored.kept.pushed && known {
-        true => MOST_BYTES,
-        false => UNPROVEN_MOST_BYTES,
+    let most = if stored.kept.pushed && known {
+        MOST_BYTES
+    } else {
+        UNPROVEN_MOST_BYTES
     };
     if call.state.store.keep_request(&stored, most).await? {
         return Ok(());
@@ -195,8 +196,9 @@ pub(super) async fn spend(call: &Call, request: &Request) -> Result<(), RequestE
     let Some(pushed) = pushed else {
         return Ok(());
     };
-    match call.state.store.take_request(pushed.hash).await? {
-        true => Ok(()),
-        false => Err(gone()),
+    if call.state.store.take_request(pushed.hash).await? {
+        Ok(())
+    } else {
+        Err(gone())
     }
 }

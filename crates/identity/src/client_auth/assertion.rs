@@ -84,9 +84,10 @@ impl<'a> Assertion<'a> {
 
     /// The method that it is an instance of.
     pub(super) fn method(&self) -> AuthMethod {
-        match self.token.algorithm().is_symmetric() {
-            true => AuthMethod::ClientSecretJwt,
-            false => AuthMethod::PrivateKeyJwt,
+        if self.token.algorithm().is_symmetric() {
+            AuthMethod::ClientSecretJwt
+        } else {
+            AuthMethod::PrivateKeyJwt
         }
     }
 

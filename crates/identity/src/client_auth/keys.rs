@@ -108,9 +108,10 @@ impl ClientKeys {
             }
         }
         let fresh = self.fetch(&source, (by, &url), &held, now_ms).await;
-        match fresh.is_younger(KEPT_MS, now_ms) {
-            true => token.verify(&fresh.keys),
-            false => Err(VerifyError::UnknownKey),
+        if fresh.is_younger(KEPT_MS, now_ms) {
+            token.verify(&fresh.keys)
+        } else {
+            Err(VerifyError::UnknownKey)
         }
     }
 

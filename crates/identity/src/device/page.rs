@@ -281,18 +281,20 @@ impl DeviceRequest<'_> {
         yes: bool,
     ) -> Result<Response, OAuthError> {
         let call = self.call;
-        let verdict = match yes {
-            true => Verdict::Approved(Box::new(grant(call, device, client, (session, user)))),
-            false => Verdict::Denied,
+        let verdict = if yes {
+            Verdict::Approved(Box::new(grant(call, device, client, (session, user))))
+        } else {
+            Verdict::Denied
         };
         let store = &call.state.store;
         let counts = store.decide_device(device.user_code, &verdict, call.now_ms);
         let told = |event: Event| {
             let event = event.client(client.id());
             let event = event.user(user.id, &user.user_name);
-            match yes {
-                true => event,
-                false => event.failed("access_denied"),
+            if yes {
+                event
+            } else {
+                event.failed("access_denied")
             }
         };
         audit::actor(Actor::User(user.id));
@@ -319,9 +321,10 @@ impl DeviceRequest<'_> {
         let locales = self.input.get("ui_locales");
         query.extend_pairs(code.into_iter().chain(locales.map(|is| ("ui_locales", is))));
         let (path, query) = (serve::path(self.call), query.finish());
-        match query.is_empty() {
-            true => path,
-            false => format!("{path}?{query}"),
+        if query.is_empty() {
+            path
+        } else {
+            format!("{path}?{query}")
         }
     }
 

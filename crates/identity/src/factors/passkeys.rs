@@ -271,10 +271,7 @@ pub(crate) async fn check_passkey(
 
 /// The methods of a passkey: that it knew its user is a second factor by itself.
 fn words(copied: bool, verified: bool) -> Vec<&'static str> {
-    let kept_by = match copied {
-        true => SOFT_KEY,
-        false => DEVICE_KEY,
-    };
+    let kept_by = if copied { SOFT_KEY } else { DEVICE_KEY };
     let mut words = vec![KEY, kept_by, PRESENCE];
     if verified {
         words.push(SEVERAL);
@@ -372,9 +369,10 @@ impl NewPasskey<'_> {
         };
         let made =
             webauthn::verify_registration(&expected, &answer.client_data, &answer.attestation)?;
-        match made.credential_id == answer.id {
-            true => Ok(made),
-            false => Err(WebauthnError::Identifier),
+        if made.credential_id == answer.id {
+            Ok(made)
+        } else {
+            Err(WebauthnError::Identifier)
         }
     }
 }

@@ -206,9 +206,10 @@ fn cbor<'b>(bytes: &'b [u8], what: &'static str) -> Result<(Cbor, &'b [u8]), Web
     let mut rest = bytes;
     let read = ciborium::de::from_reader_with_recursion_limit(&mut rest, CBOR_DEPTH);
     let value: Cbor = read.map_err(|_| WebauthnError::Malformed(what))?;
-    match is_unambiguous(&value) {
-        true => Ok((value, rest)),
-        false => Err(WebauthnError::Malformed(what)),
+    if is_unambiguous(&value) {
+        Ok((value, rest))
+    } else {
+        Err(WebauthnError::Malformed(what))
     }
 }
 

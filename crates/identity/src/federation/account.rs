@@ -105,16 +105,18 @@ impl AccountResolution<'_> {
             return Err(AccountError::FileOwned);
         }
         self.may_be_called(&user.user_name)?;
-        match user.active {
-            true => Ok(()),
-            false => Err(AccountError::Deactivated),
+        if user.active {
+            Ok(())
+        } else {
+            Err(AccountError::Deactivated)
         }
     }
 
     fn may_be_called(&self, name: &str) -> Result<(), AccountError> {
-        match is_admin_name(name) && !self.provider.rules().administrator {
-            true => Err(AccountError::Administrator),
-            false => Ok(()),
+        if is_admin_name(name) && !self.provider.rules().administrator {
+            Err(AccountError::Administrator)
+        } else {
+            Ok(())
         }
     }
 

@@ -86,12 +86,11 @@ impl Mapping {
             let Some(text) = text.filter(fits) else {
                 continue;
             };
-            match rule.many {
-                true => {
-                    let verified = rule.attribute == "emails" && verified(&rule.claim);
-                    mapped.many.push((rule.attribute, text, verified));
-                }
-                false => mapped.single.push((rule.attribute, text)),
+            if rule.many {
+                let verified = rule.attribute == "emails" && verified(&rule.claim);
+                mapped.many.push((rule.attribute, text, verified));
+            } else {
+                mapped.single.push((rule.attribute, text))
             }
         }
         mapped

@@ -149,9 +149,10 @@ pub(super) async fn callback(call: &Call) -> Response {
     };
     let posted = call.parts.method == Method::POST;
     let query = call.parts.uri.query().unwrap_or_default();
-    let text = match posted {
-        true => &call.body[..],
-        false => query.as_bytes(),
+    let text = if posted {
+        &call.body[..]
+    } else {
+        query.as_bytes()
     };
     let answer = match Form::parse(text) {
         Ok(answer) => answer,

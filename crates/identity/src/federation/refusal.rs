@@ -192,8 +192,9 @@ impl AccountError {
 /// An error code as a provider gave it, if it may stand in a log.
 pub(super) fn printable(code: &str) -> String {
     let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-    match code.len() <= 64 && code.bytes().all(legal) {
-        true => code.to_owned(),
-        false => "?".to_owned(),
+    if code.len() <= 64 && code.bytes().all(legal) {
+        code.to_owned()
+    } else {
+        "?".to_owned()
     }
 }

@@ -149,9 +149,10 @@ async fn give(
         response.refresh_token = Some(token);
         refresh = Some(stored);
     }
-    match redeem(call, code, refresh.as_ref(), access.as_ref()).await? {
-        true => Ok(response),
-        false => Err(OAuthError::invalid_grant()),
+    if redeem(call, code, refresh.as_ref(), access.as_ref()).await? {
+        Ok(response)
+    } else {
+        Err(OAuthError::invalid_grant())
     }
 }
 

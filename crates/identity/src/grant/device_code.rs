@@ -122,8 +122,9 @@ async fn give(
     let store = &call.state.store;
     let given = store.redeem_device(hash, refresh.as_ref(), access.as_ref());
     let (kind, more) = (Kind::TokenIssue, audit::as_it_is);
-    match audit::with_if(&call.state, kind, more, given, |given| *given).await? {
-        true => Ok(response),
-        false => Err(OAuthError::invalid_grant()),
+    if audit::with_if(&call.state, kind, more, given, |given| *given).await? {
+        Ok(response)
+    } else {
+        Err(OAuthError::invalid_grant())
     }
 }

@@ -102,9 +102,10 @@ async fn subject(call: &Call, client: &LiveClient, text: &str) -> Result<Option<
     };
     let id = assertion_identity(call, issuer, text, &claims);
     let until_ms = ends_s.saturating_mul(1000);
-    match call.state.store.remember(id, until_ms, call.now_ms).await? {
-        true => Ok(user),
-        false => Err(not_valid()),
+    if call.state.store.remember(id, until_ms, call.now_ms).await? {
+        Ok(user)
+    } else {
+        Err(not_valid())
     }
 }
 

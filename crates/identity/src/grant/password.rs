@@ -98,9 +98,10 @@ fn check_chain(call: &Call, form: &Form<'_>) -> Result<(), OAuthError> {
     let mut services = [form, &query]
         .into_iter()
         .filter_map(|one| one.get("auth_chain"));
-    match services.all(|name| call.realm.has_login_service(name)) {
-        true => Ok(()),
-        false => Err(OAuthError::bad("invalid_request", "Unknown auth_chain")),
+    if services.all(|name| call.realm.has_login_service(name)) {
+        Ok(())
+    } else {
+        Err(OAuthError::bad("invalid_request", "Unknown auth_chain"))
     }
 }
 

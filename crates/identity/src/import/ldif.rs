@@ -215,9 +215,10 @@ fn entry(lines: &[Logical], name: &str) -> Result<Option<ImportedUser>, String> 
         entry.take(&attribute, &value, name)?;
     }
     let Some(user_name) = entry.user_name else {
-        return match entry.person {
-            true => Err(format!("has no attribute {name}")),
-            false => Ok(None),
+        return if entry.person {
+            Err(format!("has no attribute {name}"))
+        } else {
+            Ok(None)
         };
     };
     let mut record = entry.record;
@@ -347,9 +348,10 @@ fn attribute(line: &[u8]) -> Result<(String, Vec<u8>), String> {
     let mut parts = name.split(';');
     let base = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
     // Values in other languages are others; `binary` says how it is sent.
-    let base = match parts.any(|option| !option.eq_ignore_ascii_case("binary")) {
-        true => format!("{base};"),
-        false => base,
+    let base = if parts.any(|option| !option.eq_ignore_ascii_case("binary")) {
+        format!("{base};")
+    } else {
+        base
     };
     if base.is_empty() {
         return Err("a line has no name".to_owned());

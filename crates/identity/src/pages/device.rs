@@ -110,9 +110,10 @@ struct DeviceDonePage<'a> {
 /// The page that says what became of the device.
 pub(crate) fn device_done(frame: &Frame, approved: bool) -> Response {
     let texts = &frame.texts;
-    let (title, hint) = match approved {
-        true => (&texts.device_approved, &texts.device_approved_hint),
-        false => (&texts.device_denied, &texts.device_denied_hint),
+    let (title, hint) = if approved {
+        (&texts.device_approved, &texts.device_approved_hint)
+    } else {
+        (&texts.device_denied, &texts.device_denied_hint)
     };
     let page = DeviceDonePage {
         frame,

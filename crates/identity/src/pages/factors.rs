@@ -50,10 +50,7 @@ impl<'a> Passkey<'a> {
 
     fn of(ceremony: &'a Ceremony, label: &'a str) -> Self {
         Self {
-            does: match ceremony.creates {
-                true => "create",
-                false => "get",
-            },
+            does: if ceremony.creates { "create" } else { "get" },
             options: &ceremony.options,
             step: &ceremony.step,
             label,

@@ -187,9 +187,10 @@ impl Frame {
             Some(origin) => format!("'self' {origin}"),
             None => "'self'".to_owned(),
         };
-        let frames = match self.frames.is_empty() {
-            true => "'none'".to_owned(),
-            false => self.frames.join(" "),
+        let frames = if self.frames.is_empty() {
+            "'none'".to_owned()
+        } else {
+            self.frames.join(" ")
         };
         let logo = self.logo_from.as_deref().unwrap_or_default();
         let (style, font) = match self.appearance.theme() {

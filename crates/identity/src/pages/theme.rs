@@ -145,18 +145,20 @@ impl Theme {
         let tag = format!("\"{}\"", self.version);
         let held = headers.get(IF_NONE_MATCH);
         let held = held.is_some_and(|held| held.as_bytes() == tag.as_bytes());
-        let mut response = match held {
-            true => Response::new(Body::empty()),
-            false => Response::new(Body::from(asset.bytes.clone())),
+        let mut response = if held {
+            Response::new(Body::empty())
+        } else {
+            Response::new(Body::from(asset.bytes.clone()))
         };
         if held {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
         }
         // An address with the version never means anything else.
         let lasting = query.strip_prefix("v=") == Some(&self.version);
-        let caching = match lasting {
-            true => "public, max-age=31536000, immutable",
-            false => "public, max-age=300",
+        let caching = if lasting {
+            "public, max-age=31536000, immutable"
+        } else {
+            "public, max-age=300"
         };
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
@@ -239,9 +241,10 @@ fn read(file: &Path) -> Result<Vec<u8>, ThemeError> {
         return Err(wrong(file, "is larger than 1 MiB"));
     }
     let bytes = std::fs::read(file).map_err(failed)?;
-    match bytes.len() as u64 > FILE_MAX {
-        true => Err(wrong(file, "is larger than 1 MiB")),
-        false => Ok(bytes),
+    if bytes.len() as u64 > FILE_MAX {
+        Err(wrong(file, "is larger than 1 MiB"))
+    } else {
+        Ok(bytes)
     }
 }
 

@@ -97,12 +97,13 @@ impl Refused {
 impl From<RecordError> for Refused {
     fn from(error: RecordError) -> Self {
         let text = error.to_string();
-        match error.path.starts_with("redirect_uris") {
-            true => Self {
+        if error.path.starts_with("redirect_uris") {
+            Self {
                 code: "invalid_redirect_uri",
                 text,
-            },
-            false => Self::metadata(text),
+            }
+        } else {
+            Self::metadata(text)
         }
     }
 }
@@ -162,9 +163,10 @@ fn refuse_statement(members: &Map<String, Value>) -> Result<(), Refused> {
         return Ok(());
     };
     let jwt = |text: &str| text.split('.').count() == 3;
-    let code = match statement.as_str().is_some_and(jwt) {
-        true => "unapproved_software_statement",
-        false => "invalid_software_statement",
+    let code = if statement.as_str().is_some_and(jwt) {
+        "unapproved_software_statement"
+    } else {
+        "invalid_software_statement"
     };
     Err(Refused {
         code,

@@ -266,11 +266,12 @@ fn check_identity(old: &Client, access: &str, members: &Map<String, Value>) -> R
         }
         Some(_) => true,
     };
-    match differs {
-        true => Err(Refused::metadata(
+    if differs {
+        Err(Refused::metadata(
             "client_secret: must be that of the client",
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 

@@ -30,8 +30,9 @@ pub(super) async fn check(call: &Call, metadata: &ClientMetadata) -> Result<(), 
     let listed: Vec<Value> =
         serde_json::from_slice(&document).map_err(|_| wrong("is no JSON array"))?;
     let known = |uri: &String| listed.iter().any(|one| one == uri);
-    match metadata.redirect_uris.iter().all(known) {
-        true => Ok(()),
-        false => Err(wrong("does not hold every one of redirect_uris")),
+    if metadata.redirect_uris.iter().all(known) {
+        Ok(())
+    } else {
+        Err(wrong("does not hold every one of redirect_uris"))
     }
 }

@@ -62,9 +62,10 @@ pub(crate) async fn post(call: &Call) -> Result<Response, ScimError> {
             if fail_on.is_some_and(|most| run.errors >= most) {
                 break;
             }
-            match operation.needs.iter().all(|id| run.made.contains_key(id)) {
-                true => run.one(operation).await?,
-                false => later.push(operation),
+            if operation.needs.iter().all(|id| run.made.contains_key(id)) {
+                run.one(operation).await?
+            } else {
+                later.push(operation)
             }
         }
         if fail_on.is_some_and(|most| run.errors >= most) {
@@ -245,9 +246,10 @@ impl BulkRun<'_> {
             return Err(ScimError::new(StatusCode::METHOD_NOT_ALLOWED, text));
         }
         let base = RecordBase::of(self.call);
-        let target = match base.standard {
-            true => format!("{}/{path}", super::STANDARD),
-            false => format!("/v1/{path}"),
+        let target = if base.standard {
+            format!("{}/{path}", super::STANDARD)
+        } else {
+            format!("/v1/{path}")
         };
         let mut parts = self.call.parts.clone();
         parts.uri = target.parse().map_err(|_| missing())?;

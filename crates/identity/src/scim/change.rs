@@ -217,9 +217,10 @@ fn remade(old: &User, record: &Map<String, Value>) -> Result<User, ScimError> {
 
 /// The answer to a record that can't be.
 pub(super) fn refused(error: RecordError) -> ScimError {
-    let kind = match error.is_unknown() {
-        true => "invalidSyntax",
-        false => "invalidValue",
+    let kind = if error.is_unknown() {
+        "invalidSyntax"
+    } else {
+        "invalidValue"
     };
     ScimError::bad(kind, error.to_string())
 }

@@ -112,9 +112,10 @@ fn all_resource_types(base: &RecordBase) -> Vec<Value> {
             "meta": meta(base, "ResourceType", &format!("ResourceTypes/{name}")),
         })
     };
-    let (users, groups) = match base.standard {
-        true => ("/Users", "/Groups"),
-        false => ("/users", "/groups"),
+    let (users, groups) = if base.standard {
+        ("/Users", "/Groups")
+    } else {
+        ("/users", "/groups")
     };
     let enterprise = json!([{"schema": ENTERPRISE_URN, "required": false}]);
     vec![

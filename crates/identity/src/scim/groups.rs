@@ -294,9 +294,10 @@ fn checked_name(name: &str) -> Result<String, ScimError> {
 }
 
 fn checked_id(id: &str) -> Result<String, ScimError> {
-    match id.len() > TEXT_MAX || id.contains('\0') {
-        true => Err(ScimError::bad("invalidValue", "externalId: too long")),
-        false => Ok(id.to_owned()),
+    if id.len() > TEXT_MAX || id.contains('\0') {
+        Err(ScimError::bad("invalidValue", "externalId: too long"))
+    } else {
+        Ok(id.to_owned())
     }
 }
 

@@ -227,12 +227,11 @@ impl ListQuery {
     /// The cookie of the page after one of `sent` records, the last of which has
     /// this key.
     pub(super) fn cookie(&self, sent: usize, last: &str) -> String {
-        let place = match self.sort.is_empty() {
-            true => last.to_owned(),
-            false => {
-                let sent = u32::try_from(sent).unwrap_or(u32::MAX);
-                format!("{COUNTS}{}", self.skip.saturating_add(sent))
-            }
+        let place = if self.sort.is_empty() {
+            last.to_owned()
+        } else {
+            let sent = u32::try_from(sent).unwrap_or(u32::MAX);
+            format!("{COUNTS}{}", self.skip.saturating_add(sent))
         };
         URL_SAFE_NO_PAD.encode(place)
     }

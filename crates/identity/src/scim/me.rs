@@ -95,9 +95,10 @@ async fn writer(call: &Call) -> Result<ValidToken, ScimError> {
 }
 
 fn refuse_password(sent: bool) -> Result<(), ScimError> {
-    match sent {
-        true => Err(not_theirs("password")),
-        false => Ok(()),
+    if sent {
+        Err(not_theirs("password"))
+    } else {
+        Ok(())
     }
 }
 
@@ -145,9 +146,10 @@ pub(super) fn check(old: &User, new: &User) -> Result<(), ScimError> {
         }
     }
     let known = verified(old);
-    match verified(new).iter().all(|address| known.contains(address)) {
-        true => Ok(()),
-        false => Err(not_theirs("emails.verified")),
+    if verified(new).iter().all(|address| known.contains(address)) {
+        Ok(())
+    } else {
+        Err(not_theirs("emails.verified"))
     }
 }
 

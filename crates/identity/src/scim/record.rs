@@ -25,9 +25,10 @@ impl RecordBase {
     /// Below the prefix by which the request came.
     pub(super) fn of(call: &Call) -> Self {
         let base_url = &call.state.live().base_url;
-        match serve::path_below_base(call).starts_with(STANDARD) {
-            true => Self::standard(base_url),
-            false => Self::first(base_url),
+        if serve::path_below_base(call).starts_with(STANDARD) {
+            Self::standard(base_url)
+        } else {
+            Self::first(base_url)
         }
     }
 

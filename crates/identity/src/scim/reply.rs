@@ -108,14 +108,13 @@ fn head(
         "totalResults": total,
         "itemsPerPage": count,
     });
-    match RecordBase::of(call).standard {
-        true => body["startIndex"] = json!(start.unwrap_or(1)),
+    if RecordBase::of(call).standard {
+        body["startIndex"] = json!(start.unwrap_or(1))
+    } else {
         // Where there is none it is null (interface 2.2).
-        false => {
-            body["pagedResultsCookie"] = json!(cookie);
-            if let Some(start) = start {
-                body["startIndex"] = json!(start);
-            }
+        body["pagedResultsCookie"] = json!(cookie);
+        if let Some(start) = start {
+            body["startIndex"] = json!(start);
         }
     }
     body

@@ -103,12 +103,11 @@ async fn shown(
     projection: &Projection,
 ) -> Result<Response, ScimError> {
     let base = RecordBase::of(call);
-    let groups = match projection.wants("groups") {
-        true => {
-            let rows = call.state.store.memberships(&[user.id]).await?;
-            rows.into_iter().map(|(_, group)| group).collect()
-        }
-        false => Vec::new(),
+    let groups = if projection.wants("groups") {
+        let rows = call.state.store.memberships(&[user.id]).await?;
+        rows.into_iter().map(|(_, group)| group).collect()
+    } else {
+        Vec::new()
     };
     let mut record = record::user(user, &groups, &base);
     projection.apply(&USER, &mut record, base.standard);

@@ -215,9 +215,10 @@ impl ActionRequest<'_> {
         let (session, _) = self.subject().await?;
         let wanted = self.body.get("properties").and_then(Value::as_array);
         let named = wanted.is_none_or(|names| names.iter().any(|name| name == CONTEXT));
-        Ok(match named {
-            true => json!({CONTEXT: session.sid}),
-            false => json!({}),
+        Ok(if named {
+            json!({CONTEXT: session.sid})
+        } else {
+            json!({})
         })
     }
 

@@ -72,8 +72,9 @@ fn all(call: &Call) -> Value {
 fn language(call: &Call) -> &'static str {
     let accepted = call.headers().get(ACCEPT_LANGUAGE);
     let accepted = accepted.and_then(|value| value.to_str().ok());
-    match accepted.is_some_and(|text| text.to_ascii_lowercase().starts_with("de")) {
-        true => "de",
-        false => "en",
+    if accepted.is_some_and(|text| text.to_ascii_lowercase().starts_with("de")) {
+        "de"
+    } else {
+        "en"
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::response::Response;
 
 use super::step_up::{NextStep, PartialAuthentication, StepPrompt, advance};
-use super::{SignIn, by_password, complete, trusted};
+use super::{SignIn, by_password, complete, trusted_browser};
 use crate::authenticate::forbidden_page;
 use crate::authorize::{Browser, redirect};
 use crate::context::Methods;
@@ -316,9 +316,10 @@ impl LoginPage<'_> {
         let Some(user) = partial.user(call).await? else {
             return Ok(self.show("", Some(FormError::Stale)));
         };
-        match partial.step.enrols {
-            true => self.enrolled(user, partial, fields).await,
-            false => self.shown(user, partial, fields).await,
+        if partial.step.enrols {
+            self.enrolled(user, partial, fields).await
+        } else {
+            self.shown(user, partial, fields).await
         }
     }
 
@@ -376,7 +377,7 @@ impl LoginPage<'_> {
         let done = matches!(came, SignIn::Done(_));
         let mut response = self.lead("", came);
         if let Some(factor) = remembered.filter(|_| done) {
-            trusted::remember(call, &mut response, &user, factor);
+            trusted_browser::remember(call, &mut response, &user, factor);
         }
         Ok(response)
     }

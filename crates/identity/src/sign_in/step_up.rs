@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Proof, SignIn, begin, trusted};
+use super::{Proof, SignIn, begin, trusted_browser};
 use crate::Call;
 use crate::config::SecondFactor;
 use crate::context::{Demand, Methods, SEVERAL};
@@ -101,9 +101,10 @@ pub(crate) async fn complete(
     methods: Methods,
     shown_ms: Option<i64>,
 ) -> Result<SignIn, Fault> {
-    let wanted = match requires_second_factor(call, user, &methods).await? {
-        false => Vec::new(),
-        true => vec![SEVERAL.to_owned()],
+    let wanted = if requires_second_factor(call, user, &methods).await? {
+        vec![SEVERAL.to_owned()]
+    } else {
+        Vec::new()
     };
     let partial = PartialAuthentication {
         user_id: user.id,
@@ -133,7 +134,7 @@ pub(crate) async fn requires_second_factor(
     if factors.is_empty() {
         return Ok(setting == SecondFactor::Required);
     }
-    Ok(!trusted::remembers(call, user, &factors).await?)
+    Ok(!trusted_browser::remembers(call, user, &factors).await?)
 }
 
 /// What `demand` asks of the user of a session besides what was shown.
@@ -166,9 +167,10 @@ pub(crate) async fn missing_factor(
     }
     let settings = &call.realm.settings;
     let met = demand.lacks(settings, &proof.methods).is_empty();
-    match met || !demand.is_strict() {
-        true => Ok(MissingFactor::Nothing),
-        false => Ok(MissingFactor::Unmet),
+    if met || !demand.is_strict() {
+        Ok(MissingFactor::Nothing)
+    } else {
+        Ok(MissingFactor::Unmet)
     }
 }
 
@@ -253,9 +255,10 @@ async fn plan(
 fn show(has: &[StoredFactor], totp: bool, passkeys: bool, recovery: bool) -> Option<StepPrompt> {
     let of = |kind| has.iter().filter(move |factor| factor.kind == kind);
     let code = totp && of(Kind::Totp).next().is_some();
-    let passkeys: Vec<_> = match passkeys {
-        true => of(Kind::Passkey).cloned().collect(),
-        false => Vec::new(),
+    let passkeys: Vec<_> = if passkeys {
+        of(Kind::Passkey).cloned().collect()
+    } else {
+        Vec::new()
     };
     (code || recovery || !passkeys.is_empty()).then_some(StepPrompt::Show {
         code,

@@ -66,9 +66,10 @@ impl Sealer {
             .into_iter()
             .map(|secret| Key::derive(secret, purpose));
         let keys: Vec<Key> = keys.collect::<Result<_, _>>()?;
-        match keys.is_empty() {
-            true => Err(SealError),
-            false => Ok(Self { keys }),
+        if keys.is_empty() {
+            Err(SealError)
+        } else {
+            Ok(Self { keys })
         }
     }
 

@@ -46,9 +46,10 @@ impl Timers {
         if over(self.absolute, started_ms) || over(span, renewed_ms) {
             return Age::Over;
         }
-        match over(self.step(), renewed_ms) {
-            true => Age::Due,
-            false => Age::Fresh,
+        if over(self.step(), renewed_ms) {
+            Age::Due
+        } else {
+            Age::Fresh
         }
     }
 }

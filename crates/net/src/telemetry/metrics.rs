@@ -126,9 +126,10 @@ fn labelled_counter(all: &CountersByName, name: &str, outcome: &'static str) -> 
     if let Some(known) = all.get(&key) {
         return known.clone();
     }
-    let name = match all.len() < NAMED_MAX {
-        true => key.0,
-        false => "other".to_owned(),
+    let name = if all.len() < NAMED_MAX {
+        key.0
+    } else {
+        "other".to_owned()
     };
     all.entry((name, outcome)).or_default().clone()
 }
@@ -195,9 +196,10 @@ impl Metrics {
         if let Some(known) = self.issuers.get(issuer) {
             return known.clone();
         }
-        let issuer = match self.issuers.len() < NAMED_MAX {
-            true => issuer.to_owned(),
-            false => "other".to_owned(),
+        let issuer = if self.issuers.len() < NAMED_MAX {
+            issuer.to_owned()
+        } else {
+            "other".to_owned()
         };
         self.issuers.entry(issuer).or_default().clone()
     }

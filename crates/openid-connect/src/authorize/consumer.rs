@@ -11,7 +11,7 @@ use crate::config::fields::{Fields, wrong};
 use doorward_core::jose::claims::find;
 use doorward_core::model::consumer::Consumer;
 use doorward_plugin_api::ConfigError;
-use doorward_plugin_api::consumers::{By, Consumers, Directory, Remembered};
+use doorward_plugin_api::consumers::{By, ConsumerMemo, Consumers, Directory};
 
 /// How tokens name consumers.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ fn named<'a>(claims: &'a Map<String, Value>, path: &[String]) -> Option<Cow<'a, 
 #[derive(Debug)]
 pub(crate) struct Anonymous {
     name: String,
-    remembered: Remembered,
+    remembered: ConsumerMemo,
     /// Whether there was none the last time: it is said once.
     missing: AtomicBool,
 }
@@ -92,7 +92,7 @@ impl Anonymous {
         let name = fields.text("anonymous")?.filter(|name| !name.is_empty());
         Ok(name.map(|name| Self {
             name: name.to_owned(),
-            remembered: Remembered::default(),
+            remembered: ConsumerMemo::default(),
             missing: AtomicBool::new(false),
         }))
     }

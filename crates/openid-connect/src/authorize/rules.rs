@@ -198,9 +198,10 @@ impl Rules {
     }
 
     fn check_known_permissions(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {
-        match self.are_pending(claims) {
-            true => Ok(()),
-            false => self.check_permissions(claims),
+        if self.are_pending(claims) {
+            Ok(())
+        } else {
+            self.check_permissions(claims)
         }
     }
 
@@ -220,9 +221,10 @@ impl Rules {
         let login = time(claims, "auth_time")?.ok_or(Refusal::LoginTooOld)?;
         let age = max_age.saturating_add(self.leeway).saturating_add(1);
         let too_old = login.saturating_add(age);
-        match now < too_old {
-            true => Ok(Some(too_old)),
-            false => Err(Refusal::LoginTooOld),
+        if now < too_old {
+            Ok(Some(too_old))
+        } else {
+            Err(Refusal::LoginTooOld)
         }
     }
 
@@ -248,9 +250,10 @@ impl Rules {
         if self.forbidden.iter().any(|name| claims.contains_key(name)) {
             return Err(Refusal::ForbiddenClaim);
         }
-        match self.needs_group {
-            true => Err(Refusal::NoConsumer),
-            false => Ok(()),
+        if self.needs_group {
+            Err(Refusal::NoConsumer)
+        } else {
+            Ok(())
         }
     }
 
@@ -297,9 +300,10 @@ impl Required {
         let holds = |word: &String| held.iter().any(|one| one == word);
         // An empty item would be met by every token: it never is.
         let met = |item: &Vec<String>| !item.is_empty() && item.iter().all(holds);
-        match self.items.iter().any(met) {
-            true => Ok(()),
-            false => Err(self.refusal),
+        if self.items.iter().any(met) {
+            Ok(())
+        } else {
+            Err(self.refusal)
         }
     }
 }

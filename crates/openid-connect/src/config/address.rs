@@ -14,9 +14,10 @@ impl Address {
     /// `text` parses as `url`. What can't be in an address as it is, such as a
     /// space, is written as the parser does.
     pub(crate) fn new(text: &str, url: Url) -> Self {
-        let text = match text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            true => text.to_owned(),
-            false => url.as_str().to_owned(),
+        let text = if text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            text.to_owned()
+        } else {
+            url.as_str().to_owned()
         };
         Self { text, url }
     }

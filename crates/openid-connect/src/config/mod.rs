@@ -39,10 +39,10 @@ use crate::provider::hmac_keys::{HmacKeys, SECRET_MIN};
 use crate::provider::id_token::IdTokens;
 use crate::provider::introspection::IntrospectionConfig;
 use crate::provider::proof_of_possession::Proofs;
+use crate::provider::signature_exemptions::SignatureExemptions;
 use crate::provider::signing_algs::ResponseAlg;
 use crate::provider::token_endpoint::GrantConfig;
 use crate::provider::token_exchange;
-use crate::provider::unsigned::SignatureExemptions;
 use crate::provider::userinfo;
 use crate::session::Sessions;
 use doorward_core::model::plugin::AUTHORITIES_FIELD;
@@ -133,6 +133,11 @@ pub(crate) struct Components {
 }
 
 impl Config {
+    /// Whether the signatures of ID tokens that come by a method are verified.
+    pub(crate) fn verifies_id_tokens(&self, by: Method) -> bool {
+        self.verify_signature && !self.signature_exemptions.has_id_tokens(by)
+    }
+
     /// # Errors
     /// Names the field that can't be.
     pub(crate) fn new(
@@ -225,13 +230,11 @@ impl Components {
             logins: logins
                 .then(|| Logins::new(fields, Providers::of(parts).secret()))
                 .transpose()?,
-            logout: match sessions {
-                true => Logout::new(fields)?,
-                false => None,
-            },
-            channels: match sessions {
-                true => Channels::new(fields)?,
-                false => None,
+            logout: if sessions { Logout::new(fields)? } else { None },
+            channels: if sessions {
+                Channels::new(fields)?
+            } else {
+                None
             },
         })
     }

@@ -263,9 +263,10 @@ impl PresentedCredential {
         }
         let query = Arguments::new(request.uri.query(), Vec::new());
         let in_query = |name: &String| query.first(name).is_some();
-        match self.parameters.iter().any(in_query) {
-            true => CredentialPlace::Query,
-            false => CredentialPlace::Body,
+        if self.parameters.iter().any(in_query) {
+            CredentialPlace::Query
+        } else {
+            CredentialPlace::Body
         }
     }
 
@@ -290,9 +291,10 @@ impl PresentedCredential {
         let left = request.uri.query().and_then(|query| without(query, &names));
         if let Some(left) = left {
             let path = request.uri.path();
-            let target = match left.is_empty() {
-                true => path.to_owned(),
-                false => format!("{path}?{left}"),
+            let target = if left.is_empty() {
+                path.to_owned()
+            } else {
+                format!("{path}?{left}")
             };
             // A part of a target that was accepted is accepted.
             let _ = retarget(request, &target);

@@ -138,12 +138,11 @@ impl Writer<'_> {
             Class::TooLong => "Request body is too large",
             Class::Broken => "An unexpected error occurred",
         };
-        match self.explain {
-            true => {
-                let (code, sentence) = refusal.describe();
-                format!("{message} ({code}: {sentence})")
-            }
-            false => message.to_owned(),
+        if self.explain {
+            let (code, sentence) = refusal.describe();
+            format!("{message} ({code}: {sentence})")
+        } else {
+            message.to_owned()
         }
     }
 

@@ -14,20 +14,30 @@ use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use crate::OpenIdConnect;
+use crate::authorize;
 use crate::authorize::VerifiedRequest;
 use crate::config::methods::Method;
 use crate::credentials::arguments::{Arguments, without};
 use crate::credentials::bearer::{PARAMETER, body};
+use crate::credentials::strip_credentials::strip_exchanged_token;
 use crate::credentials::{Credential, PresentedCredential};
 use crate::decide::refusal::{Class, Refusal};
+use crate::login::flow;
 use crate::login::page;
+use crate::logout;
+use crate::logout::channels::handle_provider_logout;
+use crate::provider::id_token_verification::with_id_token;
 use crate::provider::introspection::RequestContext;
+use crate::provider::opaque_token::OpaqueToken;
+use crate::provider::signature_exemptions::claims_without_signature;
 use crate::provider::token_cache::VerifiedToken;
+use crate::provider::token_endpoint::id_token_identity::identity;
 use crate::provider::token_endpoint::{TokenClient, TokenGrant, Tokens};
 use crate::provider::token_exchange::{ExchangeDecision, TokenExchange};
-use crate::provider::trusted::OpaqueToken;
 use crate::session::Browser;
+use crate::session::creation;
 use crate::session::creation::{CredentialPlace, SessionSource};
+use crate::session::decision;
 use doorward_plugin_api::filter::{Exchange, Flow};
 
 impl OpenIdConnect {
@@ -65,7 +75,7 @@ impl OpenIdConnect {
         if let Some(sessions) = &self.sessions {
             let request = session.req_header();
             let context = self.request_context(request, &given, exchange.client.ip());
-            let judged = self.decide_by_session(sessions, &context, request, exchange);
+            let judged = decision::decide_by_session(self, sessions, &context, request, exchange);
             match judged.await? {
                 Ok(flow) => return Ok(flow),
                 Err(refusal) => void = refusal,
@@ -96,21 +106,30 @@ impl OpenIdConnect {
                 .and_then(PresentedCredential::token)
             {
                 Some(id_token) => {
-                    let with = self.with_id_token(verified, id_token, &context).await?;
+                    let with = with_id_token(
+                        self.config(),
+                        &self.provider_client,
+                        verified,
+                        id_token,
+                        &context,
+                    )
+                    .await?;
                     (with, Some(id_token))
                 }
                 None => (verified, None),
             };
-            let verified = self.enrich(verified, &context).await?;
+            let verified = authorize::enrich(self, verified, &context).await?;
             let shown = (found.token.as_ref(), found.as_dpop);
-            let proven = match self.proof_of(shown, &verified, request, exchange) {
-                Ok(proof) => self.consume_proof(proof, &verified).await,
+            let proven = match authorize::proof_of(self, shown, &verified, request, exchange) {
+                Ok(proof) => authorize::consume_proof(self, proof, &verified).await,
                 Err(refusal) => Err(refusal),
             };
             let flow = match proven {
                 Ok(proven) => {
                     let verified = (&verified, proven);
-                    self.authorize_token(verified, method, &found, id_token, request, exchange)
+                    authorize::authorize_token(
+                        self, verified, method, &found, id_token, request, exchange,
+                    )
                 }
                 Err(refusal) => self.refuse(refusal, exchange),
             };
@@ -121,13 +140,16 @@ impl OpenIdConnect {
             };
             let client = context.client.cloned();
             let source = SessionSource::by_token((method, place), client, &verified, id_token);
-            self.create_session(source, request, exchange).await;
+            creation::create_session(self, source, request, exchange).await;
             if let Flow::Continue = flow {
                 if let Some(presented_id_token) = &presented_id_token {
                     self.strip_presented(presented_id_token, session, exchange);
                 }
                 self.strip_token_from_form(session.req_header(), exchange);
-                self.strip_exchanged_token(&found.token, session.req_header(), exchange)?;
+                if self.token_exchange.is_some() {
+                    let places = &self.config().places;
+                    strip_exchanged_token(places, &found.token, session.req_header(), exchange)?;
+                }
             }
             return Ok(flow);
         }
@@ -140,7 +162,7 @@ impl OpenIdConnect {
                 let (verified, given) = self
                     .redeem(token_client, &shown.credential, &context)
                     .await?;
-                let verified = self.enrich(verified, &context).await?;
+                let verified = authorize::enrich(self, verified, &context).await?;
                 let place = shown.place(request);
                 let client = context.client.cloned();
                 self.strip_presented(&shown, session, exchange);
@@ -151,10 +173,10 @@ impl OpenIdConnect {
                     method: given.method,
                     in_query: false,
                 };
-                let flow = self.authorize(verified_request, session.req_header(), exchange);
+                let flow =
+                    authorize::authorize(self, verified_request, session.req_header(), exchange);
                 let source = SessionSource::by_grant(&given, place, client);
-                self.create_session(source, session.req_header(), exchange)
-                    .await;
+                creation::create_session(self, source, session.req_header(), exchange).await;
                 Ok(flow)
             }
             _ => {
@@ -176,18 +198,23 @@ impl OpenIdConnect {
             && let Some(channel) = channels.asked(request)
         {
             let asked = (channels, channel);
-            let flow = self
-                .handle_provider_logout(asked, sessions, request, given, exchange)
-                .await?;
+            let flow = handle_provider_logout(
+                &self.provider_client,
+                &self.metrics,
+                asked,
+                sessions,
+                request,
+                given,
+                exchange,
+            )
+            .await?;
             return Ok(Some(flow));
         }
         if let (Some(logout), Some(sessions)) = (&self.logout, &self.sessions)
             && (logout.is_asked_in_head(request, exchange)
                 || logout.is_asked_in_body(request, given))
         {
-            let flow = self
-                .handle_logout(logout, sessions, request, exchange)
-                .await?;
+            let flow = logout::handle_logout(self, logout, sessions, request, exchange).await?;
             return Ok(Some(flow));
         }
         match &self.logins {
@@ -200,7 +227,7 @@ impl OpenIdConnect {
             Some(logins) if logins.is_callback(request, given, exchange) => {
                 // The query has the code: not for the log.
                 exchange.token_in_query = true;
-                let flow = self.end_login(logins, session, given, exchange).await?;
+                let flow = flow::end_login(self, logins, session, given, exchange).await?;
                 Ok(Some(flow))
             }
             _ => Ok(None),
@@ -236,7 +263,7 @@ impl OpenIdConnect {
                 Ok(Flow::Continue)
             }
             Some(_) if self.config().scripts && cors::is_script(&request.headers) => Err(void),
-            Some(logins) => self.begin_login(logins, session, given, exchange).await,
+            Some(logins) => flow::begin_login(self, logins, session, given, exchange).await,
             None => Err(void),
         }
     }
@@ -401,7 +428,7 @@ impl OpenIdConnect {
         given: &TokenGrant,
         context: &RequestContext<'_>,
     ) -> Result<Arc<VerifiedToken>, Refusal> {
-        let identity = self.identity(given, context).await?;
+        let identity = identity(self.config(), &self.provider_client, given, context).await?;
         let tokens = &given.tokens;
         let Some(verified) = self.verify_granted(given, context).await? else {
             return self.trust(tokens, identity.cloned().unwrap_or_default());
@@ -425,7 +452,8 @@ impl OpenIdConnect {
     ) -> Result<Option<Arc<VerifiedToken>>, Refusal> {
         let token = given.tokens.access.expose();
         if self.config().signature_exemptions.has(given.method) {
-            match self.claims_without_signature(token).await {
+            let (client, rules) = (&self.provider_client, &self.config().rules);
+            match claims_without_signature(client, rules, token).await {
                 Err(unread) if unread.is_unread() => {}
                 outcome => return outcome.map(Some),
             }

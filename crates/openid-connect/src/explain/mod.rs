@@ -9,6 +9,7 @@ use std::sync::Arc;
 use pingora::http::RequestHeader;
 
 use crate::OpenIdConnect;
+use crate::authorize;
 use crate::config::methods::Method;
 use crate::credentials::Credential;
 use crate::credentials::arguments::Arguments;
@@ -20,6 +21,7 @@ use crate::provider::introspection::RequestContext;
 use crate::provider::proof_of_possession;
 use crate::provider::token_cache::VerifiedToken;
 use crate::provider::token_exchange::ExchangeDecision;
+use crate::session::decision;
 use crate::session::{OpenSession, Sessions};
 use doorward_plugin_api::filter::{Code, Exchange, Outlook};
 
@@ -51,215 +53,215 @@ fn code(refusal: Refusal) -> Code {
     Code::new(code, refusal.class().status().as_u16(), meaning)
 }
 
-impl OpenIdConnect {
-    /// What would become of a request of which the head is known.
-    ///
-    /// # Errors
-    /// Why it would be refused.
-    pub(crate) async fn explain_request(
-        &self,
-        request: &RequestHeader,
-        exchange: &mut Exchange,
-    ) -> Result<Outlook, Refusal> {
-        if self.passes_as_preflight(request) {
-            return Ok(Outlook::passes("a preflight request passes unasked"));
-        }
-        if self.preflight(request).is_some() {
-            return Ok(Outlook::answers(&PREFLIGHT));
-        }
-        let given = Arguments::new(request.uri.query(), Vec::new());
-        if let Some(outlook) = self.explain_login(request, exchange, &given) {
-            return Ok(outlook);
-        }
-        let context = self.request_context(request, &given, exchange.client.ip());
-        let mut void = Refusal::NoToken;
-        if let Some(sessions) = &self.sessions {
-            match self.session_of(sessions, request, exchange).await? {
-                Err(refusal) => void = refusal,
-                Ok(found) => {
-                    return self
-                        .explain_session((sessions, &found.login), &context, request, exchange)
-                        .await;
-                }
-            }
-        }
-        if self.takes_tokens()
-            && let Some(found) = self.config().places.find(request)?
-        {
-            return self
-                .explain_token(&found, &context, request, exchange)
+/// What would become of a request of which the head is known.
+///
+/// # Errors
+/// Why it would be refused.
+pub(crate) async fn explain_request(
+    plugin: &OpenIdConnect,
+    request: &RequestHeader,
+    exchange: &mut Exchange,
+) -> Result<Outlook, Refusal> {
+    if plugin.passes_as_preflight(request) {
+        return Ok(Outlook::passes("a preflight request passes unasked"));
+    }
+    if plugin.preflight(request).is_some() {
+        return Ok(Outlook::answers(&PREFLIGHT));
+    }
+    let given = Arguments::new(request.uri.query(), Vec::new());
+    if let Some(outlook) = explain_login(plugin, request, exchange, &given) {
+        return Ok(outlook);
+    }
+    let context = plugin.request_context(request, &given, exchange.client.ip());
+    let mut void = Refusal::NoToken;
+    if let Some(sessions) = &plugin.sessions {
+        match decision::session_of(plugin, sessions, request, exchange).await? {
+            Err(refusal) => void = refusal,
+            Ok(found) => {
+                return explain_session(
+                    plugin,
+                    (sessions, &found.login),
+                    &context,
+                    request,
+                    exchange,
+                )
                 .await;
-        }
-        if self.token_client.is_some()
-            && let Some(shown) = self.config().search.find(&request.headers, &given)?
-        {
-            return Ok(Outlook::depends(match shown.credential {
-                Credential::RefreshToken(_) => {
-                    "what the provider gives for the refresh token, which is not tried: it may be \
-                     good only once"
-                }
-                Credential::Pair(_) => {
-                    "what the provider gives for the name and its password or secret"
-                }
-            }));
-        }
-        if self.may_be_in_body(request) && request.headers.contains_key("content-type") {
-            return Ok(Outlook::depends("the body, in which a credential may be"));
-        }
-        let logins = self.logins.as_ref();
-        if logins.is_some_and(|logins| logins.is_callback_without_state(request, &given, exchange))
-        {
-            return Err(Refusal::MalformedCallback);
-        }
-        self.explain_anonymous(void, request)
-    }
-
-    /// Logouts, and ends of logins.
-    fn explain_login(
-        &self,
-        request: &RequestHeader,
-        exchange: &Exchange,
-        given: &Arguments,
-    ) -> Option<Outlook> {
-        let channels = self.channels.as_ref();
-        if channels.is_some_and(|channels| channels.asked(request).is_some()) {
-            return Some(Outlook::depends("the logout that the provider asks for"));
-        }
-        if let Some(logout) = &self.logout {
-            if logout.is_asked_in_head(request, exchange) {
-                return Some(Outlook::answers(&LOGOUT));
-            }
-            if logout.may_be_asked_in_body(request) {
-                return Some(Outlook::depends("whether the body asks for a logout"));
             }
         }
-        let logins = self.logins.as_ref()?;
-        if logins.is_callback(request, given, exchange) || logins.may_be_posted(request) {
-            let reason = "the provider's answer to a login, which can be used only once";
-            return Some(Outlook::depends(reason));
-        }
-        logins
-            .is_landing(request)
-            .then(|| Outlook::passes("the page that reads the provider's answer is given"))
     }
-
-    async fn explain_session(
-        &self,
-        (sessions, login): (&Arc<Sessions>, &Arc<OpenSession>),
-        context: &RequestContext<'_>,
-        request: &RequestHeader,
-        exchange: &mut Exchange,
-    ) -> Result<Outlook, Refusal> {
-        let now_ms = self.provider_client.clock.now_ms();
-        let refreshable = sessions.refreshes && login.refresh.is_some();
-        if refreshable && !sessions.is_fresh(login, now_ms) {
-            let reason = "the next access token of the session: the provider is asked for it";
-            return Ok(Outlook::depends(reason));
-        }
-        let verified = self.verify_session(login).await?;
-        let verified = self.enrich(verified, context).await?;
-        if self.has_proof(request) {
-            return Ok(Outlook::depends(PROOF));
-        }
-        self.proof_of_session(&verified, request, exchange)?;
-        self.explain_user(&verified, Method::Session, request, exchange)
+    if plugin.takes_tokens()
+        && let Some(found) = plugin.config().places.find(request)?
+    {
+        return explain_token(plugin, &found, &context, request, exchange).await;
     }
-
-    async fn explain_token(
-        &self,
-        found: &BearerToken<'_>,
-        context: &RequestContext<'_>,
-        request: &RequestHeader,
-        exchange: &mut Exchange,
-    ) -> Result<Outlook, Refusal> {
-        let mut token = Cow::Borrowed(found.token.as_ref());
-        if let Some(exchange) = &self.token_exchange {
-            match exchange.decide(&token, context, self.verifier.metadata().as_deref()) {
-                ExchangeDecision::NotNeeded => {}
-                ExchangeDecision::Cached(given) => {
-                    token = given.tokens.access.expose().to_owned().into()
-                }
-                ExchangeDecision::Needed => return Ok(Outlook::depends(EXCHANGE)),
+    if plugin.token_client.is_some()
+        && let Some(shown) = plugin.config().search.find(&request.headers, &given)?
+    {
+        return Ok(Outlook::depends(match shown.credential {
+            Credential::RefreshToken(_) => {
+                "what the provider gives for the refresh token, which is not tried: it may be \
+                 good only once"
             }
-        }
-        let (verified, method) = self.verify_or_fetch(&token, context).await?;
-        let verified = self.enrich(verified, context).await?;
-        if self.has_proof(request) {
-            return Ok(Outlook::depends(PROOF));
-        }
-        let shown = (found.token.as_ref(), found.as_dpop);
-        self.proof_of(shown, &verified, request, exchange)?;
-        self.explain_user(&verified, method, request, exchange)
-    }
-
-    /// Whether a proof would be used up by looking at it.
-    pub(crate) fn has_proof(&self, request: &RequestHeader) -> bool {
-        self.config().proofs.is_some() && request.headers.contains_key(&proof_of_possession::DPOP)
-    }
-
-    fn explain_user(
-        &self,
-        verified: &Arc<VerifiedToken>,
-        method: Method,
-        request: &RequestHeader,
-        exchange: &mut Exchange,
-    ) -> Result<Outlook, Refusal> {
-        let consumer = self.consumer_of(verified, method, request)?;
-        if self.config().mapping.is_some() {
-            exchange.consumer = consumer;
-        }
-        exchange.token = Some(Arc::clone(&verified.token));
-        Ok(Outlook::passes(format!("{} is good", method.name())))
-    }
-
-    /// Who shows nothing, or what is `void`.
-    fn explain_anonymous(
-        &self,
-        void: Refusal,
-        request: &RequestHeader,
-    ) -> Result<Outlook, Refusal> {
-        let script = self.config().scripts && cors::is_script(&request.headers);
-        if self.logins.is_none() || script {
-            return Err(void);
-        }
-        let (code, meaning) = void.describe();
-        Ok(Outlook::Answers {
-            status: LOGIN.status,
-            code: LOGIN.code.to_owned(),
-            reason: format!("{code}: {meaning}; {}", LOGIN.meaning),
-        })
-    }
-
-    /// What a refusal comes to: a request may pass as that of nobody.
-    pub(crate) fn explain_refusal(
-        &self,
-        refusal: Refusal,
-        request: &RequestHeader,
-        exchange: &mut Exchange,
-    ) -> Outlook {
-        let mut refusal = refusal;
-        if let Some(anonymous) = &self.config().anonymous
-            && refusal.is_of_client()
-        {
-            exchange.consumer = anonymous.consumer(&self.consumers);
-            if exchange.consumer.is_some() {
-                let (code, meaning) = refusal.describe();
-                return Outlook::passes(format!(
-                    "as the anonymous consumer, since {code}: {meaning}"
-                ));
+            Credential::Pair(_) => {
+                "what the provider gives for the name and its password or secret"
             }
-            refusal = Refusal::NoAnonymous;
+        }));
+    }
+    if plugin.may_be_in_body(request) && request.headers.contains_key("content-type") {
+        return Ok(Outlook::depends("the body, in which a credential may be"));
+    }
+    let logins = plugin.logins.as_ref();
+    if logins.is_some_and(|logins| logins.is_callback_without_state(request, &given, exchange)) {
+        return Err(Refusal::MalformedCallback);
+    }
+    explain_anonymous(plugin, void, request)
+}
+
+/// Logouts, and ends of logins.
+fn explain_login(
+    plugin: &OpenIdConnect,
+    request: &RequestHeader,
+    exchange: &Exchange,
+    given: &Arguments,
+) -> Option<Outlook> {
+    let channels = plugin.channels.as_ref();
+    if channels.is_some_and(|channels| channels.asked(request).is_some()) {
+        return Some(Outlook::depends("the logout that the provider asks for"));
+    }
+    if let Some(logout) = &plugin.logout {
+        if logout.is_asked_in_head(request, exchange) {
+            return Some(Outlook::answers(&LOGOUT));
         }
-        let reply = self
-            .config()
-            .error_responses
-            .to(refusal, self.client_index(request));
-        let Code { code, meaning, .. } = code(refusal);
-        Outlook::Answers {
-            status: reply.status.as_u16(),
-            code: code.to_owned(),
-            reason: meaning.to_owned(),
+        if logout.may_be_asked_in_body(request) {
+            return Some(Outlook::depends("whether the body asks for a logout"));
         }
+    }
+    let logins = plugin.logins.as_ref()?;
+    if logins.is_callback(request, given, exchange) || logins.may_be_posted(request) {
+        let reason = "the provider's answer to a login, which can be used only once";
+        return Some(Outlook::depends(reason));
+    }
+    logins
+        .is_landing(request)
+        .then(|| Outlook::passes("the page that reads the provider's answer is given"))
+}
+
+async fn explain_session(
+    plugin: &OpenIdConnect,
+    (sessions, login): (&Arc<Sessions>, &Arc<OpenSession>),
+    context: &RequestContext<'_>,
+    request: &RequestHeader,
+    exchange: &mut Exchange,
+) -> Result<Outlook, Refusal> {
+    let now_ms = plugin.provider_client.clock.now_ms();
+    let refreshable = sessions.refreshes && login.refresh.is_some();
+    if refreshable && !sessions.is_fresh(login, now_ms) {
+        let reason = "the next access token of the session: the provider is asked for it";
+        return Ok(Outlook::depends(reason));
+    }
+    let verified = plugin.verify_session(login).await?;
+    let verified = authorize::enrich(plugin, verified, context).await?;
+    if has_proof(plugin, request) {
+        return Ok(Outlook::depends(PROOF));
+    }
+    authorize::proof_of_session(plugin, &verified, request, exchange)?;
+    explain_user(plugin, &verified, Method::Session, request, exchange)
+}
+
+async fn explain_token(
+    plugin: &OpenIdConnect,
+    found: &BearerToken<'_>,
+    context: &RequestContext<'_>,
+    request: &RequestHeader,
+    exchange: &mut Exchange,
+) -> Result<Outlook, Refusal> {
+    let mut token = Cow::Borrowed(found.token.as_ref());
+    if let Some(exchange) = &plugin.token_exchange {
+        match exchange.decide(&token, context, plugin.verifier.metadata().as_deref()) {
+            ExchangeDecision::NotNeeded => {}
+            ExchangeDecision::Cached(given) => {
+                token = given.tokens.access.expose().to_owned().into()
+            }
+            ExchangeDecision::Needed => return Ok(Outlook::depends(EXCHANGE)),
+        }
+    }
+    let (verified, method) = plugin.verify_or_fetch(&token, context).await?;
+    let verified = authorize::enrich(plugin, verified, context).await?;
+    if has_proof(plugin, request) {
+        return Ok(Outlook::depends(PROOF));
+    }
+    let shown = (found.token.as_ref(), found.as_dpop);
+    authorize::proof_of(plugin, shown, &verified, request, exchange)?;
+    explain_user(plugin, &verified, method, request, exchange)
+}
+
+/// Whether a proof would be used up by looking at it.
+pub(crate) fn has_proof(plugin: &OpenIdConnect, request: &RequestHeader) -> bool {
+    plugin.config().proofs.is_some() && request.headers.contains_key(&proof_of_possession::DPOP)
+}
+
+fn explain_user(
+    plugin: &OpenIdConnect,
+    verified: &Arc<VerifiedToken>,
+    method: Method,
+    request: &RequestHeader,
+    exchange: &mut Exchange,
+) -> Result<Outlook, Refusal> {
+    let consumer = authorize::consumer_of(plugin, verified, method, request)?;
+    if plugin.config().mapping.is_some() {
+        exchange.consumer = consumer;
+    }
+    exchange.token = Some(Arc::clone(&verified.token));
+    Ok(Outlook::passes(format!("{} is good", method.name())))
+}
+
+/// Who shows nothing, or what is `void`.
+fn explain_anonymous(
+    plugin: &OpenIdConnect,
+    void: Refusal,
+    request: &RequestHeader,
+) -> Result<Outlook, Refusal> {
+    let script = plugin.config().scripts && cors::is_script(&request.headers);
+    if plugin.logins.is_none() || script {
+        return Err(void);
+    }
+    let (code, meaning) = void.describe();
+    Ok(Outlook::Answers {
+        status: LOGIN.status,
+        code: LOGIN.code.to_owned(),
+        reason: format!("{code}: {meaning}; {}", LOGIN.meaning),
+    })
+}
+
+/// What a refusal comes to: a request may pass as that of nobody.
+pub(crate) fn explain_refusal(
+    plugin: &OpenIdConnect,
+    refusal: Refusal,
+    request: &RequestHeader,
+    exchange: &mut Exchange,
+) -> Outlook {
+    let mut refusal = refusal;
+    if let Some(anonymous) = &plugin.config().anonymous
+        && refusal.is_of_client()
+    {
+        exchange.consumer = anonymous.consumer(&plugin.consumers);
+        if exchange.consumer.is_some() {
+            let (code, meaning) = refusal.describe();
+            return Outlook::passes(format!(
+                "as the anonymous consumer, since {code}: {meaning}"
+            ));
+        }
+        refusal = Refusal::NoAnonymous;
+    }
+    let reply = plugin
+        .config()
+        .error_responses
+        .to(refusal, authorize::client_index(plugin, request));
+    let Code { code, meaning, .. } = code(refusal);
+    Outlook::Answers {
+        status: reply.status.as_u16(),
+        code: code.to_owned(),
+        reason: meaning.to_owned(),
     }
 }
 

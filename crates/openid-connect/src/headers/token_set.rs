@@ -202,9 +202,10 @@ pub(crate) fn write_token_headers(exchange: &Exchange, request: &mut pingora::ht
 /// As [`header_value`], of a token with or without its scheme.
 impl TokenHeader {
     fn value(&self, text: &str) -> Option<HeaderValue> {
-        match self.bearer {
-            true => header_value(&format!("Bearer {text}")),
-            false => header_value(text),
+        if self.bearer {
+            header_value(&format!("Bearer {text}"))
+        } else {
+            header_value(text)
         }
     }
 }

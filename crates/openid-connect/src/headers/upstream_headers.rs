@@ -212,9 +212,10 @@ impl TokenHeader {
         if second.is_none() && first.is_some_and(|value| self.is(value, token)) {
             return;
         }
-        let value = match self.bearer {
-            true => HeaderValue::try_from(format!("Bearer {token}")),
-            false => HeaderValue::from_str(token),
+        let value = if self.bearer {
+            HeaderValue::try_from(format!("Bearer {token}"))
+        } else {
+            HeaderValue::from_str(token)
         };
         if let Ok(value) = value {
             let _ = request.insert_header(self.name.clone(), value);
@@ -223,9 +224,10 @@ impl TokenHeader {
 
     fn is(&self, value: &HeaderValue, token: &str) -> bool {
         let value = value.as_bytes();
-        match self.bearer {
-            true => value.strip_prefix(b"Bearer ") == Some(token.as_bytes()),
-            false => value == token.as_bytes(),
+        if self.bearer {
+            value.strip_prefix(b"Bearer ") == Some(token.as_bytes())
+        } else {
+            value == token.as_bytes()
         }
     }
 }

@@ -8,25 +8,26 @@ use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, StatusCode};
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::OpenIdConnect;
+use crate::authorize;
 use crate::authorize::VerifiedRequest;
 use crate::config::methods::Method;
 use crate::credentials::arguments::{Arguments, Where, retarget};
 use crate::decide::refusal::Refusal;
 use crate::embedding;
+use crate::login::jarm::open_jarm_response;
 use crate::login::login_action::{Action, IssuedTokens};
 use crate::login::{
     self, CodeClaim, LoginRequest, Logins, PendingLogin, PreservedRequest, origin, page,
 };
-use crate::provider::ProviderMetadata;
-use crate::provider::id_token::Expected;
+use crate::provider::id_token_verification::verify_id_token;
 use crate::provider::introspection::RequestContext;
 use crate::provider::token_cache::VerifiedToken;
 use crate::provider::token_endpoint::Tokens;
+use crate::session::creation;
 use crate::session::{Browser, LoginSession, OpenSession, SessionLookup};
-use doorward_core::model::secret::Secret;
 use doorward_net::http::reply::Reply;
 use doorward_plugin_api::filter::{Exchange, Flow};
 
@@ -37,307 +38,281 @@ const ANSWER: Where = Where {
     body: true,
 };
 
-impl OpenIdConnect {
-    /// Sends the browser to the provider.
-    pub(crate) async fn begin_login(
-        &self,
-        logins: &Logins,
-        session: &mut Session,
-        arguments: &Arguments,
-        exchange: &mut Exchange,
-    ) -> Result<Flow, Refusal> {
-        let provider_client = &self.provider_client;
-        let origin = origin(session.req_header(), exchange);
-        let preserved = logins.preserved.as_ref();
-        let preserved = preserved
-            .filter(|preserved| preserved.accepts(session.req_header(), origin.as_deref()));
-        if preserved.is_some() && exchange.body.is_none() {
-            exchange.body = Some(crate::credentials::bearer::body::read(session).await?);
+/// Sends the browser to the provider.
+pub(crate) async fn begin_login(
+    plugin: &OpenIdConnect,
+    logins: &Logins,
+    session: &mut Session,
+    arguments: &Arguments,
+    exchange: &mut Exchange,
+) -> Result<Flow, Refusal> {
+    let provider_client = &plugin.provider_client;
+    let origin = origin(session.req_header(), exchange);
+    let preserved = logins.preserved.as_ref();
+    let preserved =
+        preserved.filter(|preserved| preserved.accepts(session.req_header(), origin.as_deref()));
+    if preserved.is_some() && exchange.body.is_none() {
+        exchange.body = Some(crate::credentials::bearer::body::read(session).await?);
+    }
+    let request = session.req_header();
+    let clients = &plugin.config().clients;
+    let client = clients.chosen(&request.headers, arguments);
+    let client = client.and_then(|client| clients.named(&client.id));
+    let (client, index) = client.ok_or(Refusal::NoToken)?;
+    let wanted = LoginRequest {
+        request,
+        arguments,
+        secure: exchange.secure,
+        origin: origin.as_deref(),
+        path: &login::path(request, exchange),
+        now_ms: provider_client.clock.now_ms(),
+    };
+    let mut cookies = Vec::new();
+    let (pending, parameters) = logins.begin((client, index), wanted, &mut cookies)?;
+    let request_mode = plugin.config().request_mode;
+    let address = request_mode.address((provider_client, &plugin.par), client, parameters);
+    let address = address.await?;
+    if let (Some(preserved), Some(body)) = (preserved, &exchange.body) {
+        preserved.store(&pending.nonce, request, exchange.route, body.clone());
+    }
+    exchange.response_headers.append(&mut cookies);
+    plugin.logins_begun.inc();
+    exchange.refusal = Some(Cow::Borrowed("login"));
+    redirect(address.as_str())
+}
+
+/// Ends the login that the provider's answer in a request belongs to.
+pub(crate) async fn end_login(
+    plugin: &OpenIdConnect,
+    logins: &Logins,
+    session: &mut Session,
+    arguments: &Arguments,
+    exchange: &mut Exchange,
+) -> Result<Flow, Refusal> {
+    let given = |name| {
+        let found = arguments.only(name, ANSWER);
+        found.map_err(|_| Refusal::MalformedCallback)
+    };
+    let signed = if logins.uses_jarm() {
+        let response = given("response")?.ok_or(Refusal::UnsignedAnswer)?;
+        Some({
+            let issuers = &plugin.config().rules.issuers;
+            let opened = open_jarm_response(&plugin.provider_client, issuers, logins, response);
+            opened.await?
+        })
+    } else {
+        None
+    };
+    let answer = |name| match &signed {
+        Some(claims) => Ok(claims.get(name).and_then(Value::as_str)),
+        None => given(name),
+    };
+    let state = answer("state")?.ok_or(Refusal::MalformedCallback)?;
+    let pending = logins.find(state)?;
+    let request = session.req_header();
+    let now_ms = plugin.provider_client.clock.now_ms();
+    let state = state.to_owned();
+    let state = state.as_str();
+    // Whatever comes of it leads back to where the login began: nobody else
+    // may have begun it.
+    logins.check_browser(&pending, request, exchange)?;
+    // Whoever is in already goes on, however late or often this comes.
+    if let Some(sessions) = &plugin.sessions
+        && let SessionLookup::Active(login, _) = sessions.find(&request.headers, now_ms).await?
+        && creation::accepts_session(plugin, &login)
+        && !sessions.has_run_out(&login, now_ms)
+    {
+        return redirect(&pending.address());
+    }
+    logins.check(&pending, state, now_ms)?;
+    check_issuer_of_callback(plugin, answer("iss")?).await?;
+    if let Some(error) = answer("error")? {
+        let said = describe_error(error, answer("error_description")?);
+        tracing::info!(error = said, "the provider refused a login");
+        logins.end(state);
+        if plugin.embedding.is_some() {
+            let description = answer("error_description")?.unwrap_or_default();
+            let description: String = description.chars().take(300).collect();
+            embedding::note_failure(&describe_error(error, None), &description, exchange);
         }
-        let request = session.req_header();
-        let clients = &self.config().clients;
-        let client = clients.chosen(&request.headers, arguments);
-        let client = client.and_then(|client| clients.named(&client.id));
-        let (client, index) = client.ok_or(Refusal::NoToken)?;
-        let wanted = LoginRequest {
-            request,
-            arguments,
+        let refused = plugin.refuse_as_told(Refusal::LoginRefused, &said, exchange);
+        return Ok(refused);
+    }
+    let code = answer("code")?.ok_or(Refusal::MalformedCallback)?;
+    let claim = logins.claim(state, code)?;
+    let login = redeem_code(plugin, logins, &pending, (code, claim), request, arguments);
+    let (login, verified, tokens) = login.await?;
+    let client = plugin.config().clients.named(&pending.client);
+    let context = RequestContext {
+        client: client.map(|(client, _)| client),
+        headers: &request.headers,
+        arguments,
+        from: Some(exchange.client.ip()),
+    };
+    let verified = authorize::enrich(plugin, verified, &context).await?;
+    let mut token_set = tokens.token_set();
+    let id = login.id.clone();
+    token_set.session_id = plugin.sessions.is_some().then_some(id.as_str());
+    let passing = VerifiedRequest {
+        verified: &verified,
+        token_set,
+        method: Method::AuthorizationCode,
+        in_query: false,
+    };
+    let flow = authorize::authorize(plugin, passing, request, exchange);
+    if let Flow::Respond(_) = flow {
+        return Ok(flow);
+    }
+    finish_login(plugin, &login, &pending, logins, session, exchange).await
+}
+
+/// RFC 9207: the answer must be of the provider that was asked.
+async fn check_issuer_of_callback(
+    plugin: &OpenIdConnect,
+    issuer: Option<&str>,
+) -> Result<(), Refusal> {
+    let metadata = plugin.provider_client.metadata().await?;
+    let promised = metadata.member("authorization_response_iss_parameter_supported");
+    match issuer {
+        Some(issuer)
+            if plugin
+                .config()
+                .rules
+                .issuers
+                .answers_as(issuer, &metadata.issuer) =>
+        {
+            Ok(())
+        }
+        None if promised != Some(&Value::Bool(true)) => Ok(()),
+        _ => Err(Refusal::MixedUp),
+    }
+}
+
+async fn redeem_code(
+    plugin: &OpenIdConnect,
+    logins: &Logins,
+    pending: &PendingLogin,
+    (code, claim): (&str, CodeClaim),
+    request: &RequestHeader,
+    arguments: &Arguments,
+) -> Result<(OpenSession, Arc<VerifiedToken>, Arc<Tokens>), Refusal> {
+    let token_client = plugin.token_client.as_ref().ok_or(Refusal::NoEndpoint)?;
+    let client = plugin.config().clients.named(&pending.client);
+    let (client, _) = client.ok_or(Refusal::ForgedState)?;
+    let context = RequestContext {
+        from: None,
+        client: Some(client),
+        headers: &request.headers,
+        arguments,
+    };
+    let form = [
+        ("code", code),
+        ("redirect_uri", &pending.redirect_uri),
+        ("code_verifier", &pending.verifier),
+    ];
+    // From before the question: a logout that comes while it is asked is of this
+    // session, too.
+    let now_ms = plugin.provider_client.clock.now_ms();
+    let tokens = token_client.redeem(&form, &context, claim).await?;
+    match &tokens.id {
+        Some(id) => {
+            let by = Method::AuthorizationCode;
+            let nonce = Some(pending.nonce.as_str());
+            verify_id_token(
+                plugin.config(),
+                &plugin.provider_client,
+                id.expose(),
+                tokens.access.expose(),
+                (&pending.client, None),
+                nonce,
+                by,
+            )
+            .await?;
+        }
+        None if logins.wants_id_token() => return Err(Refusal::NoIdToken),
+        None => {}
+    }
+    let login = LoginSession {
+        id_token: tokens.id.as_ref().map(|id| id.expose().to_owned()),
+        refresh: tokens.refresh.as_ref().map(|one| one.expose().to_owned()),
+        // RFC 6749 §5.1: what was asked for, if it is not named.
+        scope: tokens.scope.clone().or_else(|| logins.scope()),
+        ends_at: tokens.ends_at,
+        unverified: tokens.id.is_some()
+            && !plugin
+                .config()
+                .verifies_id_tokens(Method::AuthorizationCode),
+        ..LoginSession::begun(&pending.client, tokens.access.expose(), now_ms)
+    };
+    let login = OpenSession::fresh(login);
+    let verified = match plugin
+        .config()
+        .signature_exemptions
+        .has(Method::AuthorizationCode)
+    {
+        true => plugin.verify_exempt_session(&login).await?,
+        false => plugin.verify_session(&login).await?,
+    };
+    if login.id_token.is_none() {
+        // Nobody but the access token can vouch for it.
+        let rules = &plugin.config().rules;
+        rules.check_login(&verified.token.claims, now_ms.div_euclid(1000))?;
+    }
+    Ok((login, verified, tokens))
+}
+
+/// Gives the browser its session, and the user what was asked for.
+async fn finish_login(
+    plugin: &OpenIdConnect,
+    login: &OpenSession,
+    pending: &PendingLogin,
+    logins: &Logins,
+    session: &mut Session,
+    exchange: &mut Exchange,
+) -> Result<Flow, Refusal> {
+    if let Some(sessions) = &plugin.sessions {
+        let now_ms = plugin.provider_client.clock.now_ms();
+        let from = exchange.client.ip();
+        let browser = Browser {
+            headers: &session.req_header().headers,
             secure: exchange.secure,
-            origin: origin.as_deref(),
-            path: &login::path(request, exchange),
-            now_ms: provider_client.clock.now_ms(),
+            fields: &mut exchange.response_headers,
         };
-        let mut cookies = Vec::new();
-        let (pending, parameters) = logins.begin((client, index), wanted, &mut cookies)?;
-        let request_mode = self.config().request_mode;
-        let address = request_mode.address((provider_client, &self.par), client, parameters);
-        let address = address.await?;
-        if let (Some(preserved), Some(body)) = (preserved, &exchange.body) {
-            preserved.store(&pending.nonce, request, exchange.route, body.clone());
-        }
-        exchange.response_headers.append(&mut cookies);
-        self.logins_begun.inc();
-        exchange.refusal = Some(Cow::Borrowed("login"));
-        redirect(address.as_str())
-    }
-
-    /// Ends the login that the provider's answer in a request belongs to.
-    pub(crate) async fn end_login(
-        &self,
-        logins: &Logins,
-        session: &mut Session,
-        arguments: &Arguments,
-        exchange: &mut Exchange,
-    ) -> Result<Flow, Refusal> {
-        let given = |name| {
-            let found = arguments.only(name, ANSWER);
-            found.map_err(|_| Refusal::MalformedCallback)
-        };
-        let signed = match logins.uses_jarm() {
-            true => {
-                let response = given("response")?.ok_or(Refusal::UnsignedAnswer)?;
-                Some(self.open_jarm_response(logins, response).await?)
-            }
-            false => None,
-        };
-        let answer = |name| match &signed {
-            Some(claims) => Ok(claims.get(name).and_then(Value::as_str)),
-            None => given(name),
-        };
-        let state = answer("state")?.ok_or(Refusal::MalformedCallback)?;
-        let pending = logins.find(state)?;
-        let request = session.req_header();
-        let now_ms = self.provider_client.clock.now_ms();
-        let state = state.to_owned();
-        let state = state.as_str();
-        // Whatever comes of it leads back to where the login began: nobody else
-        // may have begun it.
-        logins.check_browser(&pending, request, exchange)?;
-        // Whoever is in already goes on, however late or often this comes.
-        if let Some(sessions) = &self.sessions
-            && let SessionLookup::Active(login, _) = sessions.find(&request.headers, now_ms).await?
-            && self.accepts_session(&login)
-            && !sessions.has_run_out(&login, now_ms)
-        {
-            return redirect(&pending.address());
-        }
-        logins.check(&pending, state, now_ms)?;
-        self.check_issuer_of_callback(answer("iss")?).await?;
-        if let Some(error) = answer("error")? {
-            let said = describe_error(error, answer("error_description")?);
-            tracing::info!(error = said, "the provider refused a login");
-            logins.end(state);
-            if self.embedding.is_some() {
-                let description = answer("error_description")?.unwrap_or_default();
-                let description: String = description.chars().take(300).collect();
-                embedding::note_failure(&describe_error(error, None), &description, exchange);
-            }
-            let refused = self.refuse_as_told(Refusal::LoginRefused, &said, exchange);
-            return Ok(refused);
-        }
-        let code = answer("code")?.ok_or(Refusal::MalformedCallback)?;
-        let claim = logins.claim(state, code)?;
-        let login = self.redeem_code(logins, &pending, (code, claim), request, arguments);
-        let (login, verified, tokens) = login.await?;
-        let client = self.config().clients.named(&pending.client);
-        let context = RequestContext {
-            client: client.map(|(client, _)| client),
-            headers: &request.headers,
-            arguments,
-            from: Some(exchange.client.ip()),
-        };
-        let verified = self.enrich(verified, &context).await?;
-        let mut token_set = tokens.token_set();
-        let id = login.id.clone();
-        token_set.session_id = self.sessions.is_some().then_some(id.as_str());
-        let passing = VerifiedRequest {
-            verified: &verified,
-            token_set,
-            method: Method::AuthorizationCode,
-            in_query: false,
-        };
-        let flow = self.authorize(passing, request, exchange);
-        if let Flow::Respond(_) = flow {
-            return Ok(flow);
-        }
-        self.finish_login(&login, &pending, logins, session, exchange)
-            .await
-    }
-
-    /// RFC 9207: the answer must be of the provider that was asked.
-    async fn check_issuer_of_callback(&self, issuer: Option<&str>) -> Result<(), Refusal> {
-        let metadata = self.provider_client.metadata().await?;
-        let promised = metadata.member("authorization_response_iss_parameter_supported");
-        match issuer {
-            Some(issuer)
-                if self
-                    .config()
-                    .rules
-                    .issuers
-                    .answers_as(issuer, &metadata.issuer) =>
-            {
-                Ok(())
-            }
-            None if promised != Some(&Value::Bool(true)) => Ok(()),
-            _ => Err(Refusal::MixedUp),
+        if sessions.begin(login, browser, from, now_ms).await? {
+            sessions.tell(login, now_ms, exchange);
         }
     }
-
-    async fn redeem_code(
-        &self,
-        logins: &Logins,
-        pending: &PendingLogin,
-        (code, claim): (&str, CodeClaim),
-        request: &RequestHeader,
-        arguments: &Arguments,
-    ) -> Result<(OpenSession, Arc<VerifiedToken>, Arc<Tokens>), Refusal> {
-        let token_client = self.token_client.as_ref().ok_or(Refusal::NoEndpoint)?;
-        let client = self.config().clients.named(&pending.client);
-        let (client, _) = client.ok_or(Refusal::ForgedState)?;
-        let context = RequestContext {
-            from: None,
-            client: Some(client),
-            headers: &request.headers,
-            arguments,
-        };
-        let form = [
-            ("code", code),
-            ("redirect_uri", &pending.redirect_uri),
-            ("code_verifier", &pending.verifier),
-        ];
-        // From before the question: a logout that comes while it is asked is of this
-        // session, too.
-        let now_ms = self.provider_client.clock.now_ms();
-        let tokens = token_client.redeem(&form, &context, claim).await?;
-        match &tokens.id {
-            Some(id) => {
-                let by = Method::AuthorizationCode;
-                let nonce = Some(pending.nonce.as_str());
-                self.verify_id_token(
-                    id.expose(),
-                    tokens.access.expose(),
-                    (&pending.client, None),
-                    nonce,
-                    by,
-                )
-                .await?;
+    let login_action = &plugin.config().login_action;
+    match login_action.action {
+        Action::Upstream => {
+            let preserved = logins.preserved.as_ref();
+            let resent = preserved.and_then(|preserved| preserved.take(&pending.nonce));
+            // What came by another route has not passed the filters of its
+            // own, and would go to another upstream.
+            let here = resent
+                .as_ref()
+                .is_none_or(|resent| resent.route == exchange.route);
+            if here && pending.is_at(session.req_header(), exchange) {
+                restore(pending, resent.as_deref(), session, exchange)?;
+                return Ok(Flow::Continue);
             }
-            None if logins.wants_id_token() => return Err(Refusal::NoIdToken),
-            None => {}
-        }
-        let login = LoginSession {
-            id_token: tokens.id.as_ref().map(|id| id.expose().to_owned()),
-            refresh: tokens.refresh.as_ref().map(|one| one.expose().to_owned()),
-            // RFC 6749 §5.1: what was asked for, if it is not named.
-            scope: tokens.scope.clone().or_else(|| logins.scope()),
-            ends_at: tokens.ends_at,
-            unverified: tokens.id.is_some() && !self.verifies_id_tokens(Method::AuthorizationCode),
-            ..LoginSession::begun(&pending.client, tokens.access.expose(), now_ms)
-        };
-        let login = OpenSession::fresh(login);
-        let verified = match self
-            .config()
-            .signature_exemptions
-            .has(Method::AuthorizationCode)
-        {
-            true => self.verify_exempt_session(&login).await?,
-            false => self.verify_session(&login).await?,
-        };
-        if login.id_token.is_none() {
-            // Nobody but the access token can vouch for it.
-            let rules = &self.config().rules;
-            rules.check_login(&verified.token.claims, now_ms.div_euclid(1000))?;
-        }
-        Ok((login, verified, tokens))
-    }
-
-    /// The claims of an ID token that holds.
-    ///
-    /// # Errors
-    /// What is wrong with it, or why nobody can say.
-    pub(crate) async fn verify_id_token(
-        &self,
-        id: &str,
-        access: &str,
-        (client, secret): (&str, Option<&Secret>),
-        nonce: Option<&str>,
-        by: Method,
-    ) -> Result<Map<String, Value>, Refusal> {
-        let signed = !self.config().signature_exemptions.has(by);
-        let expected = Expected {
-            client,
-            secret,
-            nonce,
-            access,
-            now: self.provider_client.clock.now_secs(),
-        };
-        let id_tokens = &self.config().id_tokens;
-        let look = |metadata: &ProviderMetadata| id_tokens.verify(id, metadata, &expected, signed);
-        match self.provider_client.with_keys(look).await {
-            Ok((claims, _)) => Ok(claims),
-            Err(refusal) => Err(self
-                .provider_client
-                .stale_keys_or(refusal.of_id_token(), id)),
-        }
-    }
-
-    /// Gives the browser its session, and the user what was asked for.
-    async fn finish_login(
-        &self,
-        login: &OpenSession,
-        pending: &PendingLogin,
-        logins: &Logins,
-        session: &mut Session,
-        exchange: &mut Exchange,
-    ) -> Result<Flow, Refusal> {
-        if let Some(sessions) = &self.sessions {
-            let now_ms = self.provider_client.clock.now_ms();
-            let from = exchange.client.ip();
-            let browser = Browser {
-                headers: &session.req_header().headers,
-                secure: exchange.secure,
-                fields: &mut exchange.response_headers,
-            };
-            if sessions.begin(login, browser, from, now_ms).await? {
-                sessions.tell(login, now_ms, exchange);
+            match resent.as_deref() {
+                Some(resent) if resent.is_form() => Ok(Flow::Respond(page::resend(
+                    &pending.address(),
+                    &resent.body,
+                ))),
+                _ => redirect(&pending.address()),
             }
         }
-        let login_action = &self.config().login_action;
-        match login_action.action {
-            Action::Upstream => {
-                let preserved = logins.preserved.as_ref();
-                let resent = preserved.and_then(|preserved| preserved.take(&pending.nonce));
-                // What came by another route has not passed the filters of its
-                // own, and would go to another upstream.
-                let here = resent
-                    .as_ref()
-                    .is_none_or(|resent| resent.route == exchange.route);
-                if here && pending.is_at(session.req_header(), exchange) {
-                    restore(pending, resent.as_deref(), session, exchange)?;
-                    return Ok(Flow::Continue);
-                }
-                match resent.as_deref() {
-                    Some(resent) if resent.is_form() => Ok(Flow::Respond(page::resend(
-                        &pending.address(),
-                        &resent.body,
-                    ))),
-                    _ => redirect(&pending.address()),
-                }
-            }
-            Action::Response => {
-                let issued = IssuedTokens::by_login(login, self.provider_client.clock.now_ms());
-                Ok(Flow::Respond(login_action.response(&issued)))
-            }
-            Action::Redirect => {
-                let index = self.config().clients.named(&pending.client);
-                let address = pending.address();
-                let issued = IssuedTokens::by_login(login, self.provider_client.clock.now_ms());
-                redirect(&login_action.address(
-                    &issued,
-                    index.map_or(0, |(_, index)| index),
-                    &address,
-                ))
-            }
+        Action::Response => {
+            let issued = IssuedTokens::by_login(login, plugin.provider_client.clock.now_ms());
+            Ok(Flow::Respond(login_action.response(&issued)))
+        }
+        Action::Redirect => {
+            let index = plugin.config().clients.named(&pending.client);
+            let address = pending.address();
+            let issued = IssuedTokens::by_login(login, plugin.provider_client.clock.now_ms());
+            redirect(&login_action.address(&issued, index.map_or(0, |(_, index)| index), &address))
         }
     }
 }

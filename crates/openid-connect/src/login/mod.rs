@@ -400,9 +400,10 @@ impl Logins {
         let own = self.browsers.has(&request.headers, &begun.browser);
         let here = origin(request, exchange);
         let near = here.is_some_and(|here| self.share_cookies(&begun.origin, &here));
-        match near && own {
-            true => Ok(()),
-            false => Err(Refusal::ForeignLogin),
+        if near && own {
+            Ok(())
+        } else {
+            Err(Refusal::ForeignLogin)
         }
     }
 

@@ -21,9 +21,6 @@ impl Site {
             (None, Some(origin)) => Some(origin) == own,
             (None, None) => return Self::Unsaid,
         };
-        match is_own {
-            true => Self::Own,
-            false => Self::Other,
-        }
+        if is_own { Self::Own } else { Self::Other }
     }
 }

@@ -10,17 +10,19 @@ use http::{HeaderValue, Method, StatusCode};
 use pingora::http::RequestHeader;
 use serde_json::{Map, Value, json};
 
+use crate::KIND;
 use crate::config::fields::{Fields, wrong};
 use crate::credentials::arguments::{Arguments, Where};
 use crate::decide::refusal::{Class, Refusal};
+use crate::provider::client::ProviderClient;
 use crate::provider::issuers::AllowedIssuers;
 use crate::session::{Browser, Sessions};
-use crate::{KIND, OpenIdConnect};
 use doorward_core::jose::claims::{same_issuer, time, words};
 use doorward_core::jose::verify::Unverified;
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::login::LoginQuery;
 use doorward_net::http::reply::{Reply, ReplyBody};
+use doorward_net::telemetry::Metrics;
 use doorward_plugin_api::ConfigError;
 use doorward_plugin_api::filter::{Code, Exchange, Flow};
 
@@ -266,175 +268,175 @@ impl Channels {
     }
 }
 
-impl OpenIdConnect {
-    /// Answers a logout that the provider asks for.
-    pub(crate) async fn handle_provider_logout(
-        &self,
-        (channels, channel): (&Channels, Channel),
-        sessions: &Sessions,
-        request: &RequestHeader,
-        given: &Arguments,
-        exchange: &mut Exchange,
-    ) -> Result<Flow, Refusal> {
-        let (outcome, frame) = match channel {
-            Channel::Back => (self.end_by_token(channels, sessions, given).await, None),
-            Channel::Front => {
-                let outcome = self.end_in_frame(channels, sessions, request, given, exchange);
-                (outcome.await, self.frame().await)
-            }
-        };
-        let (decision, reply) = match outcome {
-            Ok(()) => ("provider_logout", Reply::empty(StatusCode::OK)),
-            Err(refusal) => (refusal.code(), refused(refusal)),
-        };
-        self.metrics.decision(KIND.name, decision).inc();
-        exchange.refusal = Some(Cow::Borrowed(decision));
-        let mut reply = reply.header(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if let Some(frame) = frame {
-            reply = reply.header(CONTENT_SECURITY_POLICY, frame);
+/// Answers a logout that the provider asks for.
+pub(crate) async fn handle_provider_logout(
+    provider: &ProviderClient,
+    metrics: &Metrics,
+    (channels, channel): (&Channels, Channel),
+    sessions: &Sessions,
+    request: &RequestHeader,
+    given: &Arguments,
+    exchange: &mut Exchange,
+) -> Result<Flow, Refusal> {
+    let (outcome, frame) = match channel {
+        Channel::Back => (
+            end_by_token(provider, channels, sessions, given).await,
+            None,
+        ),
+        Channel::Front => {
+            let outcome = end_in_frame(provider, channels, sessions, request, given, exchange);
+            (outcome.await, frame(provider).await)
         }
-        Ok(Flow::Respond(reply))
+    };
+    let (decision, reply) = match outcome {
+        Ok(()) => ("provider_logout", Reply::empty(StatusCode::OK)),
+        Err(refusal) => (refusal.code(), refused(refusal)),
+    };
+    metrics.decision(KIND.name, decision).inc();
+    exchange.refusal = Some(Cow::Borrowed(decision));
+    let mut reply = reply.header(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(frame) = frame {
+        reply = reply.header(CONTENT_SECURITY_POLICY, frame);
     }
+    Ok(Flow::Respond(reply))
+}
 
-    /// The provider's pages, and nobody else's, may have the answer in a frame.
-    async fn frame(&self) -> Option<HeaderValue> {
-        let metadata = self.provider_client.metadata().await.ok()?;
-        let issuer = url::Url::parse(&metadata.issuer).ok()?;
-        let origin = issuer.origin().ascii_serialization();
-        let policy = format!("default-src 'none'; frame-ancestors {origin}");
-        HeaderValue::try_from(policy).ok()
-    }
+/// The provider's pages, and nobody else's, may have the answer in a frame.
+async fn frame(provider: &ProviderClient) -> Option<HeaderValue> {
+    let metadata = provider.metadata().await.ok()?;
+    let issuer = url::Url::parse(&metadata.issuer).ok()?;
+    let origin = issuer.origin().ascii_serialization();
+    let policy = format!("default-src 'none'; frame-ancestors {origin}");
+    HeaderValue::try_from(policy).ok()
+}
 
-    async fn end_by_token(
-        &self,
-        channels: &Channels,
-        sessions: &Sessions,
-        given: &Arguments,
-    ) -> Result<(), LogoutRefusal> {
-        let token = given.only("logout_token", IN_BODY).ok().flatten();
-        let token = token.ok_or(LogoutRefusal::Malformed)?;
-        let (claims, issuer) = self.claims_of_logout(token).await?;
-        let now_ms = self.provider_client.clock.now_ms();
-        let now = now_ms.div_euclid(1000);
-        let (which, id, until) = channels.check(&claims, &issuer, now)?;
-        let down = |_| LogoutRefusal::Unavailable;
-        let what = TokenHash::of(&format!("logout token\n{issuer}\n{id}"));
-        if sessions.has_seen(what, now_ms).await.map_err(down)? {
-            return Err(LogoutRefusal::Repeated);
-        }
-        // It counts as used when what it asks for is done: until then the
-        // provider may, and shall, come with it again.
-        let ended = sessions.end_at_provider(&which, now_ms).await;
-        ended.map_err(down)?;
-        let until_ms = until.saturating_mul(1000);
-        let noted = sessions.remember(what, until_ms, now_ms).await;
-        noted.map(drop).map_err(down)
+async fn end_by_token(
+    provider: &ProviderClient,
+    channels: &Channels,
+    sessions: &Sessions,
+    given: &Arguments,
+) -> Result<(), LogoutRefusal> {
+    let token = given.only("logout_token", IN_BODY).ok().flatten();
+    let token = token.ok_or(LogoutRefusal::Malformed)?;
+    let (claims, issuer) = claims_of_logout(provider, token).await?;
+    let now_ms = provider.clock.now_ms();
+    let now = now_ms.div_euclid(1000);
+    let (which, id, until) = channels.check(&claims, &issuer, now)?;
+    let down = |_| LogoutRefusal::Unavailable;
+    let what = TokenHash::of(&format!("logout token\n{issuer}\n{id}"));
+    if sessions.has_seen(what, now_ms).await.map_err(down)? {
+        return Err(LogoutRefusal::Repeated);
     }
+    // It counts as used when what it asks for is done: until then the
+    // provider may, and shall, come with it again.
+    let ended = sessions.end_at_provider(&which, now_ms).await;
+    ended.map_err(down)?;
+    let until_ms = until.saturating_mul(1000);
+    let noted = sessions.remember(what, until_ms, now_ms).await;
+    noted.map(drop).map_err(down)
+}
 
-    /// The claims of a logout token that the provider signed, and the provider.
-    async fn claims_of_logout(
-        &self,
-        token: &str,
-    ) -> Result<(Map<String, Value>, String), LogoutRefusal> {
-        let parsed = Unverified::parse(token).map_err(|_| LogoutRefusal::Malformed)?;
-        let typ = parsed.typ();
-        // Older providers say nothing, or what any token is.
-        if !matches!(typ.as_deref(), None | Some("jwt" | "logout+jwt")) {
-            return Err(LogoutRefusal::WrongType);
-        }
-        let pinned = self.provider_client.response_alg.check(&parsed);
-        pinned.map_err(|_| LogoutRefusal::WrongAlg)?;
-        let said = parsed.claims_of_anyone();
-        let said = said.map_err(|_| LogoutRefusal::Malformed)?;
-        let secrets = self.provider_client.hmac_keys.of_audience(&said);
-        match self.provider_client.signed(&parsed, secrets).await {
-            Ok((claims, metadata)) => Ok((claims, metadata.issuer.clone())),
-            Err(refusal) if refusal.class() == Class::Broken => Err(LogoutRefusal::Unavailable),
-            Err(_) => Err(LogoutRefusal::BadSignature),
-        }
+/// The claims of a logout token that the provider signed, and the provider.
+async fn claims_of_logout(
+    provider: &ProviderClient,
+    token: &str,
+) -> Result<(Map<String, Value>, String), LogoutRefusal> {
+    let parsed = Unverified::parse(token).map_err(|_| LogoutRefusal::Malformed)?;
+    let typ = parsed.typ();
+    // Older providers say nothing, or what any token is.
+    if !matches!(typ.as_deref(), None | Some("jwt" | "logout+jwt")) {
+        return Err(LogoutRefusal::WrongType);
     }
+    let pinned = provider.response_alg.check(&parsed);
+    pinned.map_err(|_| LogoutRefusal::WrongAlg)?;
+    let said = parsed.claims_of_anyone();
+    let said = said.map_err(|_| LogoutRefusal::Malformed)?;
+    let secrets = provider.hmac_keys.of_audience(&said);
+    match provider.signed(&parsed, secrets).await {
+        Ok((claims, metadata)) => Ok((claims, metadata.issuer.clone())),
+        Err(refusal) if refusal.class() == Class::Broken => Err(LogoutRefusal::Unavailable),
+        Err(_) => Err(LogoutRefusal::BadSignature),
+    }
+}
 
-    /// Ends the session of the browser, if there is one, for a provider that says
-    /// nothing but that its user has signed out (Front-Channel Logout 1.0 §2).
-    async fn end_of_browser(
-        &self,
-        sessions: &Sessions,
-        request: &RequestHeader,
-        exchange: &mut Exchange,
-    ) -> Result<(), LogoutRefusal> {
-        let down = |_| LogoutRefusal::Unavailable;
-        let now_ms = self.provider_client.clock.now_ms();
-        let shown = sessions.find_or_restore(&request.headers, now_ms).await;
-        for held in shown.map_err(down)? {
-            sessions.end(&held, now_ms).await.map_err(down)?;
-        }
-        sessions.forget(Browser {
-            headers: &request.headers,
-            secure: exchange.secure,
-            fields: &mut exchange.response_headers,
-        });
-        Ok(())
+/// Ends the session of the browser, if there is one, for a provider that says
+/// nothing but that its user has signed out (Front-Channel Logout 1.0 §2).
+async fn end_of_browser(
+    provider: &ProviderClient,
+    sessions: &Sessions,
+    request: &RequestHeader,
+    exchange: &mut Exchange,
+) -> Result<(), LogoutRefusal> {
+    let down = |_| LogoutRefusal::Unavailable;
+    let now_ms = provider.clock.now_ms();
+    let shown = sessions.find_or_restore(&request.headers, now_ms).await;
+    for held in shown.map_err(down)? {
+        sessions.end(&held, now_ms).await.map_err(down)?;
     }
+    sessions.forget(Browser {
+        headers: &request.headers,
+        secure: exchange.secure,
+        fields: &mut exchange.response_headers,
+    });
+    Ok(())
+}
 
-    /// Ends the session of the browser, or one that is kept here: whoever knows
-    /// its name at the provider has it from there. Browsers often keep cookies
-    /// back in frames.
-    async fn end_in_frame(
-        &self,
-        channels: &Channels,
-        sessions: &Sessions,
-        request: &RequestHeader,
-        given: &Arguments,
-        exchange: &mut Exchange,
-    ) -> Result<(), LogoutRefusal> {
-        if !channels.session_required
-            && !["iss", "sid"].iter().any(|name| given.has(name, IN_QUERY))
-        {
-            return self.end_of_browser(sessions, request, exchange).await;
-        }
-        let only = |name| {
-            let found = given.only(name, IN_QUERY).ok().flatten();
-            found.ok_or(LogoutRefusal::Malformed)
-        };
-        let (issuer, sid) = (only("iss")?, only("sid")?);
-        let down = |_| LogoutRefusal::Unavailable;
-        let metadata = self.provider_client.metadata().await;
-        let metadata = metadata.map_err(|_| LogoutRefusal::Unavailable)?;
-        if !channels.issuers.has(issuer, &metadata.issuer) {
-            return Err(LogoutRefusal::WrongIssuer);
-        }
-        // As it calls itself, with or without a slash at the end.
-        let own = same_issuer(issuer, &metadata.issuer).then_some(metadata.issuer.as_str());
-        let now_ms = self.provider_client.clock.now_ms();
-        let mut which = LoginQuery {
-            issuer: Some(own.unwrap_or(issuer).to_owned()),
-            sid: Some(sid.to_owned()),
-            ..LoginQuery::default()
-        };
-        let shown = sessions.find_or_restore(&request.headers, now_ms).await;
-        let mut own = false;
-        for held in shown.map_err(|_| LogoutRefusal::Unavailable)? {
-            let whose = held.owner();
-            if whose.sid.as_deref() == Some(sid) && same_issuer(&whose.issuer, issuer) {
-                own = true;
-                which.issuer = Some(whose.issuer);
-                sessions.forget(Browser {
-                    headers: &request.headers,
-                    secure: exchange.secure,
-                    fields: &mut exchange.response_headers,
-                });
-                sessions
-                    .end(&held, now_ms)
-                    .await
-                    .map_err(|_| LogoutRefusal::Unavailable)?;
-            }
-        }
-        // Marks for names that somebody made up would fill the memory.
-        if !own && !sessions.is_stored(&which).await {
-            return Err(LogoutRefusal::UnknownSession);
-        }
-        sessions.end_at_provider(&which, now_ms).await.map_err(down)
+/// Ends the session of the browser, or one that is kept here: whoever knows
+/// its name at the provider has it from there. Browsers often keep cookies
+/// back in frames.
+async fn end_in_frame(
+    provider: &ProviderClient,
+    channels: &Channels,
+    sessions: &Sessions,
+    request: &RequestHeader,
+    given: &Arguments,
+    exchange: &mut Exchange,
+) -> Result<(), LogoutRefusal> {
+    if !channels.session_required && !["iss", "sid"].iter().any(|name| given.has(name, IN_QUERY)) {
+        return end_of_browser(provider, sessions, request, exchange).await;
     }
+    let only = |name| {
+        let found = given.only(name, IN_QUERY).ok().flatten();
+        found.ok_or(LogoutRefusal::Malformed)
+    };
+    let (issuer, sid) = (only("iss")?, only("sid")?);
+    let down = |_| LogoutRefusal::Unavailable;
+    let metadata = provider.metadata().await;
+    let metadata = metadata.map_err(|_| LogoutRefusal::Unavailable)?;
+    if !channels.issuers.has(issuer, &metadata.issuer) {
+        return Err(LogoutRefusal::WrongIssuer);
+    }
+    // As it calls itself, with or without a slash at the end.
+    let own = same_issuer(issuer, &metadata.issuer).then_some(metadata.issuer.as_str());
+    let now_ms = provider.clock.now_ms();
+    let mut which = LoginQuery {
+        issuer: Some(own.unwrap_or(issuer).to_owned()),
+        sid: Some(sid.to_owned()),
+        ..LoginQuery::default()
+    };
+    let shown = sessions.find_or_restore(&request.headers, now_ms).await;
+    let mut own = false;
+    for held in shown.map_err(|_| LogoutRefusal::Unavailable)? {
+        let whose = held.owner();
+        if whose.sid.as_deref() == Some(sid) && same_issuer(&whose.issuer, issuer) {
+            own = true;
+            which.issuer = Some(whose.issuer);
+            sessions.forget(Browser {
+                headers: &request.headers,
+                secure: exchange.secure,
+                fields: &mut exchange.response_headers,
+            });
+            sessions
+                .end(&held, now_ms)
+                .await
+                .map_err(|_| LogoutRefusal::Unavailable)?;
+        }
+    }
+    // Marks for names that somebody made up would fill the memory.
+    if !own && !sessions.is_stored(&which).await {
+        return Err(LogoutRefusal::UnknownSession);
+    }
+    sessions.end_at_provider(&which, now_ms).await.map_err(down)
 }
 
 fn refused(refusal: LogoutRefusal) -> Reply {

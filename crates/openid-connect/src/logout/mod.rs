@@ -118,147 +118,150 @@ impl Logout {
     }
 }
 
-impl OpenIdConnect {
-    /// Ends the session of a request, and leads the browser to the provider to
-    /// end that there.
-    pub(crate) async fn handle_logout(
-        &self,
-        logout: &Logout,
-        sessions: &Sessions,
-        request: &RequestHeader,
-        exchange: &mut Exchange,
-    ) -> Result<Flow, Refusal> {
-        // First of all: whoever has a copy is out while tokens are revoked. Where it
-        // can't be said, the browser keeps its cookie, to come again with it.
-        let logins = match self.end_shown(logout, sessions, request).await {
-            Ok(logins) => logins,
-            Err(refusal) => return Ok(self.comes_again(refusal, exchange)),
+/// Ends the session of a request, and leads the browser to the provider to
+/// end that there.
+pub(crate) async fn handle_logout(
+    plugin: &OpenIdConnect,
+    logout: &Logout,
+    sessions: &Sessions,
+    request: &RequestHeader,
+    exchange: &mut Exchange,
+) -> Result<Flow, Refusal> {
+    // First of all: whoever has a copy is out while tokens are revoked. Where it
+    // can't be said, the browser keeps its cookie, to come again with it.
+    let logins = match end_shown(plugin, logout, sessions, request).await {
+        Ok(logins) => logins,
+        Err(refusal) => return Ok(comes_again(plugin, refusal, exchange)),
+    };
+    sessions.forget(Browser {
+        headers: &request.headers,
+        secure: exchange.secure,
+        fields: &mut exchange.response_headers,
+    });
+    plugin.logouts.inc();
+    let end_session = if logout.ends_provider_session {
+        plugin.provider_client.url(Endpoint::EndSession).await.ok()
+    } else {
+        None
+    };
+    for login in &logins {
+        match end_session {
+            Some(_) => revoke_around(plugin, logout, login).await,
+            None => revoke(plugin, logout, login, &Hint::ALL).await,
+        }
+    }
+    let login = logins.first();
+    let client = login.as_ref().map(|login| login.client.as_str());
+    let clients = &plugin.config().clients;
+    let client = client.and_then(|id| clients.named(id));
+    let client = client.or_else(|| clients.first());
+    let index = client.map_or(0, |(_, index)| index);
+    let back = nth(&logout.addresses, index);
+    if let Some(mut url) = end_session {
+        let mut query = url.query_pairs_mut();
+        if let Some(id_token) = login.as_ref().and_then(|login| login.id_token.as_ref()) {
+            query.append_pair("id_token_hint", id_token);
+        }
+        if let Some((client, _)) = client {
+            query.append_pair("client_id", &client.id);
+        }
+        if let Some(back) = back {
+            query.append_pair("post_logout_redirect_uri", back.as_str());
+        }
+        drop(query);
+        return redirect(url.as_str());
+    }
+    match back {
+        Some(back) => redirect(back.as_str()),
+        None => Ok(Flow::Respond(Reply::message(StatusCode::OK, "Logged out"))),
+    }
+}
+
+/// Ends the sessions that a request shows: the browser's own, and the one that
+/// is remembered.
+///
+/// # Errors
+/// [`Refusal::SessionStoreUnavailable`]: they may go on.
+async fn end_shown(
+    plugin: &OpenIdConnect,
+    logout: &Logout,
+    sessions: &Sessions,
+    request: &RequestHeader,
+) -> Result<Vec<Arc<OpenSession>>, Refusal> {
+    let now_ms = plugin.provider_client.clock.now_ms();
+    let mut logins = sessions.find_or_restore(&request.headers, now_ms).await?;
+    for login in &mut logins {
+        if logout.revokes_access || logout.revokes_refresh {
+            *login = sessions.current(login, now_ms).await?;
+        }
+        sessions.end(login, now_ms).await?;
+    }
+    Ok(logins)
+}
+
+/// Refuses what can be done later.
+fn comes_again(plugin: &OpenIdConnect, refusal: Refusal, exchange: &mut Exchange) -> Flow {
+    let mut flow = plugin.refuse(refusal, exchange);
+    if let Flow::Respond(reply) = &mut flow
+        && reply.status == StatusCode::INTERNAL_SERVER_ERROR
+    {
+        reply.status = StatusCode::SERVICE_UNAVAILABLE;
+    }
+    flow
+}
+
+/// Revokes the access token now, and the refresh token a little later: with
+/// that many providers end their session, and could not sign the user out
+/// further up any more when the browser comes to end it.
+async fn revoke_around(plugin: &OpenIdConnect, logout: &Logout, login: &Arc<OpenSession>) {
+    revoke(plugin, logout, login, &[Hint::Access]).await;
+    let (Some(me), true) = (plugin.me.upgrade(), logout.revokes_refresh) else {
+        return;
+    };
+    let login = Arc::clone(login);
+    tokio::spawn(async move {
+        tokio::time::sleep(AT_PROVIDER).await;
+        if let Some(logout) = &me.logout {
+            revoke(&me, logout, &login, &[Hint::Refresh]).await;
+        }
+    });
+}
+
+/// Revokes these tokens of the session, as far as the provider does and the
+/// configuration says; the user is out here in any case.
+pub(crate) async fn revoke(
+    plugin: &OpenIdConnect,
+    logout: &Logout,
+    login: &LoginSession,
+    which: &[Hint],
+) {
+    let client = plugin.config().clients.named(&login.client);
+    for hint in which {
+        let token = match hint {
+            Hint::Refresh => login.refresh.as_deref().filter(|_| logout.revokes_refresh),
+            Hint::Access => Some(login.access.as_str()).filter(|_| logout.revokes_access),
         };
-        sessions.forget(Browser {
-            headers: &request.headers,
-            secure: exchange.secure,
-            fields: &mut exchange.response_headers,
+        let Some(token) = token else { continue };
+        let hint = hint.name();
+        let form = vec![
+            (logout.revocation_parameter.clone(), token.to_owned()),
+            ("token_type_hint".to_owned(), hint.to_owned()),
+        ];
+        let answer = plugin.provider_client.post(EndpointRequest {
+            from: None,
+            endpoint: Endpoint::Revocation,
+            client: client.map(|(client, _)| client.clone()),
+            form,
+            headers: HeaderMap::new(),
         });
-        self.logouts.inc();
-        let end_session = if logout.ends_provider_session {
-            self.provider_client.url(Endpoint::EndSession).await.ok()
-        } else {
-            None
-        };
-        for login in &logins {
-            match end_session {
-                Some(_) => self.revoke_around(logout, login).await,
-                None => self.revoke(logout, login, &Hint::ALL).await,
+        match answer.await {
+            Ok(answer) if answer.status.is_success() => {}
+            Ok(answer) => {
+                tracing::warn!(status = %answer.status, hint, "a token was not revoked");
             }
-        }
-        let login = logins.first();
-        let client = login.as_ref().map(|login| login.client.as_str());
-        let clients = &self.config().clients;
-        let client = client.and_then(|id| clients.named(id));
-        let client = client.or_else(|| clients.first());
-        let index = client.map_or(0, |(_, index)| index);
-        let back = nth(&logout.addresses, index);
-        if let Some(mut url) = end_session {
-            let mut query = url.query_pairs_mut();
-            if let Some(id_token) = login.as_ref().and_then(|login| login.id_token.as_ref()) {
-                query.append_pair("id_token_hint", id_token);
-            }
-            if let Some((client, _)) = client {
-                query.append_pair("client_id", &client.id);
-            }
-            if let Some(back) = back {
-                query.append_pair("post_logout_redirect_uri", back.as_str());
-            }
-            drop(query);
-            return redirect(url.as_str());
-        }
-        match back {
-            Some(back) => redirect(back.as_str()),
-            None => Ok(Flow::Respond(Reply::message(StatusCode::OK, "Logged out"))),
-        }
-    }
-
-    /// Ends the sessions that a request shows: the browser's own, and the one that
-    /// is remembered.
-    ///
-    /// # Errors
-    /// [`Refusal::SessionStoreUnavailable`]: they may go on.
-    async fn end_shown(
-        &self,
-        logout: &Logout,
-        sessions: &Sessions,
-        request: &RequestHeader,
-    ) -> Result<Vec<Arc<OpenSession>>, Refusal> {
-        let now_ms = self.provider_client.clock.now_ms();
-        let mut logins = sessions.find_or_restore(&request.headers, now_ms).await?;
-        for login in &mut logins {
-            if logout.revokes_access || logout.revokes_refresh {
-                *login = sessions.current(login, now_ms).await?;
-            }
-            sessions.end(login, now_ms).await?;
-        }
-        Ok(logins)
-    }
-
-    /// Refuses what can be done later.
-    fn comes_again(&self, refusal: Refusal, exchange: &mut Exchange) -> Flow {
-        let mut flow = self.refuse(refusal, exchange);
-        if let Flow::Respond(reply) = &mut flow
-            && reply.status == StatusCode::INTERNAL_SERVER_ERROR
-        {
-            reply.status = StatusCode::SERVICE_UNAVAILABLE;
-        }
-        flow
-    }
-
-    /// Revokes the access token now, and the refresh token a little later: with
-    /// that many providers end their session, and could not sign the user out
-    /// further up any more when the browser comes to end it.
-    async fn revoke_around(&self, logout: &Logout, login: &Arc<OpenSession>) {
-        self.revoke(logout, login, &[Hint::Access]).await;
-        let (Some(me), true) = (self.me.upgrade(), logout.revokes_refresh) else {
-            return;
-        };
-        let login = Arc::clone(login);
-        tokio::spawn(async move {
-            tokio::time::sleep(AT_PROVIDER).await;
-            if let Some(logout) = &me.logout {
-                me.revoke(logout, &login, &[Hint::Refresh]).await;
-            }
-        });
-    }
-
-    /// Revokes these tokens of the session, as far as the provider does and the
-    /// configuration says; the user is out here in any case.
-    pub(crate) async fn revoke(&self, logout: &Logout, login: &LoginSession, which: &[Hint]) {
-        let client = self.config().clients.named(&login.client);
-        for hint in which {
-            let token = match hint {
-                Hint::Refresh => login.refresh.as_deref().filter(|_| logout.revokes_refresh),
-                Hint::Access => Some(login.access.as_str()).filter(|_| logout.revokes_access),
-            };
-            let Some(token) = token else { continue };
-            let hint = hint.name();
-            let form = vec![
-                (logout.revocation_parameter.clone(), token.to_owned()),
-                ("token_type_hint".to_owned(), hint.to_owned()),
-            ];
-            let answer = self.provider_client.post(EndpointRequest {
-                from: None,
-                endpoint: Endpoint::Revocation,
-                client: client.map(|(client, _)| client.clone()),
-                form,
-                headers: HeaderMap::new(),
-            });
-            match answer.await {
-                Ok(answer) if answer.status.is_success() => {}
-                Ok(answer) => {
-                    tracing::warn!(status = %answer.status, hint, "a token was not revoked");
-                }
-                Err(refusal) => {
-                    let reason = refusal.describe().1;
-                    tracing::warn!(reason, hint, "a token was not revoked");
-                }
+            Err(refusal) => {
+                let reason = refusal.describe().1;
+                tracing::warn!(reason, hint, "a token was not revoked");
             }
         }
     }

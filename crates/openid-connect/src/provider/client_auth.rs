@@ -93,13 +93,12 @@ pub(crate) struct Clients {
 impl Clients {
     pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         let argument = fields.text("client_arg")?.unwrap_or("client_id").to_owned();
-        let headers = match argument.is_empty() {
-            true => Vec::new(),
-            false => {
-                let mut names = vec![header_name("client_arg", &format!("x-{argument}"))?];
-                names.extend(header_names("client_arg", &argument)?);
-                names
-            }
+        let headers = if argument.is_empty() {
+            Vec::new()
+        } else {
+            let mut names = vec![header_name("client_arg", &format!("x-{argument}"))?];
+            names.extend(header_names("client_arg", &argument)?);
+            names
         };
         let ids = fields.texts("client_id")?;
         let all = ids.iter().enumerate();
@@ -230,9 +229,10 @@ impl Client {
         let first = offered.peek().copied();
         // Beside a secret, a key is there to sign requests.
         let by_secret = |proof: &ClientAuthMethod| *proof != ClientAuthMethod::PrivateKeyJwt;
-        let usual = match self.secret.is_some() {
-            true => offered.find(by_secret).or(first),
-            false => first,
+        let usual = if self.secret.is_some() {
+            offered.find(by_secret).or(first)
+        } else {
+            first
         };
         self.proof
             .or(usual)

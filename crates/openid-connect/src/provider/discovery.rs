@@ -81,9 +81,10 @@ pub(crate) async fn fetch(
     previous: Option<&ProviderMetadata>,
 ) -> Result<ProviderMetadata, FetchError> {
     let asked_ms = provider.clock.now_ms();
-    let discovered = match discovery_due(provider, previous) {
-        true => discover(provider).await,
-        false => Ok(previous.and_then(|metadata| metadata.discovered.clone())),
+    let discovered = if discovery_due(provider, previous) {
+        discover(provider).await
+    } else {
+        Ok(previous.and_then(|metadata| metadata.discovered.clone()))
     };
     // Key sets of one's own make up for a lacking discovery document; further ones
     // only where there is none: one that can't be had now may name the keys.

@@ -245,9 +245,10 @@ fn sources(claims: &Map<String, Value>) -> Result<Vec<Source>, Refusal> {
             names: of_it,
         });
     }
-    match sources.len() <= SOURCES_MAX {
-        true => Ok(sources),
-        false => Err(Refusal::ClaimsElsewhere),
+    if sources.len() <= SOURCES_MAX {
+        Ok(sources)
+    } else {
+        Err(Refusal::ClaimsElsewhere)
     }
 }
 

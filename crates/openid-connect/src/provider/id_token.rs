@@ -68,9 +68,10 @@ impl IdTokens {
     ) -> Result<Option<Map<String, Value>>, Refusal> {
         let parsed = Unverified::parse(token)?;
         self.alg.check(&parsed)?;
-        let claims = match self.verify_signature && by_key {
-            true => signature::claims(&parsed, metadata, self.hmac_keys.for_token(expected))?,
-            false => Some(parsed.claims_of_anyone()?),
+        let claims = if self.verify_signature && by_key {
+            signature::claims(&parsed, metadata, self.hmac_keys.for_token(expected))?
+        } else {
+            Some(parsed.claims_of_anyone()?)
         };
         let Some(claims) = claims else {
             return Ok(None);
@@ -82,9 +83,10 @@ impl IdTokens {
         checked.map_err(|refusal| metadata.undiscovered_or(refusal))?;
         let hash = claims.get("at_hash");
         let good = half_hash(parsed.algorithm().as_sign_alg(), expected.access);
-        match hash.is_none_or(|hash| *hash == good) {
-            true => Ok(Some(claims)),
-            false => Err(Refusal::WrongHash),
+        if hash.is_none_or(|hash| *hash == good) {
+            Ok(Some(claims))
+        } else {
+            Err(Refusal::WrongHash)
         }
     }
 

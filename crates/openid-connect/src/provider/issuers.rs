@@ -25,9 +25,10 @@ impl AllowedIssuers {
 
     /// As [`AllowedIssuers::fit`], of an issuer by its name.
     pub(crate) fn has(&self, issuer: &str, discovered: &str) -> bool {
-        match self.0.is_empty() {
-            true => same_issuer(issuer, discovered),
-            false => self.0.iter().any(|allowed| same_issuer(issuer, allowed)),
+        if self.0.is_empty() {
+            same_issuer(issuer, discovered)
+        } else {
+            self.0.iter().any(|allowed| same_issuer(issuer, allowed))
         }
     }
 

@@ -14,21 +14,22 @@ pub(crate) mod extras;
 mod health;
 pub(crate) mod hmac_keys;
 pub(crate) mod id_token;
+pub(crate) mod id_token_verification;
 pub(crate) mod introspection;
 pub(crate) mod issuers;
-pub(crate) mod merged;
+pub(crate) mod merged_claims;
 pub(crate) mod mutual_tls;
+pub(crate) mod opaque_token;
 pub(crate) mod par;
 pub(crate) mod proof_of_possession;
 pub mod revocation;
 pub(crate) mod signature;
+pub(crate) mod signature_exemptions;
 pub(crate) mod signing_algs;
 pub mod single_flight;
 pub mod token_cache;
 pub(crate) mod token_endpoint;
 pub(crate) mod token_exchange;
-pub(crate) mod trusted;
-pub(crate) mod unsigned;
 pub(crate) mod userinfo;
 pub mod verifier;
 
@@ -243,9 +244,10 @@ impl ProviderMetadata {
     /// The refusal of what none of the keys has signed.
     pub fn no_matching_key(&self) -> Refusal {
         let should_have_some = self.undiscovered || self.is_discovered();
-        match self.sets.is_empty() && should_have_some {
-            true => Refusal::ProviderUnavailable,
-            false => Refusal::UnknownKey,
+        if self.sets.is_empty() && should_have_some {
+            Refusal::ProviderUnavailable
+        } else {
+            Refusal::UnknownKey
         }
     }
 
@@ -273,9 +275,10 @@ impl ProviderMetadata {
     /// The refusal of what needs an endpoint that is not known: one that can't
     /// be asked may have it.
     pub fn no_such_endpoint(&self) -> Refusal {
-        match self.undiscovered {
-            true => Refusal::ProviderUnavailable,
-            false => Refusal::NoEndpoint,
+        if self.undiscovered {
+            Refusal::ProviderUnavailable
+        } else {
+            Refusal::NoEndpoint
         }
     }
 
@@ -346,9 +349,10 @@ impl Provider {
 
     /// The refusal of what needs a provider of which nothing is known.
     pub fn unavailable(&self) -> Refusal {
-        match self.is_malformed() {
-            true => Refusal::ProviderMalformed,
-            false => Refusal::ProviderUnavailable,
+        if self.is_malformed() {
+            Refusal::ProviderMalformed
+        } else {
+            Refusal::ProviderUnavailable
         }
     }
 
@@ -379,9 +383,10 @@ impl Provider {
     /// Whether it is worth waiting once more: what was under way was not begun for
     /// a key, but perhaps before there were tokens of the newest.
     pub async fn wait_for_newer(self: &Arc<Self>, now_ms: i64) -> bool {
-        let reason = match self.metadata.load().is_some() {
-            true => Reason::UnknownKey,
-            false => Reason::First,
+        let reason = if self.metadata.load().is_some() {
+            Reason::UnknownKey
+        } else {
+            Reason::First
         };
         let Some((mut flight, joined)) = self.start(reason, now_ms) else {
             return false;

@@ -75,9 +75,10 @@ impl ResponseAlg {
     /// The algorithm is none, or one of a secret where these are not allowed.
     pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         let Some(name) = fields.text(RESPONSE)? else {
-            return Ok(match is_fapi2(fields)? {
-                true => Self::Fapi2,
-                false => Self::Any,
+            return Ok(if is_fapi2(fields)? {
+                Self::Fapi2
+            } else {
+                Self::Any
             });
         };
         let algorithm = named(RESPONSE, name, ALL)?;

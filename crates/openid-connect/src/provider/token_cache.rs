@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::provider::revocation::RevocationStatus;
 use doorward_core::model::token::AccessToken;
-use doorward_plugin_api::consumers::Remembered;
+use doorward_plugin_api::consumers::ConsumerMemo;
 
 /// Most tokens held, about.
 const TOKENS: usize = 16 * 1024;
@@ -33,7 +33,7 @@ pub struct VerifiedToken {
     /// Of the keys that verified it.
     pub generation: u64,
     /// The consumer it stands for.
-    pub consumer: Remembered,
+    pub consumer: ConsumerMemo,
     /// What its provider says of it, if that is in this process.
     pub revocation: Arc<RevocationStatus>,
     /// About the memory it takes, in bytes.
@@ -66,7 +66,7 @@ impl VerifiedToken {
             ends_at: self.ends_at,
             ends_for_good: self.ends_for_good,
             generation: self.generation,
-            consumer: Remembered::default(),
+            consumer: ConsumerMemo::default(),
             revocation: Arc::clone(&self.revocation),
             weight: self.weight + 4 * length as u64,
             responses,
@@ -210,7 +210,7 @@ mod tests {
             ends_at: 0,
             ends_for_good: true,
             generation: 0,
-            consumer: Remembered::default(),
+            consumer: ConsumerMemo::default(),
             revocation: Arc::default(),
         })
     }

@@ -5,7 +5,7 @@
 //! a caller who sends these with every request costs the provider one
 //! question a token.
 
-mod id_token_identity;
+pub(crate) mod id_token_identity;
 mod password_refusals;
 mod refreshes;
 mod token_request;

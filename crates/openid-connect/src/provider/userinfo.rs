@@ -176,17 +176,16 @@ impl UserInfo {
     }
 
     fn parameters(&self, headers: &http::HeaderMap, given: &Arguments) -> Vec<(String, String)> {
-        match self.config.extras.is_fixed() {
-            true => Vec::new(),
-            false => {
-                let mut all = self.config.extras.parameters(headers, given);
-                let sent = self.config.extras.headers(headers);
-                all.extend(sent.iter().map(|(name, value)| {
-                    let value = String::from_utf8_lossy(value.as_bytes());
-                    (format!("\n{name}"), value.into_owned())
-                }));
-                all
-            }
+        if self.config.extras.is_fixed() {
+            Vec::new()
+        } else {
+            let mut all = self.config.extras.parameters(headers, given);
+            let sent = self.config.extras.headers(headers);
+            all.extend(sent.iter().map(|(name, value)| {
+                let value = String::from_utf8_lossy(value.as_bytes());
+                (format!("\n{name}"), value.into_owned())
+            }));
+            all
         }
     }
 

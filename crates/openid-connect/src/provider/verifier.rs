@@ -15,7 +15,7 @@ use doorward_core::jose::verify::Unverified;
 use doorward_core::model::token::AccessToken;
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::Parts;
-use doorward_plugin_api::consumers::Remembered;
+use doorward_plugin_api::consumers::ConsumerMemo;
 
 /// What a token has to be.
 pub trait TokenCheck {
@@ -79,7 +79,7 @@ impl CheckedClaims {
             ends_at: self.ends_at,
             ends_for_good: self.ends_for_good,
             generation,
-            consumer: Remembered::default(),
+            consumer: ConsumerMemo::default(),
             revocation: revocation.into(),
             token: Arc::new(AccessToken {
                 token: token.to_owned(),
@@ -163,9 +163,10 @@ impl<C: TokenCheck> Verifier<C> {
             CacheLookup::NeedsRevocationCheck(_) => Verification::Pending,
             CacheLookup::NeedsKeys => {
                 let refusal = self.no_matching_key();
-                match paused && self.provider.is_paused(now_ms) {
-                    true => Verification::Refused(refusal),
-                    false => Verification::Pending,
+                if paused && self.provider.is_paused(now_ms) {
+                    Verification::Refused(refusal)
+                } else {
+                    Verification::Pending
                 }
             }
         }

@@ -7,6 +7,7 @@ use http::HeaderMap;
 use pingora::http::RequestHeader;
 
 use crate::OpenIdConnect;
+use crate::authorize;
 use crate::authorize::VerifiedRequest;
 use crate::config::methods::Method;
 use crate::credentials::arguments::Arguments;
@@ -14,8 +15,11 @@ use crate::decide::refusal::{Class, Refusal};
 use crate::headers::token_set::TokenSet;
 use crate::provider::introspection::{RequestContext, TokenIntrospector};
 use crate::provider::proof_of_possession::ProofSatisfied;
+use crate::provider::signature_exemptions::claims_without_signature;
 use crate::provider::token_cache::VerifiedToken;
 use crate::provider::verifier::Verification;
+use crate::session::liveness;
+use crate::session::refresh;
 use crate::session::{Browser, LoginSession, OpenSession, Sessions};
 use doorward_plugin_api::filter::{Exchange, Flow, Verdict};
 
@@ -55,10 +59,10 @@ impl OpenIdConnect {
                 return Verdict::Now(flow);
             }
         };
-        let Some(verified) = self.enrich_cached(verified) else {
+        let Some(verified) = authorize::enrich_cached(self, verified) else {
             return Verdict::Wait;
         };
-        let proven = match self.proof_of_session(&verified, request, exchange) {
+        let proven = match authorize::proof_of_session(self, &verified, request, exchange) {
             Ok(proof) => match ProofSatisfied::without(proof.as_ref()) {
                 None => return Verdict::Wait,
                 Some(proven) => Ok(proven),
@@ -91,7 +95,7 @@ impl OpenIdConnect {
         let mut may_refresh = true;
         if !sessions.is_fresh(login, now_ms) {
             may_refresh = false;
-            match self.refresh(sessions, login, context).await {
+            match refresh::refresh(self, sessions, login, context).await {
                 Ok(next) => *login = next,
                 Err(Refusal::SessionOver) => return Err(Refusal::SessionOver),
                 // What it has is still good for a moment.
@@ -102,13 +106,13 @@ impl OpenIdConnect {
         let verified = match self.verify_session(login).await {
             // The provider's clock is ahead, or did not tell the end.
             Err(Refusal::TokenExpired) if may_refresh => {
-                let next = self.refresh(sessions, login, context).await;
+                let next = refresh::refresh(self, sessions, login, context).await;
                 *login = next.map_err(over)?;
                 self.verify_session(login).await?
             }
             judged => judged?,
         };
-        self.enrich(verified, context).await
+        authorize::enrich(self, verified, context).await
     }
 
     /// What is known of a session's user.
@@ -133,10 +137,24 @@ impl OpenIdConnect {
     /// The method by whose exemption, if it has one, the tokens of a session count:
     /// that of all sessions, or else its own.
     pub(crate) fn vouched_by(&self, login: &LoginSession) -> Method {
-        match login.by.is_of_token() || self.config().signature_exemptions.has(Method::Session) {
-            true => Method::Session,
-            false => login.by,
+        if login.by.is_of_token() || self.config().signature_exemptions.has(Method::Session) {
+            Method::Session
+        } else {
+            login.by
         }
+    }
+
+    /// What is known of a session's user where no signature is asked for.
+    ///
+    /// # Errors
+    /// The rule that is not met.
+    pub(crate) async fn verify_exempt_session(
+        &self,
+        login: &OpenSession,
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
+        let (client, rules) = (&self.provider_client, &self.config().rules);
+        let judged = claims_without_signature(client, rules, &login.access).await;
+        self.verified_session(login, judged).await
     }
 
     /// What is known of a session's user, whose token was judged so.
@@ -195,12 +213,13 @@ impl OpenIdConnect {
             headers: &HeaderMap::new(),
             arguments: &Arguments::default(),
         };
-        match whole {
-            true => Ok(introspector
+        if whole {
+            Ok(introspector
                 .query(&login.access, &context)
                 .await?
-                .map(|(told, _)| told)),
-            false => introspector.introspect(&login.access, &context).await,
+                .map(|(told, _)| told))
+        } else {
+            introspector.introspect(&login.access, &context).await
         }
     }
 
@@ -260,11 +279,11 @@ impl OpenIdConnect {
                     method: Method::Session,
                     in_query: false,
                 };
-                self.authorize(verified_request, request, exchange)
+                authorize::authorize(self, verified_request, request, exchange)
             }
             Err(refusal) => self.refuse(refusal, exchange),
         };
-        self.limit_lifetime(verified, Some((sessions, login)), request, exchange);
+        liveness::limit_lifetime(self, verified, Some((sessions, login)), request, exchange);
         sessions.tell(login, self.provider_client.clock.now_ms(), exchange);
         // Not by the status of the answer, which may be a redirect in its place.
         if let Flow::Respond(_) = &flow
@@ -311,9 +330,10 @@ impl OpenIdConnect {
             secure: exchange.secure,
             fields: &mut exchange.response_headers,
         };
-        match sessions.is_kept() {
-            true => sessions.renew_remember_me(login, browser),
-            false => sessions.seal(login, browser, self.provider_client.clock.now_ms()),
+        if sessions.is_kept() {
+            sessions.renew_remember_me(login, browser)
+        } else {
+            sessions.seal(login, browser, self.provider_client.clock.now_ms())
         }
     }
 

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use crate::authorize::rules::Rules;
 use crate::config::methods::Method;
 use crate::decide::refusal::Refusal;
+use crate::provider::opaque_token::OpaqueToken;
 use crate::provider::token_cache::VerifiedToken;
-use crate::provider::trusted::OpaqueToken;
 use crate::session::LoginSession;
 use crate::session::open_session::OpenSession;
 

@@ -97,137 +97,135 @@ impl<'a> SessionSource<'a> {
     }
 }
 
-impl OpenIdConnect {
-    /// The sessions that callers get who were let in by this method.
-    pub(crate) fn sessions_by(&self, method: Method) -> Option<&Arc<Sessions>> {
-        let sessions = self.sessions.as_ref();
-        sessions.filter(|sessions| sessions.begin_by(method) && !self.requires_more_than(method))
-    }
+/// The sessions that callers get who were let in by this method.
+pub(crate) fn sessions_by(plugin: &OpenIdConnect, method: Method) -> Option<&Arc<Sessions>> {
+    let sessions = plugin.sessions.as_ref();
+    sessions.filter(|sessions| sessions.begin_by(method) && !requires_more_than(plugin, method))
+}
 
-    /// Whether a session is good here by what it was begun by, at another plugin
-    /// perhaps: it must not stand for a credential that would be refused.
-    pub(crate) fn accepts_session(&self, login: &LoginSession) -> bool {
-        let methods = self.config().methods;
-        // Of a token that only the provider knows, nothing is known here.
-        let unreadable =
-            login.needs_introspection && login.by.is_of_token() && self.introspector.is_none();
-        methods.take_sessions_of(login.by)
-            && !self.requires_more_than(login.by)
-            && !unreadable
-            && !self.misses_signature(login)
-    }
+/// Whether a session is good here by what it was begun by, at another plugin
+/// perhaps: it must not stand for a credential that would be refused.
+pub(crate) fn accepts_session(plugin: &OpenIdConnect, login: &LoginSession) -> bool {
+    let methods = plugin.config().methods;
+    // Of a token that only the provider knows, nothing is known here.
+    let unreadable =
+        login.needs_introspection && login.by.is_of_token() && plugin.introspector.is_none();
+    methods.take_sessions_of(login.by)
+        && !requires_more_than(plugin, login.by)
+        && !unreadable
+        && !misses_signature(plugin, login)
+}
 
-    /// Whether another plugin has taken an ID token as it came that would have been
-    /// verified here.
-    fn misses_signature(&self, login: &LoginSession) -> bool {
-        login.unverified && self.verifies_id_tokens(self.vouched_by(login))
-    }
+/// Whether another plugin has taken an ID token as it came that would have been
+/// verified here.
+fn misses_signature(plugin: &OpenIdConnect, login: &LoginSession) -> bool {
+    login.unverified && plugin.config().verifies_id_tokens(plugin.vouched_by(login))
+}
 
-    /// Whether more is asked of who shows a token than it and the next cookie show.
-    fn requires_more_than(&self, method: Method) -> bool {
-        let config = self.config();
-        let strict = config.proofs.is_some()
-            || config.session_cookie.is_some()
-            || self.token_exchange.is_some();
-        strict && method.is_of_token()
-    }
+/// Whether more is asked of who shows a token than it and the next cookie show.
+fn requires_more_than(plugin: &OpenIdConnect, method: Method) -> bool {
+    let config = plugin.config();
+    let strict = config.proofs.is_some()
+        || config.session_cookie.is_some()
+        || plugin.token_exchange.is_some();
+    strict && method.is_of_token()
+}
 
-    /// The session that was begun for a token before, if its caller may have it.
-    pub(crate) fn token_session(
-        &self,
-        sessions: &Sessions,
-        (method, access): (Method, &str),
-        request: &RequestHeader,
-        exchange: &Exchange,
-    ) -> Option<Arc<TokenSession>> {
-        let now_ms = self.provider_client.clock.now_ms();
-        sessions.of_token((method, access), caller(request, exchange), now_ms)
-    }
+/// The session that was begun for a token before, if its caller may have it.
+pub(crate) fn token_session(
+    plugin: &OpenIdConnect,
+    sessions: &Sessions,
+    (method, access): (Method, &str),
+    request: &RequestHeader,
+    exchange: &Exchange,
+) -> Option<Arc<TokenSession>> {
+    let now_ms = plugin.provider_client.clock.now_ms();
+    sessions.of_token((method, access), caller(request, exchange), now_ms)
+}
 
-    /// Has a caller who was let in keep a session.
-    pub(crate) fn set_token_session_cookie(
-        &self,
-        sessions: &Sessions,
-        token_session: &TokenSession,
-        request: &RequestHeader,
-        exchange: &mut Exchange,
-    ) {
-        if !is_let_in(exchange) {
-            return;
+/// Has a caller who was let in keep a session.
+pub(crate) fn set_token_session_cookie(
+    plugin: &OpenIdConnect,
+    sessions: &Sessions,
+    token_session: &TokenSession,
+    request: &RequestHeader,
+    exchange: &mut Exchange,
+) {
+    if !is_let_in(exchange) {
+        return;
+    }
+    let browser = Browser {
+        headers: &request.headers,
+        secure: exchange.secure,
+        fields: &mut exchange.response_headers,
+    };
+    match sessions.set_cookie(token_session, browser) {
+        Ok(()) => sessions.tell(
+            &token_session.held,
+            plugin.provider_client.clock.now_ms(),
+            exchange,
+        ),
+        Err(refusal) => missing(refusal),
+    }
+}
+
+/// Gives a caller who was let in a session, where that is on. Without one the
+/// credential is good all the same.
+pub(crate) async fn create_session(
+    plugin: &OpenIdConnect,
+    source: SessionSource<'_>,
+    request: &RequestHeader,
+    exchange: &mut Exchange,
+) {
+    if !is_let_in(exchange) {
+        return;
+    }
+    let Some(sessions) = sessions_by(plugin, source.method) else {
+        return;
+    };
+    let verifies = plugin.config().verifies_id_tokens(source.method);
+    let source = SessionSource {
+        unverified: source.id_token.is_some() && !verifies,
+        ..source
+    };
+    // Other sites can make browsers show credentials of others by links and
+    // forms: their users would act for somebody else without notice.
+    let own = origin(request, exchange);
+    let chosen = match source.place {
+        CredentialPlace::Head => true,
+        CredentialPlace::Query => false,
+        CredentialPlace::Body => Site::of(request, own.as_deref()) != Site::Other,
+    };
+    if !chosen {
+        return;
+    }
+    let shown = (source.method, source.access);
+    let existing = token_session(plugin, sessions, shown, request, exchange);
+    let token_session = match existing {
+        Some(token_session) => Ok(Some(token_session)),
+        None => {
+            let clock = &plugin.provider_client.clock;
+            let login = source.login(needs_introspection(plugin, &source), clock.now_ms());
+            let caller = caller(request, exchange);
+            sessions.begin_of_token(login, caller, clock).await
         }
-        let browser = Browser {
-            headers: &request.headers,
-            secure: exchange.secure,
-            fields: &mut exchange.response_headers,
-        };
-        match sessions.set_cookie(token_session, browser) {
-            Ok(()) => sessions.tell(
-                &token_session.held,
-                self.provider_client.clock.now_ms(),
-                exchange,
-            ),
-            Err(refusal) => missing(refusal),
+    };
+    match token_session {
+        Ok(Some(token_session)) => {
+            set_token_session_cookie(plugin, sessions, &token_session, request, exchange)
         }
+        Ok(None) => tracing::debug!("a token has begun as many sessions as it may"),
+        Err(refusal) => missing(refusal),
     }
+}
 
-    /// Gives a caller who was let in a session, where that is on. Without one the
-    /// credential is good all the same.
-    pub(crate) async fn create_session(
-        &self,
-        source: SessionSource<'_>,
-        request: &RequestHeader,
-        exchange: &mut Exchange,
-    ) {
-        if !is_let_in(exchange) {
-            return;
-        }
-        let Some(sessions) = self.sessions_by(source.method) else {
-            return;
-        };
-        let verifies = self.verifies_id_tokens(source.method);
-        let source = SessionSource {
-            unverified: source.id_token.is_some() && !verifies,
-            ..source
-        };
-        // Other sites can make browsers show credentials of others by links and
-        // forms: their users would act for somebody else without notice.
-        let own = origin(request, exchange);
-        let chosen = match source.place {
-            CredentialPlace::Head => true,
-            CredentialPlace::Query => false,
-            CredentialPlace::Body => Site::of(request, own.as_deref()) != Site::Other,
-        };
-        if !chosen {
-            return;
-        }
-        let shown = (source.method, source.access);
-        let existing = self.token_session(sessions, shown, request, exchange);
-        let token_session = match existing {
-            Some(token_session) => Ok(Some(token_session)),
-            None => {
-                let clock = &self.provider_client.clock;
-                let login = source.login(self.needs_introspection(&source), clock.now_ms());
-                let caller = caller(request, exchange);
-                sessions.begin_of_token(login, caller, clock).await
-            }
-        };
-        match token_session {
-            Ok(Some(token_session)) => {
-                self.set_token_session_cookie(sessions, &token_session, request, exchange)
-            }
-            Ok(None) => tracing::debug!("a token has begun as many sessions as it may"),
-            Err(refusal) => missing(refusal),
-        }
-    }
-
-    /// Whether only the provider tells what an access token says.
-    fn needs_introspection(&self, source: &SessionSource<'_>) -> bool {
-        let asked = || {
-            let reads = doorward_core::jose::verify::Unverified::parse(source.access).is_ok();
-            self.introspector.is_some() && (self.config().introspects_all || !reads)
-        };
-        matches!(source.method, Method::Introspection | Method::Userinfo) || asked()
-    }
+/// Whether only the provider tells what an access token says.
+fn needs_introspection(plugin: &OpenIdConnect, source: &SessionSource<'_>) -> bool {
+    let asked = || {
+        let reads = doorward_core::jose::verify::Unverified::parse(source.access).is_ok();
+        plugin.introspector.is_some() && (plugin.config().introspects_all || !reads)
+    };
+    matches!(source.method, Method::Introspection | Method::Userinfo) || asked()
 }
 
 fn is_let_in(exchange: &Exchange) -> bool {

@@ -65,7 +65,7 @@ impl SessionLiveness {
                 tokio::spawn(async move {
                     // Without an answer it is asked again.
                     match plugin.filter(|_| token.revocation.is_of_opaque_token()) {
-                        Some(plugin) => plugin.introspect_again(&token, client.as_ref()).await,
+                        Some(plugin) => introspect_again(&plugin, &token, client.as_ref()).await,
                         None => drop(token.revocation.check(&token.token.claims).await),
                     }
                 });
@@ -75,55 +75,57 @@ impl SessionLiveness {
     }
 }
 
-impl OpenIdConnect {
-    /// Notes what the answer to a request with this token must not outlast.
-    pub(crate) fn limit_lifetime(
-        &self,
-        token: &Arc<VerifiedToken>,
-        session: Option<(&Arc<Sessions>, &Arc<OpenSession>)>,
-        request: &RequestHeader,
-        exchange: &mut Exchange,
-    ) {
-        if !self.config().end_with_session {
-            return;
-        }
-        let clients = &self.config().clients;
-        let client = match session {
-            Some((_, held)) => clients.named(&held.client).map(|(client, _)| client),
-            None => {
-                let arguments = Arguments::new(request.uri.query(), Vec::new());
-                clients.chosen(&request.headers, &arguments)
-            }
-        };
-        exchange.lasting = Some(Arc::new(SessionLiveness {
-            clock: self.provider_client.clock.clone(),
-            since_ms: self.provider_client.clock.now_ms(),
-            token: Arc::clone(token),
-            session: session.map(|(sessions, held)| (Arc::clone(sessions), Arc::clone(held))),
-            plugin: self.me.clone(),
-            client: client.cloned(),
-        }));
+/// Notes what the answer to a request with this token must not outlast.
+pub(crate) fn limit_lifetime(
+    plugin: &OpenIdConnect,
+    token: &Arc<VerifiedToken>,
+    session: Option<(&Arc<Sessions>, &Arc<OpenSession>)>,
+    request: &RequestHeader,
+    exchange: &mut Exchange,
+) {
+    if !plugin.config().end_with_session {
+        return;
     }
-
-    /// Asks the provider again about a token that says nothing itself.
-    async fn introspect_again(&self, token: &VerifiedToken, client: Option<&Arc<Client>>) {
-        let Some(introspector) = &self.introspector else {
-            return;
-        };
-        let context = RequestContext {
-            from: None,
-            client,
-            headers: &HeaderMap::new(),
-            arguments: &Arguments::default(),
-        };
-        // From before the question: what ends meanwhile is asked about again.
-        let version = token.revocation.version();
-        match introspector.query(&token.token.token, &context).await {
-            // It may have been asked before, and the answer be older.
-            Ok(Some((said, _))) => token.revocation.adopt(&said.revocation),
-            Ok(None) => token.revocation.record(version, true),
-            Err(refusal) if refusal.is_of_client() => token.revocation.record(version, false),
-            Err(_) => {}
+    let clients = &plugin.config().clients;
+    let client = match session {
+        Some((_, held)) => clients.named(&held.client).map(|(client, _)| client),
+        None => {
+            let arguments = Arguments::new(request.uri.query(), Vec::new());
+            clients.chosen(&request.headers, &arguments)
         }
+    };
+    exchange.lasting = Some(Arc::new(SessionLiveness {
+        clock: plugin.provider_client.clock.clone(),
+        since_ms: plugin.provider_client.clock.now_ms(),
+        token: Arc::clone(token),
+        session: session.map(|(sessions, held)| (Arc::clone(sessions), Arc::clone(held))),
+        plugin: plugin.me.clone(),
+        client: client.cloned(),
+    }));
+}
+
+/// Asks the provider again about a token that says nothing itself.
+async fn introspect_again(
+    plugin: &OpenIdConnect,
+    token: &VerifiedToken,
+    client: Option<&Arc<Client>>,
+) {
+    let Some(introspector) = &plugin.introspector else {
+        return;
+    };
+    let context = RequestContext {
+        from: None,
+        client,
+        headers: &HeaderMap::new(),
+        arguments: &Arguments::default(),
+    };
+    // From before the question: what ends meanwhile is asked about again.
+    let version = token.revocation.version();
+    match introspector.query(&token.token.token, &context).await {
+        // It may have been asked before, and the answer be older.
+        Ok(Some((said, _))) => token.revocation.adopt(&said.revocation),
+        Ok(None) => token.revocation.record(version, true),
+        Err(refusal) if refusal.is_of_client() => token.revocation.record(version, false),
+        Err(_) => {}
     }
 }

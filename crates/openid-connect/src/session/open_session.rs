@@ -11,7 +11,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use serde_json::Value;
 
-use crate::provider::merged::Merged;
+use crate::provider::merged_claims::MergedClaims;
 use crate::provider::single_flight::digest_of;
 use crate::session::LoginSession;
 use crate::session::claims::identity;
@@ -90,7 +90,7 @@ pub(crate) struct OpenSession {
     /// When it is looked up again while an answer lasts, in milliseconds.
     pub(crate) look_at_ms: AtomicI64,
     /// What is known of its access token, with what its ID token says.
-    pub(crate) merged: Merged,
+    pub(crate) merged: MergedClaims,
 }
 
 impl Deref for OpenSession {
@@ -111,7 +111,7 @@ impl OpenSession {
             compared: AtomicU64::new(u64::MAX),
             stale_ms,
             look_at_ms: AtomicI64::new(stale_ms),
-            merged: Merged::default(),
+            merged: MergedClaims::default(),
         }
     }
 

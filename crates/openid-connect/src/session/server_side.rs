@@ -317,9 +317,12 @@ impl Sessions {
     /// What stands beside a session.
     fn described(&self, login: &LoginSession, key: TokenHash, now_ms: i64) -> StoredLogin {
         let whose = Owner::of(login);
-        let subject = whose.subject.map(|subject| match self.hash_subject {
-            true => hashed(&subject),
-            false => subject,
+        let subject = whose.subject.map(|subject| {
+            if self.hash_subject {
+                hashed(&subject)
+            } else {
+                subject
+            }
         });
         let ends = self.ends_at(login);
         StoredLogin {

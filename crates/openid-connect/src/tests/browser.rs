@@ -70,9 +70,10 @@ async fn give(
         .key
         .token(&json!({"iss": ISSUER, "sub": "anna", "iat": now,
         "exp": now + 300, "scope": "openid read", "jti": answers}));
-    let access = match provider.opaque.load(Ordering::SeqCst) {
-        true => format!("opaque-{answers}"),
-        false => access,
+    let access = if provider.opaque.load(Ordering::SeqCst) {
+        format!("opaque-{answers}")
+    } else {
+        access
     };
     Json(json!({
         "access_token": access, "token_type": "Bearer", "expires_in": 300,
@@ -176,9 +177,10 @@ impl Browser {
             let value = value.to_str().unwrap();
             let (name, rest) = value.split_once('=').unwrap();
             let (kept, attributes) = rest.split_once(';').unwrap();
-            match attributes.contains("Max-Age=0") {
-                true => self.0.remove(name),
-                false => self.0.insert(name.to_owned(), kept.to_owned()),
+            if attributes.contains("Max-Age=0") {
+                self.0.remove(name)
+            } else {
+                self.0.insert(name.to_owned(), kept.to_owned())
             };
         }
     }

@@ -11,13 +11,13 @@ use http::HeaderMap;
 
 use super::*;
 
-type Asked = Arc<Mutex<Vec<(String, HashMap<String, String>)>>>;
+type ReceivedRequests = Arc<Mutex<Vec<(String, HashMap<String, String>)>>>;
 
 /// The endpoints of a provider whose opaque tokens begin with `good`.
 #[derive(Clone)]
 pub(super) struct Endpoints {
     /// `Authorization` and form of each question.
-    asked: Asked,
+    asked: ReceivedRequests,
     key: TestKey,
     broken: Arc<AtomicBool>,
     /// What introspection answers are signed with.
@@ -66,9 +66,10 @@ async fn introspect(
     }
     let ended = endpoints.ended.load(Ordering::SeqCst);
     Json(
-        match token.starts_with("good") && !ended || token.starts_with("ey") {
-            true => claims,
-            false => json!({"active": false}),
+        if token.starts_with("good") && !ended || token.starts_with("ey") {
+            claims
+        } else {
+            json!({"active": false})
         },
     )
     .into_response()
@@ -135,7 +136,7 @@ pub(super) fn world(mut config: Value) -> (World, Endpoints) {
     }
     let world = World::new(config);
     let endpoints = Endpoints {
-        asked: Asked::default(),
+        asked: ReceivedRequests::default(),
         key: world.key.clone(),
         broken: Arc::default(),
         ended: Arc::default(),

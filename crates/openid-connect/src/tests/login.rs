@@ -127,12 +127,11 @@ async fn the_providers_own_words_are_shown_where_errors_are() {
         let said = "error=access_denied&error_description=No%20such%20%22group%22%0A";
         let outcome = browser.get(&world, &format!("{path}?{said}&{state}")).await;
         assert_eq!(outcome.code(), (401, "login_refused"));
-        let wanted = match shown {
-            true => {
-                "Unauthorized (login_refused: the provider did not let the user in): \
+        let wanted = if shown {
+            "Unauthorized (login_refused: the provider did not let the user in): \
                  access_denied: No such ?group??"
-            }
-            false => "Unauthorized",
+        } else {
+            "Unauthorized"
         };
         assert_eq!(outcome.message(), wanted);
     }

@@ -119,9 +119,10 @@ async fn key_set(State(issuer): State<Issuer>) -> Result<Json<Value>, StatusCode
 
 impl Issuer {
     fn answer(&self, answer: impl FnOnce(&str) -> Value) -> Result<Json<Value>, StatusCode> {
-        match self.0.up.load(Ordering::SeqCst) {
-            true => Ok(Json(answer(&self.0.name.lock().unwrap()))),
-            false => Err(StatusCode::SERVICE_UNAVAILABLE),
+        if self.0.up.load(Ordering::SeqCst) {
+            Ok(Json(answer(&self.0.name.lock().unwrap())))
+        } else {
+            Err(StatusCode::SERVICE_UNAVAILABLE)
         }
     }
 }

@@ -45,9 +45,10 @@ async fn refreshed_tokens_are_kept_although_userinfo_fails() {
         let userinfo = move || {
             let up = told.load(Ordering::SeqCst);
             async move {
-                match up {
-                    true => Ok(Json(json!({"sub": "anna"}))),
-                    false => Err(StatusCode::SERVICE_UNAVAILABLE),
+                if up {
+                    Ok(Json(json!({"sub": "anna"})))
+                } else {
+                    Err(StatusCode::SERVICE_UNAVAILABLE)
                 }
             }
         };

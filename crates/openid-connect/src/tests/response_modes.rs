@@ -185,9 +185,10 @@ async fn the_id_token_of_each_client_is_signed_with_its_own_secret() {
             let target = format!("/orders?client_id={client}");
             let back = browser.begin(&world, &target).await;
             let outcome = browser.get(&world, &back).await;
-            match secret == own {
-                true => assert_eq!(outcome.code(), (200, "pass"), "{client}"),
-                false => assert_eq!(outcome.code(), (401, "bad_signature"), "{client}"),
+            if secret == own {
+                assert_eq!(outcome.code(), (200, "pass"), "{client}")
+            } else {
+                assert_eq!(outcome.code(), (401, "bad_signature"), "{client}")
             }
         }
     }
@@ -545,17 +546,16 @@ async fn a_kept_body_slips_past_the_filters_of_its_own_route_by_that_of_the_call
             asked["nonce"], asked["code_challenge"], asked["state"]
         );
         let outcome = ask(&browser.request(&back), back_by).await;
-        match passes {
-            true => assert_eq!(outcome.upstream.method, Method::POST),
+        if passes {
+            assert_eq!(outcome.upstream.method, Method::POST)
+        } else {
             // A page sends it again: to where it was sent.
-            false => {
-                let reply = outcome.reply.expect("a page");
-                let ReplyBody::Raw(_, html) = &reply.body else {
-                    panic!("{reply:?}");
-                };
-                let html = std::str::from_utf8(html).unwrap();
-                assert!(html.contains("action=\"http://orders.test/orders\""));
-            }
+            let reply = outcome.reply.expect("a page");
+            let ReplyBody::Raw(_, html) = &reply.body else {
+                panic!("{reply:?}");
+            };
+            let html = std::str::from_utf8(html).unwrap();
+            assert!(html.contains("action=\"http://orders.test/orders\""));
         }
     }
 }

@@ -50,12 +50,11 @@ async fn exchange(State(desk): State<Desk>, Form(form): Form<Vec<(String, String
     if let Some(error) = *desk.error.lock().unwrap() {
         return (StatusCode::BAD_REQUEST, Json(json!({"error": error}))).into_response();
     }
-    let token = match desk.opaque.load(Ordering::SeqCst) {
-        true => format!("opaque-{count}"),
-        false => {
-            let more = json!({"scope": scope, "jti": count, "sub": "anna of ours"});
-            desk.key.lock().unwrap().token(&claims(more))
-        }
+    let token = if desk.opaque.load(Ordering::SeqCst) {
+        format!("opaque-{count}")
+    } else {
+        let more = json!({"scope": scope, "jti": count, "sub": "anna of ours"});
+        desk.key.lock().unwrap().token(&claims(more))
     };
     let issued = "urn:ietf:params:oauth:token-type:access_token";
     Json(

@@ -11,7 +11,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
-use super::Named;
+use super::ObjectLookup;
 use super::field::{self, is_gateways};
 use super::path_rewrite::with_path;
 use super::settings::{Reading, Settings};
@@ -54,7 +54,7 @@ enum Target {
 pub(super) fn build(
     config: &Map<String, Value>,
     parts: &Parts,
-    named: Named<'_>,
+    named: ObjectLookup<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
     Reading::new(parts, named).filter(
         config,
@@ -105,12 +105,11 @@ fn assignments(settings: &Settings<'_>, name: &str) -> Result<Vec<Assignment>, C
                 Some(_) => return Err(settings.wrong(&place(field), "must be a text")),
             };
             let compiled = settings.compile(&place(field), &text)?;
-            match on_request && compiled.needs_response() {
-                true => {
-                    let message = "looks at the response, and there is none yet";
-                    Err(settings.wrong(&place(field), message))
-                }
-                false => Ok(Some(compiled)),
+            if on_request && compiled.needs_response() {
+                let message = "looks at the response, and there is none yet";
+                Err(settings.wrong(&place(field), message))
+            } else {
+                Ok(Some(compiled))
             }
         };
         for field in item.keys() {
@@ -121,12 +120,11 @@ fn assignments(settings: &Settings<'_>, name: &str) -> Result<Vec<Assignment>, C
         let target = item.get("target").and_then(Value::as_str);
         let target = target.and_then(|text| target_of(text, on_request));
         let target = target.ok_or_else(|| {
-            let all = match on_request {
-                true => {
-                    "${attributes.name}, ${request.headers['Name']}, ${request.method} or \
+            let all = if on_request {
+                "${attributes.name}, ${request.headers['Name']}, ${request.method} or \
                      ${request.uri.path}"
-                }
-                false => "${response.headers['Name']} or ${response.status}",
+            } else {
+                "${response.headers['Name']} or ${response.status}"
             };
             settings.wrong(&place("target"), format!("must be one of: {all}"))
         })?;

@@ -13,7 +13,7 @@ use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use super::settings::{Reading, Settings};
-use super::{Named, field};
+use super::{ObjectLookup, field};
 use doorward_expr::{Expression, Scope};
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
@@ -31,7 +31,7 @@ struct BasicAuth {
 pub(super) fn build(
     config: &Map<String, Value>,
     parts: &Parts,
-    named: Named<'_>,
+    named: ObjectLookup<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
     Reading::new(parts, named).filter(
         config,

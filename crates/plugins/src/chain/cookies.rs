@@ -11,7 +11,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
-use super::Named;
+use super::ObjectLookup;
 use super::settings::{Reading, Settings};
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Parts};
@@ -28,7 +28,7 @@ struct Cookies {
 pub(super) fn build(
     config: &Map<String, Value>,
     parts: &Parts,
-    named: Named<'_>,
+    named: ObjectLookup<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
     Reading::new(parts, named).filter(config, Cookies::read, |filter| &mut filter.warnings)
 }

@@ -69,9 +69,10 @@ impl Source {
                 return Ok(None);
             }
         };
-        let message = match *name == HOST {
-            true => "must be a host, with a port if need be",
-            false => "has a character that a header field can't have",
+        let message = if *name == HOST {
+            "must be a host, with a port if need be"
+        } else {
+            "has a character that a header field can't have"
         };
         let value = legal(name, &fixed).map_err(|_| settings.wrong(place, message))?;
         Ok(Some(Self::Fixed(value)))

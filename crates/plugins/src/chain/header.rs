@@ -12,7 +12,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
-use super::Named;
+use super::ObjectLookup;
 use super::field::{self, Source, is_gateways};
 use super::settings::{Reading, Settings};
 use doorward_net::telemetry::Counter;
@@ -34,7 +34,7 @@ struct HeaderFilter {
 pub(super) fn build(
     config: &Map<String, Value>,
     parts: &Parts,
-    named: Named<'_>,
+    named: ObjectLookup<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
     Reading::new(parts, named).filter(
         config,

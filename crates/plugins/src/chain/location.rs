@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use url::{Position, Url};
 
 use super::settings::{Reading, Settings};
-use super::{Named, origin};
+use super::{ObjectLookup, origin};
 use doorward_expr::Expression;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Parts};
@@ -29,7 +29,7 @@ struct LocationHeader {
 pub(super) fn build(
     config: &Map<String, Value>,
     parts: &Parts,
-    named: Named<'_>,
+    named: ObjectLookup<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
     Reading::new(parts, named).filter(config, LocationHeader::read, |filter| &mut filter.warnings)
 }

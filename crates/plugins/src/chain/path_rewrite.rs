@@ -14,7 +14,7 @@ use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use super::settings::{Reading, Settings};
-use super::{Named, origin};
+use super::{ObjectLookup, origin};
 use doorward_net::http::reply::Reply;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Parts};
@@ -35,7 +35,7 @@ struct PathRewrite {
 pub(super) fn build(
     config: &Map<String, Value>,
     parts: &Parts,
-    named: Named<'_>,
+    named: ObjectLookup<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
     Reading::new(parts, named).filter(config, PathRewrite::read, |filter| &mut filter.warnings)
 }
@@ -61,9 +61,10 @@ impl PathRewrite {
                     && !text.starts_with("//")
                     && !text.contains(['?', '#'])
                     && PathAndQuery::try_from(text.as_str()).is_ok();
-                match good {
-                    true => Ok(text.trim_end_matches('/').to_owned()),
-                    false => Err(settings.wrong(&place, "must map a path to a path: `/a`: `/b`")),
+                if good {
+                    Ok(text.trim_end_matches('/').to_owned())
+                } else {
+                    Err(settings.wrong(&place, "must map a path to a path: `/a`: `/b`"))
                 }
             };
             let from = path(from)?;
@@ -117,9 +118,10 @@ fn rewritten(mappings: &[(String, String)], path: &str) -> Option<String> {
         if !rest.is_empty() && !rest.starts_with('/') {
             return None;
         }
-        match to.is_empty() && rest.is_empty() {
-            true => Some("/".to_owned()),
-            false => Some(format!("{to}{rest}")),
+        if to.is_empty() && rest.is_empty() {
+            Some("/".to_owned())
+        } else {
+            Some(format!("{to}{rest}"))
         }
     })
 }

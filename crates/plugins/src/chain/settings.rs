@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::Named;
+use super::ObjectLookup;
 use doorward_expr::duration::{self, Length};
 use doorward_expr::{self as expr, Constants, Expression};
 use doorward_plugin_api::filter::Filter;
@@ -30,14 +30,14 @@ const BUILT_IN: &[&str] = &[
 
 /// What all objects of one filter share while it is read.
 pub(crate) struct Reading<'a> {
-    named: Named<'a>,
+    named: ObjectLookup<'a>,
     constants: &'a Constants,
     warnings: RefCell<Vec<String>>,
 }
 
 impl<'a> Reading<'a> {
     /// Nothing read yet.
-    pub(crate) fn new(parts: &'a Parts, named: Named<'a>) -> Self {
+    pub(crate) fn new(parts: &'a Parts, named: ObjectLookup<'a>) -> Self {
         Self {
             named,
             constants: &parts.constants,

@@ -13,7 +13,7 @@ use pingora::proxy::Session;
 use serde_json::{Map, Value};
 use url::form_urlencoded::Serializer;
 
-use super::Named;
+use super::ObjectLookup;
 use super::field::{self, Source};
 use super::settings::{Reading, Settings};
 use doorward_expr::{Expression, Scope};
@@ -54,7 +54,7 @@ enum Content {
 }
 
 /// What takes the place of a request.
-struct Made {
+struct ReplacementRequest {
     uri: Uri,
     headers: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
@@ -63,7 +63,7 @@ struct Made {
 pub(super) fn build(
     config: &Map<String, Value>,
     parts: &Parts,
-    named: Named<'_>,
+    named: ObjectLookup<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
     Reading::new(parts, named).filter(
         config,
@@ -107,7 +107,7 @@ impl StaticRequest {
 
     /// The request that takes the place of the one in `scope`; `None`: its
     /// target can't be had.
-    fn make(&self, scope: &Scope<'_>) -> Option<Made> {
+    fn make(&self, scope: &Scope<'_>) -> Option<ReplacementRequest> {
         let mut uri = match &self.uri {
             Target::Fixed(uri) => uri.clone(),
             Target::Evaluated(expression) => target(&expression.text(scope)?)?,
@@ -138,10 +138,10 @@ impl StaticRequest {
                 }
             }
         }
-        Some(Made { uri, headers, body })
+        Some(ReplacementRequest { uri, headers, body })
     }
 
-    fn put(&self, made: Made, request: &mut RequestHeader, exchange: &mut Exchange) {
+    fn put(&self, made: ReplacementRequest, request: &mut RequestHeader, exchange: &mut Exchange) {
         exchange.keep_original(request);
         let names: Vec<HeaderName> = request.headers.keys().cloned().collect();
         for name in names.iter().filter(|name| !KEPT.contains(name)) {
@@ -162,9 +162,10 @@ impl StaticRequest {
             field::add(request, exchange, &name, value);
         }
         // Other clients would wait for a body that nobody sends.
-        let method = match self.method == Method::HEAD && request.method != Method::HEAD {
-            true => Method::GET,
-            false => self.method.clone(),
+        let method = if self.method == Method::HEAD && request.method != Method::HEAD {
+            Method::GET
+        } else {
+            self.method.clone()
         };
         request.set_method(method);
         let uri = at_base(made.uri, &request.uri);

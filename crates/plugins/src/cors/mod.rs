@@ -197,9 +197,10 @@ impl Filter for Cors {
 
     async fn foresee(&self, request: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
         let answers = !self.config.preflight_continue && is_preflight(request);
-        Some(match answers {
-            true => Outlook::answers(&PREFLIGHT),
-            false => Outlook::passes("it is no preflight"),
+        Some(if answers {
+            Outlook::answers(&PREFLIGHT)
+        } else {
+            Outlook::passes("it is no preflight")
         })
     }
 

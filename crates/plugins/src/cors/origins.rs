@@ -58,9 +58,10 @@ impl Entry {
             .size_limit(MAX_PATTERN)
             .build()
             .map_err(|_| format!("'{text}' is not a valid regex"))?;
-        Ok(match text.contains(':') {
-            true => Self::Whole(expression),
-            false => Self::Host(expression),
+        Ok(if text.contains(':') {
+            Self::Whole(expression)
+        } else {
+            Self::Host(expression)
         })
     }
 

@@ -132,12 +132,13 @@ impl Filter for IpRestriction {
 
     async fn foresee(&self, _: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
         let status = self.status.as_u16();
-        Some(match self.allows(exchange.client.ip()) {
-            true => Outlook::passes("the client's address is allowed"),
-            false => Outlook::answers(&Code {
+        Some(if self.allows(exchange.client.ip()) {
+            Outlook::passes("the client's address is allowed")
+        } else {
+            Outlook::answers(&Code {
                 status,
                 ..NOT_ALLOWED
-            }),
+            })
         })
     }
 

@@ -6,7 +6,7 @@ use url::Url;
 
 use super::endpoints::Endpoints;
 use super::registration;
-use crate::chain::Named;
+use crate::chain::ObjectLookup;
 use crate::chain::settings::{Reading, Settings};
 use doorward_expr::Expression;
 use doorward_expr::duration::Length;
@@ -37,7 +37,7 @@ impl Config {
     pub(super) fn read(
         config: &Map<String, Value>,
         parts: &Parts,
-        named: Named<'_>,
+        named: ObjectLookup<'_>,
     ) -> Result<Self, ConfigError> {
         let reading = Reading::new(parts, named);
         let settings = reading.config(config);
@@ -143,9 +143,10 @@ impl ClientEndpoint {
         let text = text.trim_end_matches('/');
         let is_absolute = !text.starts_with('/');
         let base = Url::parse("http://client.invalid/").ok();
-        let url = match is_absolute {
-            true => Url::parse(text).ok(),
-            false => base.and_then(|base| base.join(text).ok()),
+        let url = if is_absolute {
+            Url::parse(text).ok()
+        } else {
+            base.and_then(|base| base.join(text).ok())
         };
         let plain = |url: &Url| {
             matches!(url.scheme(), "http" | "https")

@@ -20,7 +20,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
-use super::chain::{ChainKind, Named};
+use super::chain::{ChainKind, ObjectLookup};
 use config::Config;
 use doorward_net::http::reply::Reply;
 use doorward_openid_connect::embedding::{embed, forget, note_failure};
@@ -41,7 +41,7 @@ const LOGIN: &str = "login";
 fn build(
     config: &Map<String, Value>,
     parts: &Parts,
-    named: Named<'_>,
+    named: ObjectLookup<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
     let config = Config::read(config, parts, named)?;
     let plugin = embed(&config.plugin, parts, config.embedding).map_err(|error| ConfigError {

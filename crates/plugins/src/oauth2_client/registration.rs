@@ -318,8 +318,9 @@ impl Translation {
 }
 
 fn by_secret(basic: bool) -> &'static str {
-    match basic {
-        true => "client_secret_basic",
-        false => "client_secret_post",
+    if basic {
+        "client_secret_basic"
+    } else {
+        "client_secret_post"
     }
 }

@@ -151,9 +151,10 @@ impl Shard {
                 period.is_some_and(|period| period.window(now) <= slot.window)
             });
         }
-        match self.slots.len() + periods <= MAX_ENTRIES {
-            true => key,
-            false => Key(key.0 % SHARED, 0),
+        if self.slots.len() + periods <= MAX_ENTRIES {
+            key
+        } else {
+            Key(key.0 % SHARED, 0)
         }
     }
 

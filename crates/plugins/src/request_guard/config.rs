@@ -6,7 +6,7 @@ use http::HeaderName;
 use ipnet::IpNet;
 use serde_json::{Map, Value};
 
-use super::watched::spelt;
+use super::request_values::spelt;
 use crate::networks::{self, network};
 use doorward_core::model::schema::{Field, Schema, Type};
 use doorward_core::model::user::name;

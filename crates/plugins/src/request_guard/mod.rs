@@ -7,9 +7,9 @@
 //! where it can't tell, it refuses.
 
 mod config;
+mod request_values;
 #[cfg(test)]
 mod tests;
-mod watched;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -29,7 +29,7 @@ use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
 use config::Config;
-use watched::{BodyKind, Unreadable};
+use request_values::{BodyKind, Unreadable};
 
 /// The guard: before authentication, which it saves the effort.
 pub const KIND: Kind = Kind {

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
 
 use super::config::Config;
-use super::watched::{BodyKind, Unreadable};
+use super::request_values::{BodyKind, Unreadable};
 use doorward_core::model::user::name;
 use doorward_core::model::user::name_place::NamePlace;
 

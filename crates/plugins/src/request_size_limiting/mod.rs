@@ -133,9 +133,10 @@ fn too_large(headers: &HeaderMap) -> StatusCode {
     let expect = headers.get(EXPECT);
     let waits =
         expect.is_some_and(|expect| expect.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-    match waits {
-        true => StatusCode::EXPECTATION_FAILED,
-        false => StatusCode::PAYLOAD_TOO_LARGE,
+    if waits {
+        StatusCode::EXPECTATION_FAILED
+    } else {
+        StatusCode::PAYLOAD_TOO_LARGE
     }
 }
 

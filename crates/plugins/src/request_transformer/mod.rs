@@ -102,15 +102,17 @@ impl Rendered {
         }
         let text = self.text(text);
         let control = |b: u8| b < b' ' || b == 0x7f;
-        let text = match text.bytes().any(control) {
-            false => Cow::Borrowed(text.as_bytes()),
-            true => {
-                let escape = |b: u8| match control(b) {
-                    true => format!("%{b:02X}").into_bytes(),
-                    false => vec![b],
-                };
-                Cow::Owned(text.bytes().flat_map(escape).collect())
-            }
+        let text = if text.bytes().any(control) {
+            let escape = |b: u8| {
+                if control(b) {
+                    format!("%{b:02X}").into_bytes()
+                } else {
+                    vec![b]
+                }
+            };
+            Cow::Owned(text.bytes().flat_map(escape).collect())
+        } else {
+            Cow::Borrowed(text.as_bytes())
         };
         HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
     }
@@ -171,9 +173,10 @@ impl Filter for RequestTransformer {
     }
 
     async fn foresee(&self, _: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
-        Some(match self.config.templates.is_empty() {
-            true => Outlook::passes("it changes what the upstream gets"),
-            false => Outlook::depends("what its templates come to"),
+        Some(if self.config.templates.is_empty() {
+            Outlook::passes("it changes what the upstream gets")
+        } else {
+            Outlook::depends("what its templates come to")
         })
     }
 
@@ -208,9 +211,10 @@ impl Filter for RequestTransformer {
             let path = request.uri.path().to_owned();
             set_target(request, |query| {
                 let query = config.query.apply(query, |text| rendered.text(text));
-                match query.is_empty() {
-                    true => path,
-                    false => format!("{path}?{query}"),
+                if query.is_empty() {
+                    path
+                } else {
+                    format!("{path}?{query}")
                 }
             });
         }

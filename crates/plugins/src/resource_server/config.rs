@@ -10,7 +10,7 @@ use super::answers::Answers;
 use super::client::Client;
 use super::remote::{Lifetime, Protocol, Remote};
 use super::{Resolver, Scope, jwt, secrets};
-use crate::chain::Named;
+use crate::chain::ObjectLookup;
 use crate::chain::settings::{Declared, Reading, Settings};
 use doorward_expr as expr;
 use doorward_expr::duration::Length;
@@ -38,7 +38,7 @@ impl Config {
     pub(super) fn read(
         config: &Map<String, Value>,
         parts: &Parts,
-        named: Named<'_>,
+        named: ObjectLookup<'_>,
     ) -> Result<Self, ConfigError> {
         let reading = Reading::new(parts, named);
         let settings = reading.config(config);

@@ -27,7 +27,7 @@ use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use super::chain::settings::Settings;
-use super::chain::{ChainKind, Named};
+use super::chain::{ChainKind, ObjectLookup};
 use config::Config;
 use doorward_expr::Expression;
 use doorward_net::telemetry::Counter;
@@ -51,7 +51,7 @@ const NAME: &str = "OAuth2ResourceServerFilter";
 fn build(
     config: &Map<String, Value>,
     parts: &Parts,
-    named: Named<'_>,
+    named: ObjectLookup<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
     Ok(Arc::new(ResourceServer::new(
         Config::read(config, parts, named)?,

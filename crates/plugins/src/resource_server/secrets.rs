@@ -153,8 +153,9 @@ fn decoded(text: &str, format: Format) -> Result<Secret, String> {
             .and_then(|bytes| String::from_utf8(bytes).ok())
             .ok_or("is not the base64 of a text")?,
     };
-    match text.is_empty() {
-        true => Err("is empty".to_owned()),
-        false => Ok(Secret::new(text)),
+    if text.is_empty() {
+        Err("is empty".to_owned())
+    } else {
+        Ok(Secret::new(text))
     }
 }

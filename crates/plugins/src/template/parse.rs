@@ -61,9 +61,10 @@ impl<'a> Parser<'a> {
     }
 
     fn expect(&mut self, sign: &str) -> Result<(), String> {
-        match self.sign(sign) {
-            true => Ok(()),
-            false => Err(format!("expected '{sign}' near '{}'", self.near())),
+        if self.sign(sign) {
+            Ok(())
+        } else {
+            Err(format!("expected '{sign}' near '{}'", self.near()))
         }
     }
 
@@ -85,9 +86,10 @@ impl<'a> Parser<'a> {
 
     fn node(&mut self, expression: Expression) -> Result<Expression, String> {
         self.nodes += 1;
-        match self.nodes > MAX_NODES {
-            true => Err("too many values and operators".to_owned()),
-            false => Ok(expression),
+        if self.nodes > MAX_NODES {
+            Err("too many values and operators".to_owned())
+        } else {
+            Ok(expression)
         }
     }
 
@@ -145,9 +147,10 @@ impl<'a> Parser<'a> {
             return Ok(inner);
         }
         let once = self.node(Expression::Not(Box::new(inner)))?;
-        match negated {
-            true => Ok(once),
-            false => self.node(Expression::Not(Box::new(once))),
+        if negated {
+            Ok(once)
+        } else {
+            self.node(Expression::Not(Box::new(once)))
         }
     }
 

@@ -43,7 +43,7 @@ impl Decision {
 pub(super) struct Moved;
 
 /// An atomic word; a model checker has its own.
-pub(super) trait Word {
+pub(super) trait AtomicWord {
     /// The value.
     fn get(&self) -> u64;
     /// Replaces whatever is there.
@@ -59,7 +59,7 @@ pub(super) trait Word {
 /// The same for both kinds of memory.
 macro_rules! word {
     ($atomic:ty) => {
-        impl $crate::throttling::bucket::Word for $atomic {
+        impl $crate::throttling::bucket::AtomicWord for $atomic {
             fn get(&self) -> u64 {
                 self.load(Ordering::Acquire)
             }
@@ -98,7 +98,7 @@ pub(super) use word;
 
 /// Takes a token at `now` (monotonic, in nanoseconds). A refusal leaves the
 /// bucket as it is. Holds no lock.
-pub(super) fn take(word: &impl Word, rate: &Rate, now: u64) -> Result<Decision, Moved> {
+pub(super) fn take(word: &impl AtomicWord, rate: &Rate, now: u64) -> Result<Decision, Moved> {
     let mut full_at = word.get();
     if is_plenty(full_at, rate, now) {
         let level = word.add(rate.step());
@@ -129,7 +129,7 @@ pub(super) fn take(word: &impl Word, rate: &Rate, now: u64) -> Result<Decision, 
 }
 
 /// The word, to look at.
-pub(super) fn read(word: &impl Word) -> Result<u64, Moved> {
+pub(super) fn read(word: &impl AtomicWord) -> Result<u64, Moved> {
     match word.get() {
         MOVED.. => Err(Moved),
         full_at => Ok(full_at),
@@ -137,18 +137,18 @@ pub(super) fn read(word: &impl Word) -> Result<u64, Moved> {
 }
 
 /// Gives a token back that was taken for a request that another rate refused.
-pub(super) fn give_back(word: &impl Word, rate: &Rate) -> Result<(), Moved> {
+pub(super) fn give_back(word: &impl AtomicWord, rate: &Rate) -> Result<(), Moved> {
     change(word, |full_at| {
         full_at.saturating_sub(rate.step()).max(FULL)
     })
 }
 
 /// Lets the bucket be full at `full_at`.
-pub(super) fn set(word: &impl Word, full_at: u64) -> Result<(), Moved> {
+pub(super) fn set(word: &impl AtomicWord, full_at: u64) -> Result<(), Moved> {
     change(word, |_| full_at.clamp(FULL, LATEST))
 }
 
-fn change(word: &impl Word, to: impl Fn(u64) -> u64) -> Result<(), Moved> {
+fn change(word: &impl AtomicWord, to: impl Fn(u64) -> u64) -> Result<(), Moved> {
     let mut full_at = word.get();
     while full_at < MOVED {
         match word.exchange(full_at, to(full_at)) {

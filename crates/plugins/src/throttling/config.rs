@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::headers::Headers;
 use super::policy::Policy;
 use super::rates::Rates;
-use crate::chain::Named;
+use crate::chain::ObjectLookup;
 use doorward_core::model::schema::{Field, Schema, Type};
 use doorward_expr::duration::{self, Length};
 use doorward_expr::{self as expr, Constants, Expression};
@@ -97,7 +97,7 @@ impl Config {
     /// `constants` what its expressions may use.
     pub(super) fn read(
         config: &Map<String, Value>,
-        named: Named<'_>,
+        named: ObjectLookup<'_>,
         constants: &Constants,
     ) -> Result<Self, ConfigError> {
         let field = |name| config.get(name).filter(|value| !value.is_null());
@@ -181,7 +181,7 @@ const DEFAULT_EXECUTOR: &str = "ScheduledExecutorService";
 
 /// Refuses an executor that there is not: whoever names one expects it to be.
 /// Clean-up goes by the gateway's own clock, whichever is named.
-fn check_executor(value: Option<&Value>, named: Named<'_>) -> Result<(), ConfigError> {
+fn check_executor(value: Option<&Value>, named: ObjectLookup<'_>) -> Result<(), ConfigError> {
     let is_executor = |object: &Value| {
         let kind = object.get("type").and_then(Value::as_str);
         kind.is_some_and(|kind| EXECUTORS.contains(&kind))

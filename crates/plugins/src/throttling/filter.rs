@@ -17,7 +17,7 @@ use super::partitions::{Key, Outcome, Partitions};
 use super::policy::{Choice, Policy};
 use super::remote::Remote;
 use super::sweep;
-use crate::chain::Named;
+use crate::chain::ObjectLookup;
 use doorward_core::clock;
 use doorward_expr::Scope;
 use doorward_net::http::reply::Reply;
@@ -57,7 +57,7 @@ struct Counted {
 }
 
 /// What a request is held to.
-struct Held<'a> {
+struct AppliedLimit<'a> {
     key: Option<Key>,
     choice: Choice<'a>,
 }
@@ -86,7 +86,7 @@ pub(super) fn build(
 pub(crate) fn build_named(
     config: &Map<String, Value>,
     parts: &Parts,
-    named: Named<'_>,
+    named: ObjectLookup<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
     let config = Config::read(config, named, &parts.constants)?;
     Ok(Arc::new(Throttling::new(config, parts)))
@@ -131,20 +131,20 @@ impl Throttling {
     }
 
     /// The partition and the rates of a request.
-    fn held(&self, scope: &Scope<'_>) -> Result<Held<'_>, Fault> {
+    fn held(&self, scope: &Scope<'_>) -> Result<AppliedLimit<'_>, Fault> {
         // The partition is looked at before the rate: a request without one is
         // an error even where it would not be throttled.
         let key = self.grouping.key(scope).map_err(|_| Fault::Partition)?;
         match self.policy.choose(scope, self.partitions.rates()) {
             Choice::Broken => Err(Fault::Rate),
-            choice => Ok(Held { key, choice }),
+            choice => Ok(AppliedLimit { key, choice }),
         }
     }
 
     /// The decision on the shared buckets, or without an answer on those of
     /// this process. These are taken from before the question, so of a flood at
     /// once no more ask than could pass.
-    async fn shared_outcome(&self, held: &Held<'_>, text: &str, now: u64) -> Outcome {
+    async fn shared_outcome(&self, held: &AppliedLimit<'_>, text: &str, now: u64) -> Outcome {
         let limit = held.choice.rates();
         let own = self.partitions.take_all(held.key, limit, now);
         if let Some(remote) = &self.remote {
@@ -163,7 +163,7 @@ impl Throttling {
     fn conclude(
         &self,
         scope: &Scope<'_>,
-        held: &Held<'_>,
+        held: &AppliedLimit<'_>,
         outcome: &Outcome,
         now: u64,
     ) -> Concluded {

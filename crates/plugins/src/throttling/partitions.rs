@@ -270,7 +270,7 @@ impl Partitions {
         let mut found = false;
         for rate in 0..self.rates.len() {
             let level = self.word(key, rate, |word| {
-                let full_at = bucket::Word::get(word);
+                let full_at = bucket::AtomicWord::get(word);
                 bucket::set(word, FULL).map(|()| full_at.saturating_sub(now))
             });
             found |= level.is_some_and(|level| level > 0);

@@ -12,7 +12,7 @@
 //! mark and that the old word has moved takes the mark off itself, so no
 //! decision waits for the thread that moves.
 
-use super::bucket::{MOVED, Moved, Word};
+use super::bucket::{AtomicWord, MOVED, Moved};
 use super::table::Key;
 
 /// Marks a word whose value counts from when the word before it has moved.
@@ -55,7 +55,7 @@ pub(super) struct Sorted {
     pub(super) removed: u64,
 }
 
-impl<A: Word + Default> Slots<A> {
+impl<A: AtomicWord + Default> Slots<A> {
     /// So many empty slots.
     pub(super) fn empty(len: usize) -> Self {
         Self {
@@ -305,7 +305,7 @@ fn is_in_use(value: u64) -> bool {
 }
 
 /// Takes the mark off a word whose value counts now.
-fn settle(word: &impl Word) {
+fn settle(word: &impl AtomicWord) {
     let mut value = word.get();
     while value >= TENTATIVE {
         match word.exchange(value, value & !TENTATIVE) {

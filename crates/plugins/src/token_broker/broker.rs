@@ -65,7 +65,7 @@ pub struct Broker {
     metrics: Arc<Metrics>,
     audit: Audit,
     names: ArcSwap<Names>,
-    tokens: Cache<ByText, Held, Weight, ahash::RandomState>,
+    tokens: Cache<ByText, CachedToken, Weight, ahash::RandomState>,
     clients: Cache<String, (u64, Option<Arc<Client>>)>,
     /// Of records. Grows with every change of one.
     records: AtomicU64,
@@ -90,7 +90,7 @@ pub(super) struct Names {
 
 /// A token that was looked up, as of two generations and a time.
 #[derive(Clone)]
-struct Held {
+struct CachedToken {
     generation: (u64, u64),
     read_ms: i64,
     token: Arc<Token>,
@@ -142,9 +142,9 @@ impl Token {
 struct ByText(Arc<AccessToken>);
 
 /// The text of a token that is looked for.
-struct Sought<'a>(&'a str);
+struct TokenText<'a>(&'a str);
 
-impl Hash for Sought<'_> {
+impl Hash for TokenText<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.hash(state);
     }
@@ -152,7 +152,7 @@ impl Hash for Sought<'_> {
 
 impl Hash for ByText {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        Sought(&self.0.token).hash(state);
+        TokenText(&self.0.token).hash(state);
     }
 }
 
@@ -164,7 +164,7 @@ impl PartialEq for ByText {
 
 impl Eq for ByText {}
 
-impl Equivalent<ByText> for Sought<'_> {
+impl Equivalent<ByText> for TokenText<'_> {
     fn equivalent(&self, key: &ByText) -> bool {
         self.0 == key.0.token
     }
@@ -173,8 +173,8 @@ impl Equivalent<ByText> for Sought<'_> {
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<ByText, Held> for Weight {
-    fn weight(&self, _: &ByText, held: &Held) -> u64 {
+impl Weighter<ByText, CachedToken> for Weight {
+    fn weight(&self, _: &ByText, held: &CachedToken) -> u64 {
         TOKEN_BYTES + held.token.access.token.len() as u64
     }
 }
@@ -283,7 +283,7 @@ impl Broker {
 
     /// As [`Broker::held`], of which the provider may have to be asked.
     fn held_unasked(&self, text: &str, now_ms: i64) -> Option<Arc<Token>> {
-        let held = self.tokens.get(&Sought(text))?;
+        let held = self.tokens.get(&TokenText(text))?;
         let fresh = (0..FRESH_MS).contains(&(now_ms - held.read_ms));
         let generation = self.generation(held.token.tokens.access);
         (fresh && held.generation == generation).then_some(held.token)
@@ -306,13 +306,12 @@ impl Broker {
         let Some(token) = token else {
             return Ok(None);
         };
-        match token.is_active().await? {
-            true => Ok(Some(token)),
-            false => {
-                // The store knows that for good.
-                self.tokens.remove(&Sought(text));
-                Ok(Some(Arc::new(token.revoked())))
-            }
+        if token.is_active().await? {
+            Ok(Some(token))
+        } else {
+            // The store knows that for good.
+            self.tokens.remove(&TokenText(text));
+            Ok(Some(Arc::new(token.revoked())))
         }
     }
 
@@ -337,7 +336,7 @@ impl Broker {
             client,
             access,
         });
-        let held = Held {
+        let held = CachedToken {
             generation,
             read_ms,
             token: Arc::clone(&token),

@@ -185,7 +185,7 @@ impl Operator {
         use Comparison as C;
         let word = match token {
             Token::Symbol(symbol) => (*symbol).to_owned(),
-            Token::Word(word) => word.to_ascii_lowercase(),
+            Token::OperationName(word) => word.to_ascii_lowercase(),
             Token::Text(_) => return None,
         };
         Some(match word.as_str() {
@@ -219,7 +219,9 @@ impl Parser {
     fn takes(&mut self, words: &[&str]) -> bool {
         let found = match self.peek() {
             Some(Token::Symbol(symbol)) => words.contains(symbol),
-            Some(Token::Word(word)) => words.iter().any(|one| word.eq_ignore_ascii_case(one)),
+            Some(Token::OperationName(word)) => {
+                words.iter().any(|one| word.eq_ignore_ascii_case(one))
+            }
             _ => false,
         };
         self.at += usize::from(found);
@@ -286,9 +288,9 @@ impl Parser {
         };
         let operand = match token {
             Token::Text(text) => Operand::Text(text.clone()),
-            Token::Word(word) if word.eq_ignore_ascii_case("null") => Operand::Null,
-            Token::Word(word) if is_literal(word) => Operand::Text(word.clone()),
-            Token::Word(word) => Operand::Variable(Variable::named(word)?),
+            Token::OperationName(word) if word.eq_ignore_ascii_case("null") => Operand::Null,
+            Token::OperationName(word) if is_literal(word) => Operand::Text(word.clone()),
+            Token::OperationName(word) => Operand::Variable(Variable::named(word)?),
             Token::Symbol(symbol) => {
                 return Err(format!("expected a variable or a text, not `{symbol}`"));
             }

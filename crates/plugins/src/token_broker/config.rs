@@ -52,7 +52,7 @@ impl BrokerConfig {
     /// What can't be, with its path below `broker`.
     pub fn records(&self) -> Result<Vec<Record>, RecordError> {
         let mut all = Vec::new();
-        let mut add = |list: &str, index: usize, made: Result<records::Made, RecordError>| {
+        let mut add = |list: &str, index: usize, made: Result<records::NewRecord, RecordError>| {
             let made = made.map_err(|error| error.below(&format!("{list}.{index}")))?;
             all.push(made.record);
             Ok::<_, RecordError>(())

@@ -21,18 +21,18 @@ const REFRESH_LIFE_MS: i64 = 30 * 86_400_000;
 const MOST_MS: i64 = 90 * 86_400_000;
 
 /// The flows of a proxy of which nothing is said.
-const USUAL: [(&str, Option<&str>, Word); 3] = [
+const USUAL: [(&str, Option<&str>, OperationName); 3] = [
     (
         "token",
         Some(r#"(proxy.pathsuffix MatchesPath "/access_token**") and (request.verb = "POST")"#),
-        Word::GenerateAccessToken,
+        OperationName::GenerateAccessToken,
     ),
     (
         "refresh",
         Some(r#"(proxy.pathsuffix MatchesPath "/refresh_token**") and (request.verb = "POST")"#),
-        Word::RefreshAccessToken,
+        OperationName::RefreshAccessToken,
     ),
-    ("api", None, Word::VerifyAccessToken),
+    ("api", None, OperationName::VerifyAccessToken),
 ];
 
 /// A flow as it is written. Names of the imitated policies' elements are read
@@ -44,7 +44,7 @@ pub(super) struct FlowConfig {
     #[serde(alias = "Condition")]
     condition: Option<String>,
     #[serde(alias = "Operation")]
-    operation: Option<Word>,
+    operation: Option<OperationName>,
     #[serde(alias = "ExternalAuthorization", alias = "externalAuthorization")]
     external_authorization: Option<bool>,
     #[serde(alias = "ExternalAccessToken", alias = "externalAccessToken")]
@@ -101,7 +101,7 @@ enum TokenType {
 
 /// The name of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub(super) enum Word {
+pub(super) enum OperationName {
     GenerateAccessToken,
     RefreshAccessToken,
     VerifyAccessToken,
@@ -224,19 +224,20 @@ pub(super) struct WrongFlow {
 /// # Errors
 /// What is wrong, and where.
 pub(super) fn compile(written: Vec<FlowConfig>, provider: bool) -> Result<Vec<Flow>, WrongFlow> {
-    let flows = match written.is_empty() {
-        false => written,
-        true => USUAL
+    let flows = if written.is_empty() {
+        USUAL
             .into_iter()
             // Without a provider nobody checks passwords.
-            .filter(|(_, _, word)| provider || *word == Word::VerifyAccessToken)
+            .filter(|(_, _, word)| provider || *word == OperationName::VerifyAccessToken)
             .map(|(name, condition, word)| FlowConfig {
                 name: Some(name.to_owned()),
                 condition: condition.map(str::to_owned),
                 operation: Some(word),
                 ..FlowConfig::default()
             })
-            .collect(),
+            .collect()
+    } else {
+        written
     };
     if flows.len() > MAX_FLOWS {
         let message = format!("must have {MAX_FLOWS} elements at most");
@@ -267,14 +268,16 @@ impl FlowConfig {
         let condition = condition.transpose().map_err(wrong("condition"))?;
         let operation = match self.operation {
             None => return Err(("operation", "is required".to_owned())),
-            Some(Word::GenerateAccessToken) => Operation::Generate(self.generate(provider)?),
-            Some(Word::RefreshAccessToken) => Operation::Refresh(Refreshing {
+            Some(OperationName::GenerateAccessToken) => {
+                Operation::Generate(self.generate(provider)?)
+            }
+            Some(OperationName::RefreshAccessToken) => Operation::Refresh(Refreshing {
                 reuse: self.reuse_refresh_token,
                 issue: self.issue()?,
             }),
-            Some(Word::VerifyAccessToken) => Operation::Verify(self.verify()?),
-            Some(Word::InvalidateToken) => Operation::Invalidate(self.ended()?),
-            Some(Word::None) => Operation::Pass,
+            Some(OperationName::VerifyAccessToken) => Operation::Verify(self.verify()?),
+            Some(OperationName::InvalidateToken) => Operation::Invalidate(self.ended()?),
+            Some(OperationName::None) => Operation::Pass,
         };
         Ok(Flow {
             name: self.name.unwrap_or_else(|| format!("flow-{}", index + 1)),
@@ -304,11 +307,10 @@ impl FlowConfig {
             // nothing else.
             if grant_type != usual {
                 let known = ["password", "client_credentials"];
-                let message = match known.contains(&grant_type.as_str()) {
-                    true => format!(
-                        "'{grant_type}' does not go with external_authorization: {external}"
-                    ),
-                    false => format!("'{grant_type}' is not supported"),
+                let message = if known.contains(&grant_type.as_str()) {
+                    format!("'{grant_type}' does not go with external_authorization: {external}")
+                } else {
+                    format!("'{grant_type}' is not supported")
                 };
                 return Err(("supported_grant_types", message));
             }

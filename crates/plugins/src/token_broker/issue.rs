@@ -9,6 +9,7 @@ use http::header::AUTHORIZATION;
 use serde_json::{Map, Value};
 
 use super::TokenBroker;
+use super::audit_events::RequestAudit;
 use super::broker::Broker;
 use super::callout::{Granted, Question};
 use super::client::Client;
@@ -17,7 +18,6 @@ use super::flow::{Ended, Generate, Issue};
 use super::records::random_text;
 use super::response::TokenResponse;
 use super::secret::check_secret;
-use super::told::Told;
 use super::variable::{EXTERNAL_STATUS, Facts, Variable};
 use doorward_core::model::audit::Kind;
 use doorward_core::model::broker::refresh_token::{self, LENGTH};
@@ -71,7 +71,7 @@ impl TokenBroker {
         broker: &Broker,
         generate: &Generate,
         facts: &Facts<'_>,
-        told: &mut Told<'_>,
+        audit: &mut RequestAudit<'_>,
     ) -> Result<Issued, Fault> {
         let short = generate.issue.short;
         let form = posted(facts, short)?;
@@ -82,14 +82,15 @@ impl TokenBroker {
             return Err(Fault::grant_type(grant_type, short));
         }
         let asker = asker(form, &facts.request.headers, short)?;
-        let user = match generate.external {
-            true => Some((
+        let user = if generate.external {
+            Some((
                 required(form, "username", short)?,
                 required(form, "password", short)?,
-            )),
-            false => None,
+            ))
+        } else {
+            None
         };
-        let client = self.client(broker, &asker, facts, told, short).await?;
+        let client = self.client(broker, &asker, facts, audit, short).await?;
         let scopes = client.scopes(form.get("scope").unwrap_or_default());
         let scopes = scopes.ok_or_else(|| Fault::bad_scope(short))?;
         // What is revoked while the provider is asked is revoked for these, too.
@@ -112,13 +113,13 @@ impl TokenBroker {
             ..TokenFacts::default()
         };
         let mut new = new_tokens(generate, &granted, facts, &asker.id, about, broker.now_ms())?;
-        let event = told.issue(&new.tokens.facts, granted.user);
+        let event = audit.issue(&new.tokens.facts, granted.user);
         if !generate.stored {
-            told.note(event);
+            audit.note(event);
             return Ok(issued(facts, &client, &new));
         }
         let kept = broker.keep(&new.tokens);
-        let kept = told
+        let kept = audit
             .with(event, kept, |kept| *kept != TokenInsertion::Neither)
             .await;
         match kept.map_err(|e| store(&e))? {
@@ -179,7 +180,7 @@ impl TokenBroker {
         broker: &Broker,
         ended: &[Ended],
         facts: &Facts<'_>,
-        told: &mut Told<'_>,
+        audit: &mut RequestAudit<'_>,
     ) -> Result<(), Fault> {
         let mut found = false;
         for one in ended {
@@ -191,13 +192,14 @@ impl TokenBroker {
             }
             let revoked = RevocationTarget::token(one.which, &token);
             let revoked = broker.revoke_one(&revoked, one.cascade);
-            let event = told.revoke(Kind::TokenRevoke, "client");
-            let revoked = told.with(event, revoked, Option::is_some).await;
+            let event = audit.revoke(Kind::TokenRevoke, "client");
+            let revoked = audit.with(event, revoked, Option::is_some).await;
             found |= revoked.map_err(|e| store(&e))?.is_some();
         }
-        match found {
-            true => Ok(()),
-            false => Err(Fault::unknown_token(self.split_codes)),
+        if found {
+            Ok(())
+        } else {
+            Err(Fault::unknown_token(self.split_codes))
         }
     }
 
@@ -207,12 +209,12 @@ impl TokenBroker {
         broker: &Broker,
         asker: &Asker<'_>,
         facts: &Facts<'_>,
-        told: &mut Told<'_>,
+        audit: &mut RequestAudit<'_>,
         short: bool,
     ) -> Result<Arc<Client>, Fault> {
         let client = broker.client(&asker.id).await.map_err(|e| store(&e))?;
         let client = client.ok_or_else(|| Fault::unknown_client(short))?;
-        told.of_client(&asker.id);
+        audit.of_client(&asker.id);
         if !client.is_approved() || !client.is_for(facts.place()) {
             return Err(Fault::client_not_approved(short));
         }

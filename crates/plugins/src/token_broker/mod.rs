@@ -7,6 +7,7 @@
 //! of applications and tokens is [`Broker`]'s, one for the process. A token
 //! that is at hand is judged without waiting.
 
+mod audit_events;
 mod broker;
 mod callout;
 mod client;
@@ -24,7 +25,6 @@ mod schema;
 mod secret;
 #[cfg(test)]
 mod tests;
-mod told;
 mod variable;
 mod verify;
 
@@ -38,7 +38,7 @@ use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
-use super::chain::{ChainKind, Named};
+use super::chain::{ChainKind, ObjectLookup};
 use doorward_core::model::audit::Kind as EventKind;
 use doorward_core::model::token::AccessToken;
 use doorward_net::http::bridge;
@@ -50,6 +50,7 @@ use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow as Outcome, Outlook, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
+use audit_events::RequestAudit;
 pub use broker::Broker;
 use broker::Names;
 use callout::Provider;
@@ -57,7 +58,6 @@ use fault::Fault;
 use flow::{Flow, Operation};
 use issue::Issued;
 use schema::Config;
-use told::Told;
 use variable::Facts;
 use verify::is_token;
 
@@ -104,7 +104,7 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
 fn build_written(
     config: &Map<String, Value>,
     parts: &Parts,
-    _: Named<'_>,
+    _: ObjectLookup<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
     let config = Config::written(config, parts)?;
     Ok(Arc::new(TokenBroker::new(config, parts)))
@@ -201,7 +201,7 @@ impl TokenBroker {
             Ok(shown) => match broker.held(&shown, facts.now_ms) {
                 Some(token) => self
                     .judge(verify, Some(&token), &facts, || {
-                        Told::of(broker, &self.proxy, exchange)
+                        RequestAudit::of(broker, &self.proxy, exchange)
                     })
                     .map(|()| Arc::clone(&token.access)),
                 None if is_token(&shown) => return None,
@@ -272,26 +272,29 @@ impl TokenBroker {
         broker: &Broker,
         flow: &Flow,
         facts: &Facts<'_>,
-        mut told: Told<'_>,
+        mut audit: RequestAudit<'_>,
     ) -> Result<Done, Fault> {
-        let issued = |issued: Issued, responds: bool| match responds {
-            true => Done::Answer(token_reply(issued)),
-            false => Done::Set(variables(&flow.name, issued)),
+        let issued = |issued: Issued, responds: bool| {
+            if responds {
+                Done::Answer(token_reply(issued))
+            } else {
+                Done::Set(variables(&flow.name, issued))
+            }
         };
         match &flow.operation {
             Operation::Generate(generate) => {
-                let new = self.generate(broker, generate, facts, &mut told).await;
-                let new = new.inspect_err(|fault| told.refuse(EventKind::TokenIssue, fault))?;
+                let new = self.generate(broker, generate, facts, &mut audit).await;
+                let new = new.inspect_err(|fault| audit.refuse(EventKind::TokenIssue, fault))?;
                 Ok(issued(new, generate.issue.responds))
             }
             Operation::Refresh(refreshing) => {
-                let new = self.refresh(broker, refreshing, facts, &mut told).await;
-                let new = new.inspect_err(|fault| told.refuse(EventKind::TokenIssue, fault))?;
+                let new = self.refresh(broker, refreshing, facts, &mut audit).await;
+                let new = new.inspect_err(|fault| audit.refuse(EventKind::TokenIssue, fault))?;
                 Ok(issued(new, refreshing.issue.responds))
             }
             Operation::Invalidate(ended) => {
-                let done = self.invalidate(broker, ended, facts, &mut told).await;
-                done.inspect_err(|fault| told.refuse(EventKind::TokenRevoke, fault))?;
+                let done = self.invalidate(broker, ended, facts, &mut audit).await;
+                done.inspect_err(|fault| audit.refuse(EventKind::TokenRevoke, fault))?;
                 Ok(Done::Answer(Reply::empty(StatusCode::OK)))
             }
             Operation::Verify(verify) => {
@@ -303,7 +306,7 @@ impl TokenBroker {
                     Some(token) => Some(token),
                     None => broker.token(&shown, &self.outbound).await?,
                 };
-                self.judge(verify, token.as_ref(), facts, || told)?;
+                self.judge(verify, token.as_ref(), facts, || audit)?;
                 match token {
                     Some(token) => Ok(Done::Verified(Arc::clone(&token.access))),
                     None => Err(Fault::unknown_token(self.split_codes)),
@@ -339,8 +342,8 @@ impl TokenBroker {
         if let Operation::Verify(verify) = &flow.operation {
             exchange.token_in_query |= verify.in_query();
         }
-        let told = Told::of(broker, &self.proxy, exchange);
-        match self.operate(broker, flow, &facts, told).await {
+        let audit = RequestAudit::of(broker, &self.proxy, exchange);
+        match self.operate(broker, flow, &facts, audit).await {
             Ok(Done::Answer(reply)) => {
                 self.issued.inc();
                 Outcome::Respond(reply)

@@ -28,7 +28,7 @@ const MADE: usize = 32;
 
 /// A record to be stored, and the secret to show if one was made for it.
 #[derive(Debug)]
-pub struct Made {
+pub struct NewRecord {
     /// The record.
     pub record: Record,
     /// Its new secret, which nobody can ask for later.
@@ -45,7 +45,7 @@ pub fn made(
     mut members: Map<String, Value>,
     old: Option<&Record>,
     now_ms: i64,
-) -> Result<Made, RecordError> {
+) -> Result<NewRecord, RecordError> {
     for name in READ_ONLY {
         members.remove(name);
     }
@@ -86,7 +86,7 @@ pub fn known_by(kind: Kind) -> &'static str {
 ///
 /// # Errors
 /// This can't be one.
-pub fn rotated(old: &Record, given: Option<Secret>, now_ms: i64) -> Result<Made, RecordError> {
+pub fn rotated(old: &Record, given: Option<Secret>, now_ms: i64) -> Result<NewRecord, RecordError> {
     let (kept, made) = match given {
         Some(secret) => (digested(&secret)?, None),
         None => {
@@ -99,7 +99,7 @@ pub fn rotated(old: &Record, given: Option<Secret>, now_ms: i64) -> Result<Made,
         updated_ms: now_ms.max(old.updated_ms + 1),
         ..old.clone()
     };
-    Ok(Made {
+    Ok(NewRecord {
         record,
         secret: made,
     })
@@ -124,7 +124,7 @@ pub fn developer_id(email: &str) -> String {
 ///
 /// # Errors
 /// The member that can't be.
-pub fn of_product(mut product: Product) -> Result<Made, RecordError> {
+pub fn of_product(mut product: Product) -> Result<NewRecord, RecordError> {
     check_name("name", &product.name)?;
     // A client that splits the list of its products would see others.
     if product.name.contains([',', '[', ']']) {
@@ -176,7 +176,7 @@ pub(super) fn rate(product: &Product) -> Result<Option<Rate>, String> {
 ///
 /// # Errors
 /// The member that can't be.
-pub fn of_developer(mut developer: Developer) -> Result<Made, RecordError> {
+pub fn of_developer(mut developer: Developer) -> Result<NewRecord, RecordError> {
     check_name("email", &developer.email)?;
     let at = developer.email.find('@');
     if at.is_none_or(|at| at == 0 || at + 1 == developer.email.len())
@@ -200,7 +200,7 @@ pub fn of_developer(mut developer: Developer) -> Result<Made, RecordError> {
 pub fn of_application(
     mut application: Application,
     old: Option<&Record>,
-) -> Result<Made, RecordError> {
+) -> Result<NewRecord, RecordError> {
     check_name("name", &application.name)?;
     check_name("developer", &application.developer)?;
     check_length("products", application.products.len())?;
@@ -249,11 +249,11 @@ fn digested(secret: &Secret) -> Result<ClientSecret, RecordError> {
     Ok(ClientSecret::digested(secret))
 }
 
-fn record(kind: Kind, id: String, members: &impl Serialize) -> Result<Made, RecordError> {
+fn record(kind: Kind, id: String, members: &impl Serialize) -> Result<NewRecord, RecordError> {
     let Value::Object(doc) = json!(members) else {
         return Err(RecordError::new("", "is no object"));
     };
-    Ok(Made {
+    Ok(NewRecord {
         record: Record {
             kind,
             id,

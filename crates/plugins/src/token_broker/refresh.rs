@@ -5,6 +5,7 @@
 //! §4.14.2).
 
 use super::TokenBroker;
+use super::audit_events::RequestAudit;
 use super::broker::{Broker, issuer_of_origin};
 use super::client::Client;
 use super::fault::Fault;
@@ -13,7 +14,6 @@ use super::issue::{ACCESS, Issued, MAX_TOKEN, asker, issued, posted, required, s
 use super::issue::{New, stored, swept};
 use super::records::random_text;
 use super::secret::check_secret;
-use super::told::Told;
 use super::variable::Facts;
 use doorward_core::model::audit::Kind;
 use doorward_core::model::broker::refresh_token::{self, FAMILY, PresentedRefreshToken, SECRET};
@@ -21,7 +21,7 @@ use doorward_core::model::broker::{Refresh, RevocationTarget, StoredTokens, Toke
 use doorward_core::model::grant::TokenHash;
 
 /// A refresh token in force.
-struct Found<'a> {
+struct ActiveRefreshToken<'a> {
     presented: &'a str,
     tokens: StoredTokens,
     /// The family that its successor names.
@@ -34,7 +34,7 @@ impl TokenBroker {
         broker: &Broker,
         refreshing: &Refreshing,
         facts: &Facts<'_>,
-        told: &mut Told<'_>,
+        audit: &mut RequestAudit<'_>,
     ) -> Result<Issued, Fault> {
         let short = refreshing.issue.short;
         let form = posted(facts, short)?;
@@ -46,10 +46,10 @@ impl TokenBroker {
         }
         let presented = required(form, "refresh_token", short)?;
         let asker = asker(form, &facts.request.headers, short)?;
-        let client = self.client(broker, &asker, facts, told, short).await?;
+        let client = self.client(broker, &asker, facts, audit, short).await?;
         check_secret(broker, &client, &asker, facts, short).await?;
         let bad = || Fault::bad_refresh_token(short);
-        let found = find(broker, presented, &asker.id, told).await?;
+        let found = find(broker, presented, &asker.id, audit).await?;
         let found = found.ok_or_else(bad)?;
         let old = &found.tokens;
         if !old.refresh_approved || old.has_ended() || !client.gave(old) {
@@ -66,9 +66,9 @@ impl TokenBroker {
         let mut new = new;
         let scopes = narrowed(&new.tokens.facts.scopes, form.get("scope"));
         new.tokens.facts.scopes = scopes.ok_or_else(|| Fault::bad_scope(short))?;
-        if !exchange(broker, &found, &new, now_ms, told).await? {
+        if !exchange(broker, &found, &new, now_ms, audit).await? {
             // Somebody was faster with the same token.
-            find(broker, presented, &asker.id, told).await?;
+            find(broker, presented, &asker.id, audit).await?;
             return Err(bad());
         }
         Ok(issued(facts, &client, &new))
@@ -92,8 +92,8 @@ async fn find<'a>(
     broker: &Broker,
     presented: &'a str,
     client_id: &str,
-    told: &mut Told<'_>,
-) -> Result<Option<Found<'a>>, Fault> {
+    audit: &mut RequestAudit<'_>,
+) -> Result<Option<ActiveRefreshToken<'a>>, Fault> {
     if presented.len() > MAX_TOKEN {
         return Ok(None);
     }
@@ -105,7 +105,7 @@ async fn find<'a>(
     let in_force = |one: &StoredTokens| one.refresh == Some(shown.token);
     let Some(at) = all.iter().position(in_force) else {
         for family in all.iter().filter_map(|one| one.family) {
-            revoke_reused(broker, family, told).await?;
+            revoke_reused(broker, family, audit).await?;
         }
         return Ok(None);
     };
@@ -116,7 +116,7 @@ async fn find<'a>(
         _ if is_begun => random_text::<FAMILY>(),
         _ => refresh_token::begun(presented),
     };
-    Ok(Some(Found {
+    Ok(Some(ActiveRefreshToken {
         presented,
         tokens,
         family,
@@ -127,13 +127,13 @@ async fn find<'a>(
 async fn revoke_reused(
     broker: &Broker,
     family: TokenHash,
-    told: &mut Told<'_>,
+    audit: &mut RequestAudit<'_>,
 ) -> Result<(), Fault> {
-    told.because("refresh_token_reuse");
-    let event = told.revoke(Kind::GrantRevoke, "refresh_token_reuse");
+    audit.because("refresh_token_reuse");
+    let event = audit.revoke(Kind::GrantRevoke, "refresh_token_reuse");
     let revoked = RevocationTarget::Family(family);
     let revoked = broker.revoke_one(&revoked, true);
-    let revoked = told.with(event, revoked, Option::is_some).await;
+    let revoked = audit.with(event, revoked, Option::is_some).await;
     if let Some(tokens) = revoked.map_err(|e| store(&e))? {
         doorward_net::telemetry::warn_limited!(
             client_id = tokens.client_id,
@@ -147,10 +147,10 @@ async fn revoke_reused(
 /// still there.
 async fn exchange(
     broker: &Broker,
-    found: &Found<'_>,
+    found: &ActiveRefreshToken<'_>,
     new: &New,
     now_ms: i64,
-    told: &Told<'_>,
+    audit: &RequestAudit<'_>,
 ) -> Result<bool, Fault> {
     let old = &found.tokens;
     let presented = TokenHash::of(found.presented);
@@ -164,8 +164,8 @@ async fn exchange(
         grant_type: "refresh_token".to_owned(),
         ..new.tokens.facts.clone()
     };
-    let event = told.issue(&facts, old.user());
-    let done = told.with(event, broker.refresh(old, &refresh), |done| *done);
+    let event = audit.issue(&facts, old.user());
+    let done = audit.with(event, broker.refresh(old, &refresh), |done| *done);
     done.await.map_err(|e| store(&e))
 }
 
@@ -188,7 +188,12 @@ fn narrowed(held: &[String], wanted: Option<&str>) -> Option<Vec<String>> {
 }
 
 /// What takes the place of tokens that were found.
-fn replaced(found: &Found<'_>, client: &Client, refreshing: &Refreshing, now_ms: i64) -> New {
+fn replaced(
+    found: &ActiveRefreshToken<'_>,
+    client: &Client,
+    refreshing: &Refreshing,
+    now_ms: i64,
+) -> New {
     let (old, issue) = (&found.tokens, &refreshing.issue);
     let access = random_text::<ACCESS>();
     let mut about = TokenFacts {

@@ -36,8 +36,9 @@ pub(super) async fn check_secret(
     }
     let braked = wrong.braked;
     wrong.pause().await;
-    Err(match braked {
-        true => Fault::too_many_secrets(),
-        false => Fault::unknown_client(short),
+    Err(if braked {
+        Fault::too_many_secrets()
+    } else {
+        Fault::unknown_client(short)
     })
 }

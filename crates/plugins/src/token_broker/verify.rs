@@ -8,11 +8,11 @@ use http::StatusCode;
 use http::header::AUTHORIZATION;
 
 use super::TokenBroker;
+use super::audit_events::RequestAudit;
 use super::broker::Token;
 use super::client::{LiveProduct, Uncovered};
 use super::fault::Fault;
 use super::flow::Verify;
-use super::told::Told;
 use super::variable::Facts;
 use doorward_core::clock;
 use doorward_core::model::audit::Kind;
@@ -46,7 +46,7 @@ impl TokenBroker {
         verify: &Verify,
         token: Option<&Arc<Token>>,
         facts: &Facts<'_>,
-        told: impl FnOnce() -> Told<'a>,
+        audit: impl FnOnce() -> RequestAudit<'a>,
     ) -> Result<(), Fault> {
         let judged = self.weigh(verify, token, facts);
         if let Err(fault) = &judged
@@ -55,11 +55,11 @@ impl TokenBroker {
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
             )
         {
-            let mut told = told();
+            let mut audit = audit();
             if let Some(token) = token {
-                told.of_client(&token.tokens.client_id);
+                audit.of_client(&token.tokens.client_id);
             }
-            told.refuse(Kind::TokenRefuse, fault);
+            audit.refuse(Kind::TokenRefuse, fault);
         }
         judged
     }

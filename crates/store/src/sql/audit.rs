@@ -121,9 +121,10 @@ async fn page(
     };
     push_kinds(&mut wanted, query);
     push_time(&mut wanted, query);
-    wanted.push(match query.newest_first {
-        true => " ORDER BY id DESC LIMIT ",
-        false => " ORDER BY id LIMIT ",
+    wanted.push(if query.newest_first {
+        " ORDER BY id DESC LIMIT "
+    } else {
+        " ORDER BY id LIMIT "
     });
     wanted.push_bind(query.limit);
     let rows = wanted.build().all(database).await?;
@@ -154,9 +155,10 @@ fn push_time(wanted: &mut Builder, query: &AuditQuery) {
         wanted.push(" AND id < ").push_bind(lowest(until_ms));
     }
     if let Some(after) = query.after {
-        wanted.push(match query.newest_first {
-            true => " AND id < ",
-            false => " AND id > ",
+        wanted.push(if query.newest_first {
+            " AND id < "
+        } else {
+            " AND id > "
         });
         wanted.push_bind(after);
     }

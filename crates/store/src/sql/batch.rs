@@ -192,9 +192,10 @@ async fn write(database: &Database, batch: &mut [Box<dyn QueuedWrite>]) -> Resul
 impl BatchError {
     /// Of a transaction that was begun.
     fn within(tx: &Tx, error: StoreError) -> Self {
-        match tx.is_database_fault() {
-            true => Self::Database(error),
-            false => Self::Write(error),
+        if tx.is_database_fault() {
+            Self::Database(error)
+        } else {
+            Self::Write(error)
         }
     }
 }

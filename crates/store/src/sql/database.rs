@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::query::Query;
-use sqlx::{Encode, SqlStr, Sqlite, Type};
+use sqlx::{SqlStr, Sqlite};
 
+use super::bind::Value;
 use super::dialect::Dialect;
 use super::health::{Health, is_timeout};
 use super::lease::Lease;
 use super::postgres::Server;
 use super::row::Row;
 use super::sqlite::{self, File};
-use super::statement::{Value, sql};
+use super::statement::sql;
 use super::tx::Tx;
 use super::unavailable;
 use crate::StoreError;
@@ -24,14 +24,6 @@ pub(super) enum Database {
     Sqlite(Arc<File>),
     Postgres(Arc<Server>),
 }
-
-/// Connections that read lists. They have their own: a filter can have every
-/// value of a million records read, and meanwhile sign-ins and tokens must find
-/// what they look up.
-pub(super) const LISTS: u32 = 4;
-
-/// How long a list waits for one of them.
-pub(super) const LIST_WAIT: Duration = Duration::from_secs(5);
 
 /// How often SQLite asks whether to go on, in steps of its machine: about each
 /// tenth of a millisecond.
@@ -203,28 +195,12 @@ async fn bound(lease: &mut Lease<Sqlite>, limit: Duration) -> Result<Arc<()>, sq
     Ok(asker)
 }
 
-/// The statement with its values, as the driver takes it.
-pub(super) fn query<'q, DB>(text: SqlStr, values: &'q [Value]) -> Query<'q, DB, DB::Arguments>
-where
-    DB: sqlx::Database,
-    Option<&'q str>: Encode<'q, DB> + Type<DB>,
-    Option<i64>: Encode<'q, DB> + Type<DB>,
-    Option<&'q [u8]>: Encode<'q, DB> + Type<DB>,
-{
-    values
-        .iter()
-        .fold(sqlx::query(text), |query, value| match value {
-            Value::Text(text) => query.bind(text.as_deref()),
-            Value::Int(number) => query.bind(*number),
-            Value::Bytes(bytes) => query.bind(bytes.as_deref()),
-        })
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::sql::lease::LISTS;
     use crate::sql::{Store, sql};
     use crate::testing;
     use doorward_core::model::query::{Filter, Op, Operand, UserQuery};

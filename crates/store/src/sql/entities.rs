@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::statement::ReadSource;
+use super::execute::ReadSource;
 use super::{Tx, sql, write_doc};
 use crate::{EntityWrite, Store, StoreError};
 

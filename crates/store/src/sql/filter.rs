@@ -265,9 +265,10 @@ impl Writer<'_> {
                 (0, Records::Groups) => "u.id IN (SELECT u.id FROM user_groups u WHERE ",
                 (_, Records::Groups) => " UNION ALL SELECT u.id FROM user_groups u WHERE ",
             });
-            self.text(match leads(self.records, one) {
-                true => self.dialect.unindexed_realm_is(),
-                false => "u.realm = ",
+            self.text(if leads(self.records, one) {
+                self.dialect.unindexed_realm_is()
+            } else {
+                "u.realm = "
             });
             self.sql.push_bind(self.realm.to_owned());
             self.text(" AND ");

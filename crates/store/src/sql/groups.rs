@@ -218,9 +218,10 @@ async fn change_members(
     for alike in change.steps.chunk_by(|one, next| one.0 == next.0) {
         for step in alike.chunks(AT_ONCE) {
             let ids: Vec<Uuid> = step.iter().map(|(_, id)| *id).collect();
-            let done = match step[0].0 {
-                true => add(tx, (realm, group), &ids).await?,
-                false => Ok(remove(tx, group, &ids).await?),
+            let done = if step[0].0 {
+                add(tx, (realm, group), &ids).await?
+            } else {
+                Ok(remove(tx, group, &ids).await?)
             };
             match done {
                 Ok(changed) => moved |= changed > 0,

@@ -14,6 +14,14 @@ use sqlx::{Pool, Postgres, SqlSafeStr, SqlStr, Sqlite};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+/// Connections that read lists. They have their own: a filter can have every
+/// value of a million records read, and meanwhile sign-ins and tokens must find
+/// what they look up.
+pub(super) const LISTS: u32 = 4;
+
+/// How long a list waits for one of them.
+pub(super) const LIST_WAIT: Duration = Duration::from_secs(5);
+
 /// How long a connection may take to go back; then it is closed.
 const BACK: Duration = Duration::from_secs(5);
 

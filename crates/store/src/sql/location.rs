@@ -72,9 +72,10 @@ impl FileLocation {
     /// Whether the last look found them; each write looks, and who follows the
     /// changes of others does several times a second.
     pub(super) fn was_there(&self) -> Result<(), LocationError> {
-        match self.gone.load(Ordering::Acquire) {
-            true => self.check(),
-            false => Ok(()),
+        if self.gone.load(Ordering::Acquire) {
+            self.check()
+        } else {
+            Ok(())
         }
     }
 

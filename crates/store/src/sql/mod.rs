@@ -7,6 +7,7 @@
 
 mod audit;
 mod batch;
+mod bind;
 mod broker;
 mod broker_tokens;
 mod check;
@@ -20,6 +21,7 @@ mod dialect;
 mod endings;
 mod entities;
 mod errors;
+mod execute;
 mod factors;
 mod federation;
 mod filter;
@@ -66,10 +68,11 @@ pub use transfer::{Rows, TransferError};
 use batch::Batch;
 use database::Database;
 use errors::{damaged, silent, taken, unavailable};
+use execute::ReadSource;
 use json::{parse_doc, parse_id, write_doc, write_searched_doc};
 use row::Row;
 use server_lock::ServerLock;
-use statement::{Builder, ReadSource, sql};
+use statement::{Builder, sql};
 use tx::Tx;
 
 use super::StoreError;

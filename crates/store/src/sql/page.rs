@@ -76,9 +76,10 @@ impl Query<'_> {
     /// Appends what the realm and the filter demand.
     fn push_conditions(&self, select: &mut Builder) {
         let filter = &self.asked.filter;
-        select.push(match filter::leads(self.records, filter) {
-            true => self.dialect.unindexed_realm_is(),
-            false => "u.realm = ",
+        select.push(if filter::leads(self.records, filter) {
+            self.dialect.unindexed_realm_is()
+        } else {
+            "u.realm = "
         });
         select.push_bind(self.realm).push(" AND ");
         filter::push(select, self.dialect, (self.records, self.realm), filter);
@@ -183,9 +184,10 @@ impl Query<'_> {
                 select.push("a.idx LIMIT 1)");
             }
         }
-        select.push(match key.descending {
-            true => " DESC NULLS FIRST, ",
-            false => " ASC NULLS LAST, ",
+        select.push(if key.descending {
+            " DESC NULLS FIRST, "
+        } else {
+            " ASC NULLS LAST, "
         });
     }
 
@@ -208,9 +210,10 @@ impl Query<'_> {
             let total = u64::try_from(ids.len()).unwrap_or(u64::MAX);
             return Ok(Page { rows, total, more });
         }
-        let count = match driver.attribute.is_many() {
-            true => "SELECT count(DISTINCT a.user_id) AS total",
-            false => "SELECT count(*) AS total",
+        let count = if driver.attribute.is_many() {
+            "SELECT count(DISTINCT a.user_id) AS total"
+        } else {
+            "SELECT count(*) AS total"
         };
         let count = self.drive(driver, count);
         let total = total(count.build().one(&mut *tx).await?)?;

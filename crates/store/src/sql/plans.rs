@@ -3,8 +3,7 @@
 use parking_lot::Mutex;
 use sqlx::{AssertSqlSafe, Postgres, Row as _, SqlSafeStr, SqlStr, Sqlite, SqlitePool};
 
-use super::database::query;
-use super::statement::Value;
+use super::bind::{Value, query};
 use crate::testing;
 
 type Statements = Mutex<Vec<(String, Vec<Value>)>>;

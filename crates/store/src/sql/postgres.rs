@@ -18,10 +18,9 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::database::{LIST_WAIT, LISTS, query};
+use super::bind::{Value, query};
 use super::health::{Health, is_timeout};
-use super::lease::Lease;
-use super::statement::Value;
+use super::lease::{LIST_WAIT, LISTS, Lease};
 use super::{Database, migrate, silent, unavailable};
 use crate::{Cause, Store, StoreError};
 use doorward_core::clock::random_uuid;

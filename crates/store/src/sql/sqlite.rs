@@ -19,12 +19,11 @@ use sqlx::sqlite::{
 use sqlx::{ConnectOptions, SqlSafeStr, SqlStr, Sqlite, SqliteConnection, SqlitePool};
 use tokio::sync::watch;
 
-use super::database::{LIST_WAIT, LISTS, query};
+use super::bind::{Value, query};
 use super::health::{Health, is_timeout};
-use super::lease::Lease;
+use super::lease::{LIST_WAIT, LISTS, Lease};
 use super::location::{FileLocation, LocationError};
 use super::server_lock::ServerLock;
-use super::statement::Value;
 use super::{Database, Store, migrate, unavailable};
 use crate::{Cause, StoreError};
 

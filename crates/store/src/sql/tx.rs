@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Postgres, SqlSafeStr, SqlStr, Sqlite};
 
-use super::database::query;
+use super::bind::{Value, query};
 use super::dialect::Dialect;
 use super::health::{Health, is_database_fault, is_timeout};
 use super::lease::{Driver, Lease};
@@ -14,7 +14,6 @@ use super::location::FileLocation;
 use super::postgres::{self, Server};
 use super::row::Row;
 use super::sqlite::{self, File};
-use super::statement::Value;
 use super::{audit, unavailable};
 use crate::{PendingAudit, StoreError};
 
@@ -260,9 +259,10 @@ impl Tx {
     /// The outcome of a statement, which may be the last one.
     fn note_outcome<T>(&mut self, outcome: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         if let Err(error) = &outcome {
-            self.over = Some(match is_database_fault(error) {
-                true => EndReason::DatabaseFault,
-                false => EndReason::Refused,
+            self.over = Some(if is_database_fault(error) {
+                EndReason::DatabaseFault
+            } else {
+                EndReason::Refused
             });
             if is_timeout(error) {
                 match &mut self.link {

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::bind::Value as Cell;
 use super::dialect::Dialect;
 use super::filter::Records;
-use super::statement::Value as Cell;
 use super::write_searched_doc;
 use super::{Builder, Database, Row, Tx, damaged, endings, page, parse_doc, retired_names, sql};
 use crate::{Store, StoreError, UserPage};
@@ -112,10 +112,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let tx = self.begin().await?;
         let done = replace_hash(tx, id, (old, new), ends, now_ms).await;
-        match ends {
-            true => self.changed(done),
-            false => done,
-        }
+        if ends { self.changed(done) } else { done }
     }
 
     /// Removes a user with its tokens and sessions; says whether it was there.

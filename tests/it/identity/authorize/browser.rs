@@ -122,9 +122,10 @@ impl<'d> Browser<'d> {
         fields: &[(String, String)],
         headers: &[(&str, &str)],
     ) -> Answer {
-        let url = match address.starts_with('/') {
-            true => self.door.proxy_url(address),
-            false => address.to_owned(),
+        let url = if address.starts_with('/') {
+            self.door.proxy_url(address)
+        } else {
+            address.to_owned()
         };
         let mut request = client().request(method.clone(), url);
         let cookies: Vec<_> = {
@@ -148,9 +149,10 @@ impl<'d> Browser<'d> {
             assert!(attributes.contains("SameSite=Lax"), "{cookie}");
             let (name, value) = pair.split_once('=').expect("a pair");
             let mut cookies = self.cookies.lock().expect("not poisoned");
-            match attributes.contains("Max-Age=0") {
-                true => cookies.remove(name),
-                false => cookies.insert(name.to_owned(), value.to_owned()),
+            if attributes.contains("Max-Age=0") {
+                cookies.remove(name)
+            } else {
+                cookies.insert(name.to_owned(), value.to_owned())
             };
         }
         answer

@@ -75,9 +75,10 @@ async fn ask(
         .set_pkce_challenge(challenge)
         .url();
     let page = browser.get(url.as_str()).await;
-    let page = match page.body.contains("name=\"password\"") {
-        true => browser.sign_in(&page, "demo").await,
-        false => page,
+    let page = if page.body.contains("name=\"password\"") {
+        browser.sign_in(&page, "demo").await
+    } else {
+        page
     };
     let answer = match page.status {
         200 => browser.approve(&page).await,

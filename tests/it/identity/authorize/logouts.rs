@@ -165,9 +165,12 @@ async fn a_logout_token_is_no_id_token_hint_and_no_access_token() {
 async fn a_client_that_is_down_is_told_after_a_crash_and_keeps_no_other_waiting() {
     let up = Arc::new(AtomicBool::new(false));
     let is_up = Arc::clone(&up);
-    let at_shop = Upstream::start(move |_| match is_up.load(Ordering::Relaxed) {
-        true => Reply::Json(200, json!({})),
-        false => Reply::Json(503, json!({})),
+    let at_shop = Upstream::start(move |_| {
+        if is_up.load(Ordering::Relaxed) {
+            Reply::Json(200, json!({}))
+        } else {
+            Reply::Json(503, json!({}))
+        }
     })
     .await;
     let at_forum = listener().await;

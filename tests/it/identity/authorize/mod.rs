@@ -171,9 +171,10 @@ async fn exchange_as(
 /// A code for client `web`, by way of every page.
 async fn code(browser: &Browser<'_>) -> String {
     let page = browser.get(&path(&with(web(), "prompt", "consent"))).await;
-    let page = match page.body.contains("name=\"password\"") {
-        true => browser.sign_in(&page, "demo").await,
-        false => page,
+    let page = if page.body.contains("name=\"password\"") {
+        browser.sign_in(&page, "demo").await
+    } else {
+        page
     };
     let answer = browser.approve(&page.expect(200)).await.expect(303);
     told(&answer, CALLBACK)["code"].clone()

@@ -107,9 +107,10 @@ fn kinds(name: &str) -> Result<Vec<Kind>, String> {
             .collect(),
         _ => Kind::parse(name).into_iter().collect(),
     };
-    match found.is_empty() {
-        true => Err(format!("'{name}' is no kind of event")),
-        false => Ok(found),
+    if found.is_empty() {
+        Err(format!("'{name}' is no kind of event"))
+    } else {
+        Ok(found)
     }
 }
 

@@ -80,9 +80,10 @@ impl User {
     /// What tokens call the user where `sub` is the name: the name, if it never
     /// was another user's.
     pub fn public_name(&self) -> Cow<'_, str> {
-        match self.name_reused {
-            true => Cow::Owned(self.id.to_string()),
-            false => Cow::Borrowed(&self.user_name),
+        if self.name_reused {
+            Cow::Owned(self.id.to_string())
+        } else {
+            Cow::Borrowed(&self.user_name)
         }
     }
 }

@@ -45,9 +45,10 @@ pub fn check(name: &str) -> Result<(), NameError> {
         return Err(NameError::Blanks);
     }
     if name.is_ascii() {
-        return match name.bytes().any(|byte| byte.is_ascii_control()) {
-            true => Err(NameError::Unseen),
-            false => Ok(()),
+        return if name.bytes().any(|byte| byte.is_ascii_control()) {
+            Err(NameError::Unseen)
+        } else {
+            Ok(())
         };
     }
     let form = form(name);
@@ -61,9 +62,10 @@ pub fn check(name: &str) -> Result<(), NameError> {
     if first_combines || name.chars().chain(form.chars()).any(is_unseen) {
         return Err(NameError::Unseen);
     }
-    match is_mixed(&form) {
-        true => Err(NameError::Mixed),
-        false => Ok(()),
+    if is_mixed(&form) {
+        Err(NameError::Mixed)
+    } else {
+        Ok(())
     }
 }
 
@@ -76,10 +78,9 @@ pub fn key(name: &str) -> String {
     if form.is_ascii() {
         return form;
     }
-    let latin = form.chars().map(|c| match c.is_ascii() {
-        true => Some(c),
-        false => latin_twin(c),
-    });
+    let latin = form
+        .chars()
+        .map(|c| if c.is_ascii() { Some(c) } else { latin_twin(c) });
     latin.collect::<Option<String>>().unwrap_or(form)
 }
 

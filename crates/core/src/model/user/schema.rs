@@ -333,9 +333,10 @@ fn simple(attribute: &Attribute, at: &str, value: &Value) -> Result<Value, Recor
         Value::Object(_) => value.to_string().len() > MAX_FREE,
         _ => false,
     };
-    match size {
-        true => Err(RecordError::new(at, "too long")),
-        false => Ok(value.clone()),
+    if size {
+        Err(RecordError::new(at, "too long"))
+    } else {
+        Ok(value.clone())
     }
 }
 

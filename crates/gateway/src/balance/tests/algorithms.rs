@@ -46,10 +46,10 @@ proptest! {
         let balancer = balancer(round_robin(), &weights);
         let total: usize = weights.iter().map(|&weight| usize::from(weight)).sum();
         let mut counts = vec![0_usize; weights.len()];
-        let lineup = balancer.lineup();
+        let endpoint_set = balancer.endpoint_set();
         for n in 0..total {
             let pick = pick(&balancer, 0).expect("is available");
-            let at = lineup.endpoints().iter().position(|e| e.target() == pick.endpoint().target());
+            let at = endpoint_set.endpoints().iter().position(|e| e.target() == pick.endpoint().target());
             counts[at.expect("known")] += 1;
             // At no time is anybody far from the share so far.
             for (count, &weight) in counts.iter().zip(&weights) {
@@ -82,8 +82,8 @@ fn workers_together_get_exact_shares() {
 fn requests_in_flight_are_counted_exactly_by_many_threads() {
     let fields = json!({"algorithm": "least-connections", "circuit_breaker": {"max_requests": 3}});
     let balancer = balancer(fields, &[100, 100]);
-    let lineup = balancer.lineup();
-    let endpoints = lineup.endpoints();
+    let endpoint_set = balancer.endpoint_set();
+    let endpoints = endpoint_set.endpoints();
     // Counted from outside: what an endpoint says of itself may be a moment old.
     let held: Vec<AtomicUsize> = endpoints.iter().map(|_| AtomicUsize::new(0)).collect();
     let exceeded = AtomicBool::new(false);
@@ -121,11 +121,15 @@ fn requests_in_flight_are_counted_exactly_by_many_threads() {
 fn the_target_with_the_fewest_requests_for_its_weight_is_next() {
     let balancer = balancer(json!({"algorithm": "least-connections"}), &[100, 200]);
     let held: Vec<_> = (0..30).filter_map(|_| pick(&balancer, 0)).collect();
-    let lineup = balancer.lineup();
-    let loads: Vec<u64> = lineup.endpoints().iter().map(|e| e.in_flight()).collect();
+    let endpoint_set = balancer.endpoint_set();
+    let loads: Vec<u64> = endpoint_set
+        .endpoints()
+        .iter()
+        .map(|e| e.in_flight())
+        .collect();
     assert_eq!(loads, [10, 20]);
     drop(held);
-    assert_eq!(lineup.endpoints()[1].in_flight(), 0);
+    assert_eq!(endpoint_set.endpoints()[1].in_flight(), 0);
 }
 
 #[test]
@@ -138,8 +142,8 @@ fn least_connections_spreads_idle_picks() {
 fn two_choices_keep_many_targets_level() {
     let balancer = balancer(json!({"algorithm": "least-connections"}), &[100; 100]);
     let _held: Vec<_> = (0..1_000).filter_map(|_| pick(&balancer, 0)).collect();
-    let lineup = balancer.lineup();
-    let most = lineup.endpoints().iter().map(|e| e.in_flight()).max();
+    let endpoint_set = balancer.endpoint_set();
+    let most = endpoint_set.endpoints().iter().map(|e| e.in_flight()).max();
     assert!(most <= Some(14), "{most:?} at one of 100 that share 1000");
 }
 
@@ -150,8 +154,8 @@ fn the_fastest_target_gets_most_requests() {
     let mut counts = [0; 3];
     for _ in 0..300 {
         let mut pick = pick(&balancer, now).expect("is available");
-        let lineup = balancer.lineup();
-        let at = lineup
+        let endpoint_set = balancer.endpoint_set();
+        let at = endpoint_set
             .endpoints()
             .iter()
             .position(|e| e.target() == pick.endpoint().target())
@@ -240,7 +244,7 @@ fn one_live_target_among_many_dead_ones_is_found() {
         let checks = json!({"passive": {"unhealthy": {"tcp_failures": 1}}});
         let fields = json!({"algorithm": algorithm, "slots": 100, "healthchecks": checks});
         let balancer = balancer(fields, &weights);
-        for (at, endpoint) in balancer.lineup().endpoints().iter().enumerate() {
+        for (at, endpoint) in balancer.endpoint_set().endpoints().iter().enumerate() {
             if at != 17 {
                 endpoint.force_health(false, 0);
             }

@@ -8,7 +8,7 @@ fn breaking() -> Value {
 }
 
 fn stand(balancer: &Balancer, index: usize, now_ns: u64) -> Stand {
-    balancer.lineup().endpoints()[index].stand(now_ns)
+    balancer.endpoint_set().endpoints()[index].stand(now_ns)
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_target_that_is_healthy_again_grows_to_its_weight() {
         fields["algorithm"] = json!(algorithm);
         let balancer = balancer(fields, &[100, 100]);
         assert_eq!(shares(&balancer, 100, 0)[0], 50, "none is new");
-        let endpoint = balancer.lineup().endpoints()[0].clone();
+        let endpoint = balancer.endpoint_set().endpoints()[0].clone();
         endpoint.force_health(false, 0);
         endpoint.force_health(true, 0);
         let part = |now| {

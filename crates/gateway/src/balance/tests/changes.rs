@@ -16,12 +16,16 @@ fn a_target_that_stays_keeps_its_state_and_a_new_one_has_its_own() {
         Some(&before),
         0,
     );
-    let lineup = after.lineup();
-    let healthy: Vec<bool> = lineup.endpoints().iter().map(|e| e.is_healthy()).collect();
+    let endpoint_set = after.endpoint_set();
+    let healthy: Vec<bool> = endpoint_set
+        .endpoints()
+        .iter()
+        .map(|e| e.is_healthy())
+        .collect();
     assert_eq!(healthy, [false, true, true]);
-    assert_eq!(lineup.endpoints()[1].in_flight(), 1);
+    assert_eq!(endpoint_set.endpoints()[1].in_flight(), 1);
     drop(held);
-    assert_eq!(lineup.endpoints()[1].in_flight(), 0);
+    assert_eq!(endpoint_set.endpoints()[1].in_flight(), 0);
 }
 
 #[test]
@@ -73,14 +77,14 @@ fn records_with_ports_and_weights_count_by_them() {
         &[("10.1.0.1:7001", 10), ("10.1.0.2:7002", 30)],
     );
     balancer.rearrange(0);
-    let lineup = balancer.lineup();
+    let endpoint_set = balancer.endpoint_set();
     let mut counts = [0, 0];
     for _ in 0..40 {
         let pick = pick(&balancer, 0).expect("is available");
         counts[usize::from(pick.endpoint().port() == 7002)] += 1;
     }
     assert_eq!(counts, [10, 30]);
-    assert_eq!(lineup.endpoints()[0].host(), "a.test");
+    assert_eq!(endpoint_set.endpoints()[0].host(), "a.test");
 }
 
 #[test]
@@ -89,11 +93,15 @@ fn addresses_that_stay_keep_their_state() {
     let balancer = Balancer::new(&upstream(fields), &[target("a.test:80", 100)], None, 0);
     learn(&balancer, 0, &[("10.1.0.1:80", 1), ("10.1.0.2:80", 1)]);
     balancer.rearrange(0);
-    balancer.lineup().endpoints()[1].force_health(false, 0);
+    balancer.endpoint_set().endpoints()[1].force_health(false, 0);
     learn(&balancer, 0, &[("10.1.0.2:80", 1), ("10.1.0.3:80", 1)]);
     balancer.rearrange(0);
-    let lineup = balancer.lineup();
-    let healthy: Vec<bool> = lineup.endpoints().iter().map(|e| e.is_healthy()).collect();
+    let endpoint_set = balancer.endpoint_set();
+    let healthy: Vec<bool> = endpoint_set
+        .endpoints()
+        .iter()
+        .map(|e| e.is_healthy())
+        .collect();
     assert_eq!(healthy, [false, true]);
 }
 

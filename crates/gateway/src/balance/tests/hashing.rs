@@ -97,7 +97,7 @@ fn an_unhealthy_targets_hashes_spread_over_the_others() {
     fields["healthchecks"] = checks;
     let balancer = balancer(fields, &[100; 5]);
     let before = owners(&balancer, 5_000);
-    balancer.lineup().endpoints()[2].force_health(false, 0);
+    balancer.endpoint_set().endpoints()[2].force_health(false, 0);
     let during = owners(&balancer, 5_000);
     let mut heirs = std::collections::HashMap::new();
     for (old, new) in before.iter().zip(&during) {
@@ -109,7 +109,7 @@ fn an_unhealthy_targets_hashes_spread_over_the_others() {
     }
     assert_eq!(heirs.len(), 4);
     assert!(heirs.values().all(|&n| n > 150), "{heirs:?}");
-    balancer.lineup().endpoints()[2].force_health(true, 0);
+    balancer.endpoint_set().endpoints()[2].force_health(true, 0);
     assert_eq!(owners(&balancer, 5_000), before);
 }
 

@@ -7,7 +7,7 @@ fn passive(unhealthy: Value, successes: u8) -> Value {
 }
 
 fn is_healthy(balancer: &Balancer, index: usize) -> bool {
-    balancer.lineup().endpoints()[index].is_healthy()
+    balancer.endpoint_set().endpoints()[index].is_healthy()
 }
 
 #[test]
@@ -76,20 +76,20 @@ fn below_the_threshold_the_whole_upstream_is_unhealthy() {
     fields["healthchecks"]["threshold"] = json!(55.0);
     let balancer = balancer(fields, &[100, 50, 50]);
     assert!(pick(&balancer, 0).is_some());
-    balancer.lineup().endpoints()[1].force_health(false, 0);
+    balancer.endpoint_set().endpoints()[1].force_health(false, 0);
     assert!(pick(&balancer, 0).is_some(), "75 %");
-    balancer.lineup().endpoints()[2].force_health(false, 0);
+    balancer.endpoint_set().endpoints()[2].force_health(false, 0);
     assert!(pick(&balancer, 0).is_none(), "50 %");
-    balancer.lineup().endpoints()[2].force_health(true, 0);
+    balancer.endpoint_set().endpoints()[2].force_health(true, 0);
     assert!(pick(&balancer, 0).is_some());
 }
 
 #[test]
 fn an_operator_can_take_a_target_out_without_checks() {
     let balancer = balancer(json!({}), &[100, 100]);
-    balancer.lineup().endpoints()[0].force_health(false, 0);
+    balancer.endpoint_set().endpoints()[0].force_health(false, 0);
     assert_eq!(shares(&balancer, 4, 0), [0, 4]);
-    balancer.lineup().endpoints()[0].force_health(true, 0);
+    balancer.endpoint_set().endpoints()[0].force_health(true, 0);
     assert_eq!(shares(&balancer, 4, 0), [2, 2]);
 }
 

@@ -5,12 +5,12 @@ mod breaking;
 mod changes;
 mod hashing;
 mod health;
-pub(super) mod tending;
+pub(super) mod health_checks;
 
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::member::{Answer, Found};
+use super::member::{AddressRecord, Answer};
 use super::{Balancer, Outcome, Pick, Tried};
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
@@ -65,11 +65,11 @@ pub(super) fn picked(balancer: &Balancer, hash: Option<u64>, now_ns: u64) -> Opt
 
 /// How many of `n` picks each target gets, in the order of the lineup.
 pub(super) fn shares(balancer: &Balancer, n: usize, now_ns: u64) -> Vec<usize> {
-    let lineup = balancer.lineup();
-    let mut shares = vec![0; lineup.endpoints().len()];
+    let endpoint_set = balancer.endpoint_set();
+    let mut shares = vec![0; endpoint_set.endpoints().len()];
     for _ in 0..n {
         let pick = pick(balancer, now_ns).expect("is available");
-        let at = lineup
+        let at = endpoint_set
             .endpoints()
             .iter()
             .position(|e| e.target() == pick.endpoint().target());
@@ -80,7 +80,9 @@ pub(super) fn shares(balancer: &Balancer, n: usize, now_ns: u64) -> Vec<usize> {
 
 /// Sends a request to the target at `index` of the lineup and reports.
 pub(super) fn report(balancer: &Balancer, index: usize, outcome: Outcome, now_ns: u64) {
-    let wanted = balancer.lineup().endpoints()[index].target().to_owned();
+    let wanted = balancer.endpoint_set().endpoints()[index]
+        .target()
+        .to_owned();
     let mut held = Vec::new();
     for _ in 0..10_000 {
         let mut pick = pick(balancer, now_ns).expect("is available");
@@ -96,7 +98,7 @@ pub(super) fn report(balancer: &Balancer, index: usize, outcome: Outcome, now_ns
 pub(super) fn learn(balancer: &Balancer, index: usize, addresses: &[(&str, u16)]) {
     let records = addresses
         .iter()
-        .map(|(address, weight)| Found {
+        .map(|(address, weight)| AddressRecord {
             address: address.parse().expect("is an address"),
             weight: *weight,
             name: None,

@@ -313,7 +313,7 @@ fn agree(routes: &[Route], requests: &[Request]) -> Result<(), TestCaseError> {
             request
         );
         let explained = router
-            .survey(&query, &all)
+            .compare(&query, &all)
             .find(|stand| stand.fails.is_empty());
         prop_assert_eq!(
             explained.map(|s| (s.route, s.rank, s.matched)),

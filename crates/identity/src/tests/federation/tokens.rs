@@ -148,9 +148,10 @@ async fn required_contexts_are_checked_and_asked_for() {
         (json!(null), false),
     ] {
         let back = round(&provider, &elsewhere, json!({"acr": acr})).await;
-        match good {
-            true => assert_eq!(who(&provider, &back).await, "ann"),
-            false => assert_eq!(failed(&back).as_deref(), Some("failed"), "{acr}"),
+        if good {
+            assert_eq!(who(&provider, &back).await, "ann")
+        } else {
+            assert_eq!(failed(&back).as_deref(), Some("failed"), "{acr}")
         }
     }
     assert_eq!(leave(&provider).await.asked["acr_values"], "gold");

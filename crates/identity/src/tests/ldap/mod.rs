@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
-use self::server::{Asked, Server};
+use self::server::{DirectoryRequest, Server};
 use crate::records::new_user;
 use crate::testing::{Provider, config, request};
 use doorward_core::model::grant::TokenHash;
@@ -85,9 +85,9 @@ async fn a_user_of_the_directory_signs_in_and_is_made() {
     assert_eq!(
         server.asked(),
         [
-            Asked::Bind("cn=door,dc=x".into(), "service secret".into()),
-            Asked::Search("dc=x".into(), "ANN".into()),
-            Asked::Bind("uid=ann,ou=people,dc=x".into(), "her secret".into()),
+            DirectoryRequest::Bind("cn=door,dc=x".into(), "service secret".into()),
+            DirectoryRequest::Search("dc=x".into(), "ANN".into()),
+            DirectoryRequest::Bind("uid=ann,ou=people,dc=x".into(), "her secret".into()),
         ]
     );
     assert_eq!(status(&provider, "ann", "her secret").await, 200);
@@ -122,7 +122,7 @@ async fn unauthenticated_bind_with_an_empty_password() {
     };
     let verdict = directory.entry("ann", &Secret::new(""), 1).await;
     assert_eq!(verdict.expect("a verdict"), None);
-    let empty = |asked: &Asked| matches!(asked, Asked::Bind(_, password) if password.is_empty());
+    let empty = |asked: &DirectoryRequest| matches!(asked, DirectoryRequest::Bind(_, password) if password.is_empty());
     assert!(!server.asked().iter().any(empty));
     assert!(user(&provider, "ann").await.is_none());
 }
@@ -146,8 +146,8 @@ async fn filter_injection_finds_nobody() {
             .into_iter()
             .rev()
             .find_map(|asked| match asked {
-                Asked::Search(_, value) => Some(value),
-                Asked::Bind(..) => None,
+                DirectoryRequest::Search(_, value) => Some(value),
+                DirectoryRequest::Bind(..) => None,
             });
         assert_eq!(
             search.as_deref(),
@@ -169,7 +169,10 @@ async fn name_injection_stays_within_the_name() {
     assert_eq!(status(&provider, "admin,dc=x", "her secret").await, 401);
     let bound = server.asked().pop().expect("a bind");
     let dn = r"uid=admin\2cdc\3dx,ou=people,dc=x";
-    assert_eq!(bound, Asked::Bind(dn.into(), "her secret".into()));
+    assert_eq!(
+        bound,
+        DirectoryRequest::Bind(dn.into(), "her secret".into())
+    );
 }
 
 #[tokio::test]
@@ -188,10 +191,10 @@ async fn wrong_passwords_and_unknown_names_are_answered_alike_and_counted() {
         (answer.status.as_u16(), answer.text)
     };
     assert_eq!(answer("ann").await, answer("nobody").await);
-    let binds = |asked: &[Asked]| {
+    let binds = |asked: &[DirectoryRequest]| {
         asked
             .iter()
-            .filter(|a| matches!(a, Asked::Bind(..)))
+            .filter(|a| matches!(a, DirectoryRequest::Bind(..)))
             .count()
     };
     assert_eq!(

@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// An entry: its name, password and attributes.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct DirectoryEntry {
     pub(super) dn: String,
     pub(super) password: String,
     pub(super) attributes: Vec<(String, String)>,
@@ -16,7 +16,7 @@ pub(super) struct Held {
 
 /// What it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum DirectoryRequest {
     Bind(String, String),
     /// Base and the value that is searched for.
     Search(String, String),
@@ -25,8 +25,8 @@ pub(super) enum Asked {
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) url: String,
-    entries: Arc<Mutex<Vec<Held>>>,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    entries: Arc<Mutex<Vec<DirectoryEntry>>>,
+    asked: Arc<Mutex<Vec<DirectoryRequest>>>,
     /// Searches are answered with another server to go to.
     pub(super) refers: Arc<AtomicBool>,
     /// Connections end without an answer.
@@ -65,7 +65,7 @@ impl Server {
             .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()));
         let mut entries = self.entries.lock().expect("entries");
         entries.retain(|known| known.dn != dn);
-        entries.push(Held {
+        entries.push(DirectoryEntry {
             dn: dn.to_owned(),
             password: password.to_owned(),
             attributes: attributes.collect(),
@@ -84,7 +84,7 @@ impl Server {
         self.hold(&format!("uid={uid},ou=people,dc=x"), password, &attributes);
     }
 
-    pub(super) fn asked(&self) -> Vec<Asked> {
+    pub(super) fn asked(&self) -> Vec<DirectoryRequest> {
         self.asked.lock().expect("asked").clone()
     }
 
@@ -133,7 +133,7 @@ impl Server {
     fn bind(&self, operation: &[u8]) -> u8 {
         let parts = elements(operation);
         let (dn, password) = (text(&parts[1].1), text(&parts[2].1));
-        let asked = Asked::Bind(dn.clone(), password.clone());
+        let asked = DirectoryRequest::Bind(dn.clone(), password.clone());
         self.asked.lock().expect("asked").push(asked);
         if dn.is_empty() || password.is_empty() {
             // As nobody (RFC 4513 §5.1.2): many directories say yes to that.
@@ -141,9 +141,10 @@ impl Server {
         }
         let entries = self.entries.lock().expect("entries");
         let mut all = entries.iter();
-        match all.any(|held| held.dn == dn && held.password == password) {
-            true => 0,
-            false => 49,
+        if all.any(|held| held.dn == dn && held.password == password) {
+            0
+        } else {
+            49
         }
     }
 
@@ -158,14 +159,14 @@ impl Server {
             }
             _ => ("dn".to_owned(), base.clone()),
         };
-        let asked = Asked::Search(base, value.clone());
+        let asked = DirectoryRequest::Search(base, value.clone());
         self.asked.lock().expect("asked").push(asked);
         if self.refers.load(Ordering::SeqCst) {
             let reference = put(0x73, &put(0x04, b"ldap://evil.example/dc=x"));
             return vec![reference, result(0x65, 0)];
         }
         let entries = self.entries.lock().expect("entries");
-        let fits = |held: &&Held| {
+        let fits = |held: &&DirectoryEntry| {
             let mut attributes = held.attributes.iter();
             held.dn == value && attribute == "dn"
                 || attributes.any(|(n, v)| *n == attribute && v.eq_ignore_ascii_case(&value))
@@ -176,7 +177,7 @@ impl Server {
     }
 }
 
-fn shown(held: &Held) -> Vec<u8> {
+fn shown(held: &DirectoryEntry) -> Vec<u8> {
     let one = |(name, value): &(String, String)| {
         let values = put(0x31, &put(0x04, value.as_bytes()));
         put(0x30, &[put(0x04, name.as_bytes()), values].concat())

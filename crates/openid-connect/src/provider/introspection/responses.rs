@@ -103,9 +103,10 @@ impl IntrospectionConfig {
             .or(responses.user_info.as_ref());
         let response = document.map(|document| document.claims.clone());
         let response = response.unwrap_or_default();
-        let claims = match self.vouches_for_token(&responses) {
-            true => with_own_claims(&response, token),
-            false => response.clone(),
+        let claims = if self.vouches_for_token(&responses) {
+            with_own_claims(&response, token)
+        } else {
+            response.clone()
         };
         let metadata = provider_client.metadata().await?;
         let now = now_ms.div_euclid(1000);
@@ -122,9 +123,10 @@ impl IntrospectionConfig {
             expires_at: time(&response, "exp").ok().flatten(),
             claims,
         };
-        let responses = match self.keeps_responses {
-            true => responses,
-            false => ProviderResponses::default(),
+        let responses = if self.keeps_responses {
+            responses
+        } else {
+            ProviderResponses::default()
         };
         Ok(checked.verified_with(token, length + token.len(), 0, revocation, responses))
     }
@@ -235,8 +237,9 @@ async fn provider_signed_claims(
     })?;
     // A userinfo answer may leave it out.
     let unsaid = typ.is_none() && !claims.contains_key("iss");
-    match unsaid || issuers.fit(&claims, &metadata.issuer) {
-        true => Ok(claims),
-        false => Err(unusable),
+    if unsaid || issuers.fit(&claims, &metadata.issuer) {
+        Ok(claims)
+    } else {
+        Err(unusable)
     }
 }

@@ -137,9 +137,10 @@ fn subjects(
             keys,
         });
     }
-    match subjects.is_empty() {
-        true => Err(wrong(field, "required field missing")),
-        false => Ok(subjects),
+    if subjects.is_empty() {
+        Err(wrong(field, "required field missing"))
+    } else {
+        Ok(subjects)
     }
 }
 

@@ -206,12 +206,13 @@ fn wait(ms: i64) -> Duration {
 fn prefix(text: Option<&str>) -> Result<String, ConfigError> {
     let text = text.unwrap_or("sessions");
     let plain = text.len() <= 100 && text.bytes().all(|b| matches!(b, 0x21..=0x7e));
-    match plain {
-        true => Ok(text.to_owned()),
-        false => Err(wrong(
+    if plain {
+        Ok(text.to_owned())
+    } else {
+        Err(wrong(
             "session_storage",
             "expected a prefix of at most 100 characters without spaces",
-        )),
+        ))
     }
 }
 

@@ -17,7 +17,7 @@ fn refused(config: Value) -> String {
 
 /// The fields called `name` after the filter, as later filters and as the
 /// upstream see them; `own`: what the gateway writes in between.
-async fn sent(config: Value, head: &str, own: &[(&'static str, &str)]) -> (Seen, Seen) {
+async fn sent(config: Value, head: &str, own: &[(&'static str, &str)]) -> (HeaderList, HeaderList) {
     let filter = filter(config).unwrap();
     let request = format!("GET /a?q=1 HTTP/1.1\r\n{head}\r\n\r\n");
     let (mut session, _client) = session(&request).await;
@@ -35,9 +35,9 @@ async fn sent(config: Value, head: &str, own: &[(&'static str, &str)]) -> (Seen,
     (seen(session.req_header()), seen(&upstream))
 }
 
-type Seen = Vec<(String, String)>;
+type HeaderList = Vec<(String, String)>;
 
-fn seen(request: &RequestHeader) -> Seen {
+fn seen(request: &RequestHeader) -> HeaderList {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let fields = request.headers.iter();
     fields
@@ -45,7 +45,7 @@ fn seen(request: &RequestHeader) -> Seen {
         .collect()
 }
 
-fn all<'a>(fields: &'a Seen, name: &str) -> Vec<&'a str> {
+fn all<'a>(fields: &'a HeaderList, name: &str) -> Vec<&'a str> {
     let fields = fields.iter().filter(|(of, _)| of == name);
     fields.map(|(_, value)| value.as_str()).collect()
 }

@@ -181,9 +181,10 @@ impl Reader {
     }
 
     fn expect(&mut self, sign: &'static str) -> Result<(), Unread> {
-        match self.take(sign) {
-            true => Ok(()),
-            false => self.unread(format!("`{sign}` is expected here")),
+        if self.take(sign) {
+            Ok(())
+        } else {
+            self.unread(format!("`{sign}` is expected here"))
         }
     }
 
@@ -280,13 +281,12 @@ impl Reader {
     fn block(&mut self) -> Result<Vec<Statement>, Unread> {
         let before = self.names.clone();
         self.blocks += 1;
-        let all = match self.take("{") {
-            true => {
-                let all = self.statements()?;
-                self.expect("}")?;
-                all
-            }
-            false => self.statement()?.into_iter().collect(),
+        let all = if self.take("{") {
+            let all = self.statements()?;
+            self.expect("}")?;
+            all
+        } else {
+            self.statement()?.into_iter().collect()
         };
         self.blocks -= 1;
         self.names = before;
@@ -359,12 +359,13 @@ impl Reader {
     /// What is true or false.
     fn truth(&mut self) -> Result<String, Unread> {
         let found = self.value()?;
-        match found.truth {
-            true => Ok(found.text),
-            false => self.unread(
+        if found.truth {
+            Ok(found.text)
+        } else {
+            self.unread(
                 "a condition must compare: what Groovy takes for true (a text, a list that is \
                  not empty) can't be said by an expression",
-            ),
+            )
         }
     }
 

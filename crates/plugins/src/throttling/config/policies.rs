@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::limits::Limits;
 use super::{error, expression, groovy, text_at_load};
-use crate::chain::Named;
+use crate::chain::ObjectLookup;
 use crate::throttling::policy::Policy;
 use doorward_plugin_api::ConfigError;
 
@@ -34,7 +34,7 @@ pub(super) fn read(
     field: &str,
     value: &Value,
     limits: &mut Limits<'_>,
-    named: Named<'_>,
+    named: ObjectLookup<'_>,
     depth: usize,
 ) -> Result<Policy, ConfigError> {
     if depth == MAX_DELEGATES {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use proptest::prelude::*;
 
 use super::*;
-use crate::throttling::bucket::{self, MOVED, Word};
+use crate::throttling::bucket::{self, AtomicWord, MOVED};
 
 /// Whether the key was new; its word is `value` then.
 fn insert(table: &Table, key: Key, value: u64) -> bool {
@@ -131,7 +131,7 @@ fn no_change_is_lost_while_the_map_grows_and_is_cleaned() {
 
 fn add_one(table: &Table, key: Key) {
     let added = table.with(key, |word| {
-        let mut value = Word::get(word);
+        let mut value = AtomicWord::get(word);
         loop {
             if value >= MOVED {
                 return Err(Moved);

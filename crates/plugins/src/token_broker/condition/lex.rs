@@ -8,7 +8,7 @@ pub(super) enum Token {
     /// In double quotes.
     Text(String),
     /// A variable, a number or an operator in letters.
-    Word(String),
+    OperationName(String),
     /// An operator or a parenthesis.
     Symbol(&'static str),
 }
@@ -17,7 +17,7 @@ impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => write!(f, "\"{text}\""),
-            Self::Word(word) => write!(f, "`{word}`"),
+            Self::OperationName(word) => write!(f, "`{word}`"),
             Self::Symbol(symbol) => write!(f, "`{symbol}`"),
         }
     }
@@ -50,7 +50,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, String> {
             rest = after;
         } else if is_word(first) {
             let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
-            found.push(Token::Word(rest[..end].to_owned()));
+            found.push(Token::OperationName(rest[..end].to_owned()));
             rest = &rest[end..];
         } else {
             return Err(format!("has a character that means nothing: '{first}'"));

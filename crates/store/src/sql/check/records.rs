@@ -73,9 +73,10 @@ fn grant(row: &Row, grant: &Grant) -> Result<(), StoreError> {
     let same = grant.realm == row.text("realm")?
         && grant.client_id == row.text("client_id")?
         && grant.user_id == row.id("user_id")?;
-    match same {
-        true => Ok(()),
-        false => Err(damaged("the grant is another one than the row says")),
+    if same {
+        Ok(())
+    } else {
+        Err(damaged("the grant is another one than the row says"))
     }
 }
 
@@ -83,8 +84,9 @@ fn audited(row: &Row) -> Result<(), StoreError> {
     let (id, kind) = (row.text("id")?, row.text("kind")?);
     let doc: Map<String, Value> = row.doc("doc")?;
     let says = |name: &str, wanted: &str| doc.get(name).is_some_and(|value| value == wanted);
-    match says("id", &id) && says("event", &kind) {
-        true => Ok(()),
-        false => Err(damaged("the record is another one than the row says")),
+    if says("id", &id) && says("event", &kind) {
+        Ok(())
+    } else {
+        Err(damaged("the record is another one than the row says"))
     }
 }

@@ -6,9 +6,9 @@ use super::format::{FORMAT, Head, Lines};
 use super::tables::{AUDIT, TABLES, Table, Type};
 use super::{Builder, Rows, Store, TransferError, Tx};
 use crate::StoreError;
+use crate::sql::bind::Value;
 use crate::sql::migrate;
 use crate::sql::row::Row;
-use crate::sql::statement::Value;
 
 /// Rows in memory at once.
 const PIECE: u32 = 1000;

@@ -16,7 +16,7 @@ use serde_json::Value as Json;
 
 use super::tables::{TABLES, Table, Type};
 use super::{Row, StoreError, TransferError};
-use crate::sql::statement::Value;
+use crate::sql::bind::Value;
 
 /// The version of this form.
 pub(super) const FORMAT: u32 = 1;

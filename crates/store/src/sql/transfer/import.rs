@@ -6,8 +6,8 @@ use super::format::{FORMAT, Head, Line, Reader};
 use super::tables::{DERIVED, TABLES, Table};
 use super::{Builder, Rows, Store, TransferError, Tx, users};
 use crate::StoreError;
+use crate::sql::bind::Value;
 use crate::sql::migrate;
-use crate::sql::statement::Value;
 
 /// Values in one statement: databases bind at most 32,766.
 const BOUND: usize = 4_000;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The order of turns for fixed weights.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct RoundRobin {
     /// For each endpoint the position after its last one.
     ends: Box<[u64]>,
     total: u64,
@@ -31,7 +31,7 @@ impl Cursor {
     }
 }
 
-impl Turns {
+impl RoundRobin {
     pub(super) fn new(weights: impl Iterator<Item = u64> + Clone) -> Self {
         let divisor = weights.clone().fold(0, gcd).max(1);
         let mut total = 0;
@@ -58,7 +58,7 @@ impl Turns {
         if self.even {
             return Some(turn as usize);
         }
-        // Totals fit into 32 bits, but for what rounding up added: see `lineup`.
+        // Totals fit into 32 bits, but for what rounding up added: see `endpoint_set`.
         let position = match turn.checked_mul(self.stride) {
             Some(product) => product % self.total,
             None => (u128::from(turn) * u128::from(self.stride) % u128::from(self.total)) as u64,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::builder::RouteFileBuilder;
 use super::fields::Fields;
-use super::page::Page;
 use crate::handler::{BaseUri, Handler, HandlerError, Origin, ProxySettings, Scheme, Step};
 use doorward_plugin_api::filter::Filter;
 use doorward_plugins::chain::{self, CHAIN};
@@ -203,7 +203,7 @@ fn allowed() -> String {
     names.join(", ")
 }
 
-impl Page<'_> {
+impl RouteFileBuilder<'_> {
     /// Builds what `declared` (`{name?, type, config?, decorators}`) says.
     pub(super) fn build(&self, declared: &Fields<'_>) -> Option<Built> {
         let type_name = match declared.value("type") {
@@ -316,7 +316,7 @@ impl Page<'_> {
 
     /// Whether what answers there is, as far as it is in this process.
     fn is_there(&self, origin: &Origin) -> bool {
-        origin.scheme != Scheme::Internal || self.world.internals.contains(&&*origin.host)
+        origin.scheme != Scheme::Internal || self.context.internals.contains(&&*origin.host)
     }
 
     /// Says what is wrong with the field of a `config`.

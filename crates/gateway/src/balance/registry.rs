@@ -6,39 +6,43 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::balancer::Balancer;
+use crate::copy_on_write_map::CopyOnWriteMap;
 use crate::entities::{Entities, Record};
-use crate::parted::Parted;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
 use doorward_net::telemetry::targets::TargetNumbers;
 
 /// A balancer for each upstream.
 #[derive(Debug, Default)]
-pub struct Roster {
-    by_id: Parted<Arc<Seat>>,
+pub struct BalancerRegistry {
+    by_id: CopyOnWriteMap<Arc<BalancerRecord>>,
 }
 
 /// A balancer and the records that it was made of.
 #[derive(Debug)]
-struct Seat {
+struct BalancerRecord {
     upstream: Arc<Record<Upstream>>,
     targets: Box<[Arc<Record<Target>>]>,
     balancer: Arc<Balancer>,
 }
 
-impl Roster {
+impl BalancerRegistry {
     /// The balancers of all upstreams. One whose records are those of
     /// `previous`, with the entities that it was made of, is kept; of the others the
     /// endpoints' states are.
-    pub fn new(entities: &Entities, previous: Option<(&Roster, &Entities)>, now_ns: u64) -> Self {
+    pub fn new(
+        entities: &Entities,
+        previous: Option<(&BalancerRegistry, &Entities)>,
+        now_ns: u64,
+    ) -> Self {
         let none = (Self::default(), Entities::default());
         let (previous, before) = previous.unwrap_or((&none.0, &none.1));
-        let mut roster = Self {
+        let mut registry = Self {
             by_id: previous.by_id.clone(),
         };
         for id in touched(entities, before) {
             let Some(upstream) = entities.upstreams.get(id) else {
-                roster.by_id.remove(id);
+                registry.by_id.remove(id);
                 continue;
             };
             let targets = targets(entities, id);
@@ -53,25 +57,27 @@ impl Roster {
                 )),
             };
             let upstream = upstream.clone();
-            let seat = Seat {
+            let record = BalancerRecord {
                 upstream,
                 targets,
                 balancer,
             };
-            roster.by_id.put(id, Arc::new(seat));
+            registry.by_id.put(id, Arc::new(record));
         }
-        roster
+        registry
     }
 
     /// The upstreams that have another balancer than in `previous`, or none.
     pub fn changed_since(&self, previous: &Self) -> Vec<Uuid> {
-        let same = |a: &Arc<Seat>, b: &Arc<Seat>| Arc::ptr_eq(&a.balancer, &b.balancer);
+        let same = |a: &Arc<BalancerRecord>, b: &Arc<BalancerRecord>| {
+            Arc::ptr_eq(&a.balancer, &b.balancer)
+        };
         self.by_id.changed_since(&previous.by_id, same)
     }
 
     /// The balancer of the upstream with this id.
     pub fn get(&self, id: Uuid) -> Option<&Arc<Balancer>> {
-        self.by_id.get(id).map(|seat| &seat.balancer)
+        self.by_id.get(id).map(|record| &record.balancer)
     }
 
     /// What metrics tell of all targets, by upstream.
@@ -86,11 +92,11 @@ impl Roster {
 
     /// All balancers, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Balancer>> {
-        self.by_id.iter().map(|(_, seat)| &seat.balancer)
+        self.by_id.iter().map(|(_, record)| &record.balancer)
     }
 }
 
-impl Seat {
+impl BalancerRecord {
     fn is_made_of(
         &self,
         upstream: &Arc<Record<Upstream>>,

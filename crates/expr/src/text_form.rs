@@ -9,7 +9,7 @@ use super::context::Object;
 use super::run::Run;
 use super::slot::Slot;
 use super::target::Target;
-use super::value::Value;
+use super::value::{self, Value};
 
 /// The text form of a value; `None` for null, for what has none, and where the
 /// evaluation is over.
@@ -88,24 +88,11 @@ fn json(json: &Json, out: &mut String) {
         Json::Object(map) => map_of(map.iter(), out),
         Json::String(text) => out.push_str(text),
         Json::Number(number) if number.is_f64() => {
-            out.push_str(&float(number.as_f64().unwrap_or_default()));
+            out.push_str(&value::float(number.as_f64().unwrap_or_default()));
         }
         plain => {
             // Writing into a text does not fail.
             let _ = write!(out, "{plain}");
         }
-    }
-}
-
-/// A number with a fraction: plain between a thousandth and ten millions, with
-/// an exponent outside.
-pub(super) fn float(n: f64) -> String {
-    if n == 0.0 || (1e-3..1e7).contains(&n.abs()) {
-        return format!("{n:?}");
-    }
-    let text = format!("{n:E}");
-    match text.split_once('E') {
-        Some((digits, exponent)) if !digits.contains('.') => format!("{digits}.0E{exponent}"),
-        _ => text,
     }
 }

@@ -17,10 +17,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use uuid::Uuid;
 
 use super::balancer::Balancer;
+use super::health_checker::{CheckedUpstream, HealthChecker, Resources};
 use super::member::Names;
 use super::probe::Prober;
-use super::roster::Roster;
-use super::tender::{Charge, Means, Tender};
+use super::registry::BalancerRegistry;
 use crate::entities::Table;
 use crate::snapshot::Snapshot;
 use doorward_core::model::certificate::Certificate;
@@ -31,26 +31,26 @@ const LOOKUPS: usize = 64;
 const REST: Duration = Duration::from_secs(1);
 
 /// Cares for the balancers of the snapshot in force, until it is dropped.
-pub struct Keeper {
+pub struct BackgroundTasks {
     live: Arc<ArcSwap<Snapshot>>,
-    means: Means,
-    tended: HashMap<Uuid, Tended>,
-    tenders: JoinSet<()>,
+    resources: Resources,
+    running: HashMap<Uuid, RunningChecker>,
+    checkers: JoinSet<()>,
 }
 
 /// A running task for an upstream, and how it is told of a new balancer.
-struct Tended {
-    charge: watch::Sender<Charge>,
+struct RunningChecker {
+    checked: watch::Sender<CheckedUpstream>,
     task: AbortHandle,
 }
 
 /// What of a snapshot decides who is cared for, and how.
-struct Seen {
-    balancers: Arc<Roster>,
+struct CheckedUpstreams {
+    balancers: Arc<BalancerRegistry>,
     certificates: Table<Certificate>,
 }
 
-impl Seen {
+impl CheckedUpstreams {
     fn of(snapshot: &Snapshot) -> Self {
         Self {
             balancers: snapshot.balancers.clone(),
@@ -64,26 +64,26 @@ impl Seen {
     }
 }
 
-impl Drop for Tended {
+impl Drop for RunningChecker {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Keeper {
+impl BackgroundTasks {
     /// A keeper for the snapshots in `live`. Probes over TLS trust the
     /// authorities in the file `ca`, without one those of the system.
     pub fn new(live: Arc<ArcSwap<Snapshot>>, names: Arc<dyn Names>, ca: Option<&Path>) -> Self {
-        let means = Means {
+        let resources = Resources {
             names,
             prober: Prober::new(ca),
             lookups: Arc::new(Semaphore::new(LOOKUPS)),
         };
         Self {
             live,
-            means,
-            tended: HashMap::new(),
-            tenders: JoinSet::new(),
+            resources,
+            running: HashMap::new(),
+            checkers: JoinSet::new(),
         }
     }
 
@@ -96,11 +96,11 @@ impl Keeper {
                     if changed.is_err() {
                         return;
                     }
-                    if seen.is_same(&Seen::of(&self.live.load())) {
+                    if seen.is_same(&CheckedUpstreams::of(&self.live.load())) {
                         continue;
                     }
                 }
-                Some(ended) = self.tenders.join_next() => {
+                Some(ended) = self.checkers.join_next() => {
                     if ended.is_err_and(|error| error.is_panic()) {
                         tracing::error!("care for an upstream panicked: it begins anew");
                         // What panics again and again takes no whole core.
@@ -112,42 +112,42 @@ impl Keeper {
         }
     }
 
-    fn look(&mut self) -> Seen {
+    fn look(&mut self) -> CheckedUpstreams {
         let snapshot = self.live.load_full();
-        self.tended.retain(|id, tended| {
+        self.running.retain(|id, running| {
             let balancer = snapshot.balancers.get(*id);
-            !tended.task.is_finished() && balancer.is_some_and(|balancer| balancer.needs_care())
+            !running.task.is_finished() && balancer.is_some_and(|balancer| balancer.needs_care())
         });
         for balancer in snapshot.balancers.iter().filter(|b| b.needs_care()) {
             let certificates = &snapshot.entities().certificates;
             let shown = balancer.upstream.client_certificate;
-            let charge = Charge {
+            let checked = CheckedUpstream {
                 balancer: balancer.clone(),
                 certificate: shown.and_then(|shown| certificates.get(shown.id).cloned()),
             };
-            match self.tended.get(&balancer.upstream.id) {
-                Some(tended) => {
-                    tended.charge.send_if_modified(|current| {
-                        let news = !current.is_same(&charge);
-                        *current = charge;
+            match self.running.get(&balancer.upstream.id) {
+                Some(running) => {
+                    running.checked.send_if_modified(|current| {
+                        let news = !current.is_same(&checked);
+                        *current = checked;
                         news
                     });
                 }
-                None => self.begin(charge),
+                None => self.begin(checked),
             }
         }
-        Seen::of(&snapshot)
+        CheckedUpstreams::of(&snapshot)
     }
 
-    fn begin(&mut self, charge: Charge) {
-        let id = charge.balancer.upstream.id;
-        let (sender, receiver) = watch::channel(charge);
-        let tender = Tender::new(receiver, self.means.clone());
-        let tended = Tended {
-            charge: sender,
-            task: self.tenders.spawn(tender.run()),
+    fn begin(&mut self, checked: CheckedUpstream) {
+        let id = checked.balancer.upstream.id;
+        let (sender, receiver) = watch::channel(checked);
+        let checker = HealthChecker::new(receiver, self.resources.clone());
+        let running = RunningChecker {
+            checked: sender,
+            task: self.checkers.spawn(checker.run()),
         };
-        self.tended.insert(id, tended);
+        self.running.insert(id, running);
     }
 }
 
@@ -166,7 +166,7 @@ impl Balancer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::balance::tests::tending::Script;
+    use crate::balance::tests::health_checks::Script;
     use crate::balance::tests::upstream;
     use crate::entities::{Entities, Origin, Record};
     use serde_json::json;
@@ -179,14 +179,14 @@ mod tests {
         let record = Record::new(record, &serde_json::Map::new(), Origin::Store);
         entities.upstreams.put(Arc::new(record));
         let mut snapshot = Snapshot::default();
-        snapshot.balancers = Arc::new(Roster::new(&entities, None, 0));
+        snapshot.balancers = Arc::new(BalancerRegistry::new(&entities, None, 0));
         let live = Arc::new(ArcSwap::from_pointee(snapshot));
-        let mut keeper = Keeper::new(live, Arc::new(Script::default()), None);
+        let mut keeper = BackgroundTasks::new(live, Arc::new(Script::default()), None);
         keeper.look();
-        keeper.tended[&id].task.abort();
-        keeper.tenders.join_next().await;
-        assert!(keeper.tended[&id].task.is_finished());
+        keeper.running[&id].task.abort();
+        keeper.checkers.join_next().await;
+        assert!(keeper.running[&id].task.is_finished());
         keeper.look();
-        assert!(!keeper.tended[&id].task.is_finished());
+        assert!(!keeper.running[&id].task.is_finished());
     }
 }

@@ -9,7 +9,7 @@ use pingora::proxy::Session;
 use smallvec::SmallVec;
 
 use super::destination::Destinations;
-use super::journey::Journey;
+use super::handler_context::HandlerContext;
 use super::routes::{FileRoute, Routes};
 use super::{BaseUri, Case, Handler, ProxySettings, Step};
 use crate::context::Ctx;
@@ -46,13 +46,13 @@ enum Next<'t> {
 }
 
 /// One walk.
-pub(super) struct Walk<'w> {
+pub(super) struct Execution<'w> {
     pub(super) session: &'w mut Session,
     pub(super) ctx: &'w mut Ctx,
     pub(super) phase: Phase<'w>,
 }
 
-impl Walk<'_> {
+impl Execution<'_> {
     /// Goes through `handler`.
     pub(super) async fn through<'t>(&mut self, mut handler: &'t Handler) -> End<'t> {
         loop {
@@ -318,7 +318,7 @@ impl Walk<'_> {
     }
 }
 
-impl Journey {
+impl HandlerContext {
     /// Notes that `route` takes the request.
     fn take(&mut self, route: &Arc<FileRoute>) {
         self.outer.get_or_insert_with(|| route.clone());

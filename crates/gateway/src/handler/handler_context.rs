@@ -15,7 +15,7 @@ use crate::snapshot::LiveService;
 use doorward_plugin_api::filter::Exchange;
 
 /// A request that no entity route has taken.
-pub(crate) struct Journey {
+pub(crate) struct HandlerContext {
     /// The route file that took it; of nested ones the outermost.
     pub(super) outer: Option<Arc<FileRoute>>,
     /// The innermost one.
@@ -45,7 +45,7 @@ struct Ran {
     to: usize,
 }
 
-impl Journey {
+impl HandlerContext {
     /// Sets out with the request of `session`, whose normal path is `path` if
     /// that is not the one that was sent.
     pub(super) fn begin(session: &mut Session, path: Option<&str>) -> Self {

@@ -35,7 +35,7 @@ const LOOKUP: Duration = Duration::from_secs(10);
 
 /// What is cared for.
 #[derive(Clone)]
-pub(super) struct Charge {
+pub(super) struct CheckedUpstream {
     pub(super) balancer: Arc<Balancer>,
     /// What its probes over TLS show.
     pub(super) certificate: Option<Arc<Record<Certificate>>>,
@@ -43,7 +43,7 @@ pub(super) struct Charge {
 
 /// What all upstreams' tasks work with.
 #[derive(Clone)]
-pub(super) struct Means {
+pub(super) struct Resources {
     pub(super) names: Arc<dyn Names>,
     pub(super) prober: Arc<Prober>,
     /// Room for look-ups.
@@ -51,9 +51,9 @@ pub(super) struct Means {
 }
 
 /// The care for one upstream.
-pub(super) struct Tender {
-    pub(super) charge: watch::Receiver<Charge>,
-    means: Means,
+pub(super) struct HealthChecker {
+    pub(super) checked: watch::Receiver<CheckedUpstream>,
+    resources: Resources,
     plan: Arc<Plan>,
     /// By the number of the endpoint's state.
     pub(super) probes: HashMap<u32, Probe>,
@@ -86,7 +86,7 @@ pub(super) enum Done {
     Found(Uuid, Result<Resolution, Box<str>>),
 }
 
-impl Charge {
+impl CheckedUpstream {
     /// Whether nothing has changed.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let same_certificate = match (&self.certificate, &other.certificate) {
@@ -104,13 +104,13 @@ impl Charge {
     }
 }
 
-impl Tender {
-    /// Care for what `charge` holds.
-    pub(super) fn new(charge: watch::Receiver<Charge>, means: Means) -> Self {
-        let plan = charge.borrow().plan();
+impl HealthChecker {
+    /// Care for what `checked` holds.
+    pub(super) fn new(checked: watch::Receiver<CheckedUpstream>, resources: Resources) -> Self {
+        let plan = checked.borrow().plan();
         Self {
-            charge,
-            means,
+            checked,
+            resources,
             plan,
             probes: HashMap::new(),
             lookups: HashMap::new(),
@@ -125,7 +125,7 @@ impl Tender {
             let wait = self.start_due(monotonic_ns());
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                changed = self.charge.changed() => {
+                changed = self.checked.changed() => {
                     if changed.is_err() {
                         return;
                     }
@@ -143,7 +143,7 @@ impl Tender {
     /// Starts what is due; how long nothing else will be.
     pub(super) fn start_due(&mut self, now_ns: u64) -> Duration {
         // A change is not marked as seen: `renew` has yet to see it.
-        let balancer = self.charge.borrow().balancer.clone();
+        let balancer = self.checked.borrow().balancer.clone();
         let probe = self.probe_due(&balancer, now_ns);
         let next = probe.min(self.look_up_due(&balancer, now_ns));
         let limit = if balancer.is_probed() { LOOK } else { TTL.1 };
@@ -152,22 +152,22 @@ impl Tender {
 
     /// Takes over a new charge.
     pub(super) fn renew(&mut self, now_ns: u64) {
-        let charge = self.charge.borrow_and_update().clone();
-        self.plan = charge.plan();
-        let members = &charge.balancer.members;
+        let checked = self.checked.borrow_and_update().clone();
+        self.plan = checked.plan();
+        let members = &checked.balancer.members;
         // What was found while it was being compiled is not in its lineup yet.
         if members.iter().any(|member| member.is_name()) {
-            charge.balancer.rearrange(now_ns);
+            checked.balancer.rearrange(now_ns);
         }
-        self.forget_probes(&charge.balancer);
+        self.forget_probes(&checked.balancer);
         self.lookups
             .retain(|id, _| members.iter().any(|member| member.id == *id));
     }
 
     /// Forgets the probes of endpoints that are gone.
     fn forget_probes(&mut self, balancer: &Balancer) {
-        let lineup = balancer.lineup();
-        let numbers = lineup.endpoints.iter().map(|e| e.state.number);
+        let endpoint_set = balancer.endpoint_set();
+        let numbers = endpoint_set.endpoints.iter().map(|e| e.state.number);
         let alive: std::collections::HashSet<u32> = numbers.collect();
         self.probes
             .retain(|number, probe| probe.running || alive.contains(number));
@@ -175,11 +175,11 @@ impl Tender {
 
     /// Starts the probes that are due; the time of the next one.
     fn probe_due(&mut self, balancer: &Balancer, now_ns: u64) -> u64 {
-        let lineup = balancer.lineup();
+        let endpoint_set = balancer.endpoint_set();
         let room = balancer.upstream.healthchecks.active.concurrency.max(1);
         let mut next = u64::MAX;
         let mut due = Vec::new();
-        for endpoint in lineup.endpoints.iter().filter(|e| e.weight > 0) {
+        for endpoint in endpoint_set.endpoints.iter().filter(|e| e.weight > 0) {
             let Some((address, due_ns)) = self.schedule(balancer, endpoint, now_ns) else {
                 continue;
             };
@@ -245,7 +245,7 @@ impl Tender {
             probe.due_ns = due_ns;
         }
         self.probing += 1;
-        let (prober, plan) = (self.means.prober.clone(), self.plan.clone());
+        let (prober, plan) = (self.resources.prober.clone(), self.plan.clone());
         let endpoint = endpoint.clone();
         let probe = async move {
             if let Some(outcome) = prober.probe(&plan, &endpoint, address).await {
@@ -283,10 +283,10 @@ impl Tender {
                 continue;
             }
             lookup.running = true;
-            let (means, id) = (self.means.clone(), member.id);
+            let (resources, id) = (self.resources.clone(), member.id);
             let question = member.question(srv_name);
             self.running.spawn(async move {
-                let found = unbroken(means.find(&question)).await;
+                let found = unbroken(resources.find(&question)).await;
                 Done::Found(id, found.unwrap_or_else(|| Err("the look-up broke".into())))
             });
         }
@@ -307,7 +307,7 @@ impl Tender {
     }
 
     fn learn(&mut self, id: Uuid, found: Result<Resolution, Box<str>>, now_ns: u64) {
-        let balancer = self.charge.borrow().balancer.clone();
+        let balancer = self.checked.borrow().balancer.clone();
         let Some(lookup) = self.lookups.get_mut(&id) else {
             return;
         };
@@ -354,7 +354,7 @@ impl Tender {
     }
 }
 
-impl Means {
+impl Resources {
     /// Asks when there is room; its time begins then.
     async fn find(&self, question: &Question) -> Result<Resolution, Box<str>> {
         let _room = self.lookups.acquire().await;

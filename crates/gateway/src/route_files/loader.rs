@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::filters::{Kept, Running};
-use super::page::{Findings, Page};
+use super::build_context::{self, BuildContext, Prints};
+use super::builder::{Findings, RouteFileBuilder};
+use super::filters::{RunningFilter, RunningFilters};
 use super::reading;
 use super::report::{FileReport, State};
-use super::world::{self, Prints, World};
 use crate::handler::FileRoute;
 use doorward_core::yaml::{DocumentError, PathSegment};
 #[cfg(test)]
@@ -27,9 +27,9 @@ pub struct Source {
 
 /// Where route files are.
 pub(super) struct Site<'a> {
-    pub(super) world: &'a World<'a>,
+    pub(super) context: &'a BuildContext<'a>,
     /// The file of the router that they belong to.
-    pub(super) outer: Option<&'a Page<'a>>,
+    pub(super) outer: Option<&'a RouteFileBuilder<'a>>,
     /// Put in front of their ids.
     pub(super) prefix: String,
     /// Directories whose files are being read.
@@ -38,15 +38,15 @@ pub(super) struct Site<'a> {
 
 /// The route files of one place.
 #[derive(Default, Clone)]
-pub(super) struct Shelf {
+pub(super) struct FileSet {
     entries: BTreeMap<PathBuf, Entry>,
 }
 
 /// The shelves of a file's routers.
 #[derive(Default, Clone)]
-pub(super) struct Shelves {
-    before: HashMap<(PathBuf, usize), Shelf>,
-    now: HashMap<(PathBuf, usize), Shelf>,
+pub(super) struct FileSets {
+    before: HashMap<(PathBuf, usize), FileSet>,
+    now: HashMap<(PathBuf, usize), FileSet>,
 }
 
 /// A route file.
@@ -59,7 +59,7 @@ struct Entry {
     /// Whether the version in force is that of the file as it is.
     current: bool,
     /// What its routers hold, as last looked at.
-    shelves: Shelves,
+    file_sets: FileSets,
     /// What was read; `None`: it must be read again in any case.
     read: Option<([u8; 32], Prints)>,
 }
@@ -72,8 +72,8 @@ pub(super) struct Good {
     pub(super) weight: usize,
     /// The line of its name, if it says one.
     pub(super) named: Option<usize>,
-    pub(super) filters: HashMap<String, Kept>,
-    pub(super) shelves: Shelves,
+    pub(super) filters: HashMap<String, RunningFilter>,
+    pub(super) file_sets: FileSets,
     /// Its text, if it has routers: what they hold is read by it.
     pub(super) text: Option<Arc<str>>,
 }
@@ -83,24 +83,24 @@ pub(super) struct Attempt {
     pub(super) id: String,
     pub(super) good: Option<Good>,
     pub(super) findings: Findings,
-    pub(super) shelves: Shelves,
+    pub(super) file_sets: FileSets,
 }
 
-impl Shelves {
+impl FileSets {
     /// For a file whose last good version has these.
-    pub(super) fn after(before: &Shelves) -> Self {
+    pub(super) fn after(before: &FileSets) -> Self {
         Self {
             before: before.now.clone(),
             now: HashMap::new(),
         }
     }
 
-    pub(super) fn before(&self, key: &(PathBuf, usize)) -> Option<Shelf> {
+    pub(super) fn before(&self, key: &(PathBuf, usize)) -> Option<FileSet> {
         self.before.get(key).cloned()
     }
 
-    pub(super) fn put(&mut self, key: (PathBuf, usize), shelf: Shelf) {
-        self.now.insert(key, shelf);
+    pub(super) fn put(&mut self, key: (PathBuf, usize), file_set: FileSet) {
+        self.now.insert(key, file_set);
     }
 
     /// Forgets what was there before.
@@ -110,7 +110,7 @@ impl Shelves {
     }
 }
 
-impl Shelf {
+impl FileSet {
     /// Takes over `sources`: what is there no more goes, what is broken keeps
     /// its last good version.
     pub(super) fn load(&mut self, sources: Vec<Source>, site: &Site<'_>) {
@@ -119,7 +119,7 @@ impl Shelf {
         for source in sources {
             let old = before.remove(&source.file);
             let digest = source.text.as_ref().ok();
-            let digest = digest.map(|text| world::digest(text.as_bytes()));
+            let digest = digest.map(|text| build_context::digest(text.as_bytes()));
             if let Some(same) = old.as_ref().filter(|old| old.is_same(digest, site)) {
                 pending.push(Pending::unchanged(source.file, same.clone()));
                 continue;
@@ -133,7 +133,7 @@ impl Shelf {
             }
             let prints = match site.outer {
                 // Only what stands by itself is ever taken over unread.
-                None => Some(site.world.take_prints()),
+                None => Some(site.context.take_prints()),
                 Some(_) => None,
             };
             pending.push(Pending {
@@ -148,7 +148,7 @@ impl Shelf {
 
     /// Gives every name and id to one file: who has it in force keeps it.
     fn settle(&mut self, pending: Vec<Pending>) {
-        let mut taken = Taken::default();
+        let mut reserved = ReservedNames::default();
         let stays = |pending: &Pending| match (&pending.attempt.good, &pending.old) {
             (Some(new), Some(old)) => new.route.name() == old.route.name(),
             (None, old) => old.is_some(),
@@ -156,14 +156,14 @@ impl Shelf {
         };
         for pending in pending.iter().filter(|pending| stays(pending)) {
             let good = pending.attempt.good.as_ref().or(pending.old.as_ref());
-            taken.add(good.map(|good| &*good.route), &pending.file);
+            reserved.add(good.map(|good| &*good.route), &pending.file);
         }
         for mut pending in pending {
             if !stays(&pending)
                 && let Some(good) = &pending.attempt.good
             {
-                match taken.conflict(good, &pending.file) {
-                    None => taken.add(Some(&good.route), &pending.file),
+                match reserved.conflict(good, &pending.file) {
+                    None => reserved.add(Some(&good.route), &pending.file),
                     Some(error) => {
                         pending.attempt.findings.errors.push(error);
                         pending.attempt.good = None;
@@ -171,8 +171,8 @@ impl Shelf {
                         pending.read = None;
                         let old = pending.old.take();
                         pending.old =
-                            old.filter(|old| taken.conflict(old, &pending.file).is_none());
-                        taken.add(pending.old.as_ref().map(|old| &*old.route), &pending.file);
+                            old.filter(|old| reserved.conflict(old, &pending.file).is_none());
+                        reserved.add(pending.old.as_ref().map(|old| &*old.route), &pending.file);
                     }
                 }
             }
@@ -230,8 +230,9 @@ impl Shelf {
     /// The filters of the route of this name in one of the routers.
     #[cfg(test)]
     pub(super) fn filters_of_nested(&self, name: &str) -> Vec<Arc<dyn Filter>> {
-        let shelves = self.good().flat_map(|good| good.shelves.now.values());
-        let good = shelves.flat_map(|shelf| shelf.good().filter(|good| good.route.name() == name));
+        let file_sets = self.good().flat_map(|good| good.file_sets.now.values());
+        let good =
+            file_sets.flat_map(|file_set| file_set.good().filter(|good| good.route.name() == name));
         good.flat_map(|good| good.filters.values().map(|kept| kept.filter.clone()))
             .collect()
     }
@@ -261,12 +262,12 @@ impl Shelf {
                 errors: entry.findings.errors.clone(),
                 warnings: entry.findings.warnings.clone(),
             });
-            let in_force = entry.good.as_ref().map(|good| &good.shelves);
-            let shelves = &in_force.unwrap_or(&entry.shelves).now;
-            let mut shelves: Vec<_> = shelves.iter().collect();
-            shelves.sort_by_key(|(key, _)| (*key).clone());
-            for (_, shelf) in shelves {
-                shelf.report(Some(&entry.id), out);
+            let in_force = entry.good.as_ref().map(|good| &good.file_sets);
+            let file_sets = &in_force.unwrap_or(&entry.file_sets).now;
+            let mut file_sets: Vec<_> = file_sets.iter().collect();
+            file_sets.sort_by_key(|(key, _)| (*key).clone());
+            for (_, file_set) in file_sets {
+                file_set.report(Some(&entry.id), out);
             }
         }
     }
@@ -290,9 +291,9 @@ impl Entry {
             file: file.to_owned(),
             text: Ok(text.to_string()),
         };
-        let counted = site.world.files.get();
+        let counted = site.context.files.get();
         let again = attempt(&source, Some(self), site);
-        site.world.files.set(counted);
+        site.context.files.set(counted);
         // It may depend on what has changed meanwhile: then it stays as it is.
         if let Some(good) = again.good {
             self.good = Some(good);
@@ -310,7 +311,9 @@ impl Entry {
 
 /// Whether files and directories are as they were.
 pub(super) fn is_current(prints: &Prints) -> bool {
-    prints.iter().all(|(path, was)| world::print(path) == *was)
+    prints
+        .iter()
+        .all(|(path, was)| build_context::print(path) == *was)
 }
 
 /// A file between reading and settling.
@@ -330,7 +333,7 @@ impl Pending {
                 id: entry.id,
                 good: entry.good.clone().filter(|_| entry.current),
                 findings: entry.findings,
-                shelves: entry.shelves,
+                file_sets: entry.file_sets,
             },
             old: entry.good,
             read: entry.read,
@@ -344,7 +347,7 @@ impl Pending {
             good: self.attempt.good.or(self.old),
             findings: self.attempt.findings,
             current,
-            shelves: self.attempt.shelves,
+            file_sets: self.attempt.file_sets,
             read: self.read,
         };
         (self.file, entry)
@@ -353,12 +356,12 @@ impl Pending {
 
 /// Names and ids, and whose they are.
 #[derive(Default)]
-struct Taken {
+struct ReservedNames {
     names: HashMap<String, PathBuf>,
     ids: HashMap<String, PathBuf>,
 }
 
-impl Taken {
+impl ReservedNames {
     fn add(&mut self, route: Option<&FileRoute>, file: &Path) {
         if let Some(route) = route {
             self.names.insert(route.name().to_owned(), file.to_owned());
@@ -404,9 +407,9 @@ fn attempt(source: &Source, old: Option<&Entry>, site: &Site<'_>) -> Attempt {
             errors: vec![format!("{}: {message}", source.file.display())],
             warnings: Vec::new(),
         },
-        shelves: Shelves::default(),
+        file_sets: FileSets::default(),
     };
-    let files = &site.world.files;
+    let files = &site.context.files;
     if files.get() >= MAX_FILES {
         return wrong(format!("more than {MAX_FILES} route files"));
     }
@@ -421,8 +424,8 @@ fn attempt(source: &Source, old: Option<&Entry>, site: &Site<'_>) -> Attempt {
         &source.file,
         id.clone(),
         site,
-        Running::after(good.map(|good| good.filters.clone()).unwrap_or_default()),
-        good.map(|good| Shelves::after(&good.shelves))
+        RunningFilters::after(good.map(|good| good.filters.clone()).unwrap_or_default()),
+        good.map(|good| FileSets::after(&good.file_sets))
             .unwrap_or_default(),
     )
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::build_context::{self, BuildContext};
 use super::fields::{Fields, Place};
-use super::filters::Running;
-use super::parts::{Built, builtin};
+use super::filters::RunningFilters;
+use super::loader::FileSets;
+use super::objects::{Built, builtin};
 use super::properties::Properties;
-use super::shelf::Shelves;
-use super::world::{self, World};
 use crate::handler::MAX_DEPTH;
 use doorward_core::yaml::{Document, PathSegment};
 use doorward_expr::{Constants, Expression};
@@ -21,11 +21,11 @@ use doorward_expr::{Constants, Expression};
 const MAX_FINDINGS: usize = 50;
 
 /// A route file that is being read.
-pub(super) struct Page<'a> {
-    pub(super) world: &'a World<'a>,
+pub(super) struct RouteFileBuilder<'a> {
+    pub(super) context: &'a BuildContext<'a>,
     pub(super) document: &'a Document,
     /// The file in which a router stands that this file belongs to.
-    pub(super) outer: Option<&'a Page<'a>>,
+    pub(super) outer: Option<&'a RouteFileBuilder<'a>>,
     /// Id of the route.
     pub(super) id: String,
     pub(super) properties: Properties,
@@ -35,9 +35,9 @@ pub(super) struct Page<'a> {
     states: RefCell<HashMap<String, State>>,
     findings: RefCell<Findings>,
     /// The filters that its last good version runs, and those of this one.
-    pub(super) running: RefCell<Running>,
+    pub(super) running: RefCell<RunningFilters>,
     /// The directories of its routers.
-    pub(super) shelves: RefCell<Shelves>,
+    pub(super) file_sets: RefCell<FileSets>,
     /// Directories whose files are being read.
     pub(super) directories: Vec<PathBuf>,
     /// Routers met so far.
@@ -69,27 +69,27 @@ pub(super) struct Findings {
     pub(super) warnings: Vec<String>,
 }
 
-impl<'a> Page<'a> {
+impl<'a> RouteFileBuilder<'a> {
     /// A page without objects.
     pub(super) fn new(
-        world: &'a World<'a>,
+        context: &'a BuildContext<'a>,
         document: &'a Document,
-        outer: Option<&'a Page<'a>>,
+        outer: Option<&'a RouteFileBuilder<'a>>,
         id: String,
         properties: Properties,
     ) -> Self {
         Self {
-            world,
+            context,
             document,
             outer,
             id,
-            constants: properties.constants(world),
+            constants: properties.constants(context),
             properties,
             objects: HashMap::new(),
             states: RefCell::default(),
             findings: RefCell::default(),
             running: RefCell::default(),
-            shelves: RefCell::default(),
+            file_sets: RefCell::default(),
             directories: Vec::new(),
             routers: Cell::new(0),
             says_base: false,
@@ -121,15 +121,15 @@ impl<'a> Page<'a> {
     }
 
     fn finding(&self, place: &Place, message: String) -> String {
-        let message = self.world.redacted(&message);
+        let message = self.context.redacted(&message);
         self.document.error(&place.0, message).to_string()
     }
 
     /// Whether its tree can be judged by itself: nothing around it says where
     /// requests go, and there are no routers in it, whose files are told apart.
     pub(super) fn is_alone(&self) -> bool {
-        let mut outer = std::iter::successors(self.outer, |page| page.outer);
-        self.routers.get() == 0 && !outer.any(|page| page.says_base)
+        let mut outer = std::iter::successors(self.outer, |builder| builder.outer);
+        self.routers.get() == 0 && !outer.any(|builder| builder.says_base)
     }
 
     /// Whether nothing is wrong so far.
@@ -183,7 +183,7 @@ impl<'a> Page<'a> {
                 .iter()
                 .map(|(name, object)| (name, &object.value))
                 .collect();
-            world::digest(serde_json::json!(objects).to_string().as_bytes())
+            build_context::digest(serde_json::json!(objects).to_string().as_bytes())
         })
     }
 
@@ -211,12 +211,12 @@ impl<'a> Page<'a> {
 
     /// The object called `name`, for whoever refers to it at `place`.
     fn named(&self, name: &str, place: &Place) -> Option<Built> {
-        let mut page = Some(self);
-        while let Some(here) = page {
+        let mut builder = Some(self);
+        while let Some(here) = builder {
             if let Some(object) = here.objects.get(name) {
                 return self.object(here, name, object, place);
             }
-            page = here.outer;
+            builder = here.outer;
         }
         if let Some(built) = builtin(name) {
             return Some(built);
@@ -230,9 +230,9 @@ impl<'a> Page<'a> {
     fn unknown(&self, name: &str) -> String {
         let mut names: Vec<&str> = self.objects.keys().map(String::as_str).collect();
         let mut outer = self.outer;
-        while let Some(page) = outer {
-            names.extend(page.objects.keys().map(String::as_str));
-            outer = page.outer;
+        while let Some(builder) = outer {
+            names.extend(builder.objects.keys().map(String::as_str));
+            outer = builder.outer;
         }
         names.sort_unstable();
         names.truncate(20);
@@ -247,8 +247,14 @@ impl<'a> Page<'a> {
         )
     }
 
-    fn object(&self, home: &Page<'_>, name: &str, object: &Object, place: &Place) -> Option<Built> {
-        let trail = &self.world.trail;
+    fn object(
+        &self,
+        home: &RouteFileBuilder<'_>,
+        name: &str,
+        object: &Object,
+        place: &Place,
+    ) -> Option<Built> {
+        let trail = &self.context.trail;
         match home.states.borrow().get(name) {
             Some(State::Done(built)) => {
                 if built.is_none() && !std::ptr::eq(self, home) {
@@ -295,7 +301,7 @@ impl<'a> Page<'a> {
     }
 
     fn inline(&self, declaration: &Map<String, Value>, place: &Place) -> Option<Built> {
-        let depth = &self.world.depth;
+        let depth = &self.context.depth;
         if depth.get() >= MAX_DEPTH {
             self.wrong(place, format!("is nested deeper than {MAX_DEPTH} levels"));
             return None;
@@ -318,12 +324,12 @@ impl<'a> Page<'a> {
 
     /// The declaration of an object that a filter refers to by name.
     pub(super) fn declaration(&self, name: &str) -> Option<Value> {
-        let mut page = Some(self);
-        while let Some(here) = page {
+        let mut builder = Some(self);
+        while let Some(here) = builder {
             if let Some(object) = here.objects.get(name) {
                 return Some(object.value.clone());
             }
-            page = here.outer;
+            builder = here.outer;
         }
         builtin(name).map(|_| serde_json::json!({"name": name, "type": name}))
     }

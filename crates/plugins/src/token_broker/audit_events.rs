@@ -14,7 +14,7 @@ use doorward_core::model::broker::TokenFacts;
 use doorward_plugin_api::filter::Exchange;
 
 /// A request that concerns tokens, as far as it is known who asks.
-pub(super) struct Told<'a> {
+pub(super) struct RequestAudit<'a> {
     broker: &'a Broker,
     proxy: &'a str,
     address: IpAddr,
@@ -25,7 +25,7 @@ pub(super) struct Told<'a> {
     reason: Option<&'static str>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> RequestAudit<'a> {
     pub(super) fn of(broker: &'a Broker, proxy: &'a str, exchange: &Exchange) -> Self {
         Self {
             broker,

@@ -12,11 +12,11 @@ type Part<V> = Vec<(Uuid, V)>;
 
 /// A map by identifier. A clone shares everything; a change copies one part,
 /// so its cost is that of a 256th of the map.
-pub(super) struct Parted<V> {
+pub(super) struct CopyOnWriteMap<V> {
     parts: Arc<[Arc<Part<V>>; PARTS]>,
 }
 
-impl<V> Clone for Parted<V> {
+impl<V> Clone for CopyOnWriteMap<V> {
     fn clone(&self) -> Self {
         Self {
             parts: self.parts.clone(),
@@ -24,7 +24,7 @@ impl<V> Clone for Parted<V> {
     }
 }
 
-impl<V: std::fmt::Debug> std::fmt::Debug for Parted<V> {
+impl<V: std::fmt::Debug> std::fmt::Debug for CopyOnWriteMap<V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let all = self.parts.iter().flat_map(|part| part.iter());
         f.debug_map()
@@ -33,7 +33,7 @@ impl<V: std::fmt::Debug> std::fmt::Debug for Parted<V> {
     }
 }
 
-impl<V> Default for Parted<V> {
+impl<V> Default for CopyOnWriteMap<V> {
     fn default() -> Self {
         let empty = Arc::new(Part::new());
         Self {
@@ -42,7 +42,7 @@ impl<V> Default for Parted<V> {
     }
 }
 
-impl<V: Clone> Parted<V> {
+impl<V: Clone> CopyOnWriteMap<V> {
     /// The value of this identifier.
     pub(super) fn get(&self, id: Uuid) -> Option<&V> {
         let part = &self.parts[part_of(id)];
@@ -156,7 +156,7 @@ mod tests {
         ) {
             // Few first bytes, so that parts have several entries.
             let id = |n: u8| Uuid::from_u128(u128::from(n % 4) << 120 | u128::from(n));
-            let (mut parted, mut plain) = (Parted::default(), BTreeMap::new());
+            let (mut parted, mut plain) = (CopyOnWriteMap::default(), BTreeMap::new());
             for (n, value) in before {
                 prop_assert_eq!(parted.put(id(n), value), plain.insert(id(n), value));
             }

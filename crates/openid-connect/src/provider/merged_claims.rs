@@ -10,7 +10,7 @@ use crate::provider::token_cache::VerifiedToken;
 
 /// What is known of an access token, and that with what its ID token says.
 #[derive(Debug, Default)]
-pub(crate) struct Merged(Mutex<Option<Pair>>);
+pub(crate) struct MergedClaims(Mutex<Option<Pair>>);
 
 #[derive(Debug)]
 struct Pair {
@@ -18,7 +18,7 @@ struct Pair {
     with: Arc<VerifiedToken>,
 }
 
-impl Merged {
+impl MergedClaims {
     /// What is known of a token, with what an ID token of `length` bytes says of
     /// its user.
     pub(crate) fn with(

@@ -20,7 +20,7 @@ use doorward_plugin_api::Parts;
 const COINCIDENCE: usize = 12;
 
 /// What reading needs, and what it has come across.
-pub(super) struct World<'a> {
+pub(super) struct BuildContext<'a> {
     pub(super) parts: &'a Parts,
     pub(super) traffic: &'a Traffic,
     pub(super) environment: &'a dyn Fn(&str) -> Option<String>,
@@ -43,7 +43,7 @@ pub(super) type Prints = BTreeMap<PathBuf, Print>;
 /// What a file or directory looks like; `None`: it can't be read.
 pub(super) type Print = Option<[u8; 32]>;
 
-impl<'a> World<'a> {
+impl<'a> BuildContext<'a> {
     pub(super) fn new(
         parts: &'a Parts,
         traffic: &'a Traffic,
@@ -268,10 +268,12 @@ pub(super) mod testing {
         Parts::new(Clock::system(), outbound, Arc::new(Metrics::default()))
     }
 
-    pub(crate) fn world(environment: &'static dyn Fn(&str) -> Option<String>) -> World<'static> {
+    pub(crate) fn context(
+        environment: &'static dyn Fn(&str) -> Option<String>,
+    ) -> BuildContext<'static> {
         let parts = Box::leak(Box::new(parts()));
         let traffic = Box::leak(Box::new(Traffic::default()));
-        World::new(parts, traffic, environment)
+        BuildContext::new(parts, traffic, environment)
     }
 }
 

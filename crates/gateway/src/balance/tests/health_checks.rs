@@ -9,9 +9,9 @@ use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 
 use super::*;
+use crate::balance::health_checker::{CheckedUpstream, HealthChecker, Resources};
 use crate::balance::member::{NameError, Names, Question, Resolution};
 use crate::balance::probe::{Plan, Prober};
-use crate::balance::tender::{Charge, Means, Tender};
 
 /// Answers in turn, then never.
 #[derive(Default)]
@@ -42,8 +42,8 @@ impl Names for Script {
     }
 }
 
-fn found(address: &str) -> Found {
-    Found {
+fn found(address: &str) -> AddressRecord {
+    AddressRecord {
         address: address.parse().expect("is an address"),
         weight: 1,
         name: None,
@@ -52,12 +52,12 @@ fn found(address: &str) -> Found {
 
 struct Scene {
     script: Arc<Script>,
-    charges: watch::Sender<Charge>,
-    tender: Tender,
+    checked_changes: watch::Sender<CheckedUpstream>,
+    checker: HealthChecker,
 }
 
-fn charge(fields: Value, targets: &[Target], previous: Option<&Balancer>) -> Charge {
-    Charge {
+fn checked(fields: Value, targets: &[Target], previous: Option<&Balancer>) -> CheckedUpstream {
+    CheckedUpstream {
         balancer: Arc::new(Balancer::new(&upstream(fields), targets, previous, 0)),
         certificate: None,
     }
@@ -66,37 +66,37 @@ fn charge(fields: Value, targets: &[Target], previous: Option<&Balancer>) -> Cha
 fn scene(fields: Value, targets: &[Target], steps: impl IntoIterator<Item = Step>) -> Scene {
     let script = Arc::new(Script::default());
     script.answers.lock().extend(steps);
-    let (charges, receiver) = watch::channel(charge(fields, targets, None));
-    let means = Means {
+    let (checked_changes, receiver) = watch::channel(checked(fields, targets, None));
+    let resources = Resources {
         names: script.clone(),
         prober: Prober::new(None),
         lookups: Arc::new(Semaphore::new(64)),
     };
     Scene {
         script,
-        charges,
-        tender: Tender::new(receiver, means),
+        checked_changes,
+        checker: HealthChecker::new(receiver, resources),
     }
 }
 
 impl Scene {
     /// Waits for a task to end.
     async fn one_done(&mut self, now_ns: u64) {
-        let done = self.tender.running.join_next().await;
+        let done = self.checker.running.join_next().await;
         let done = done.expect("a task").expect("that ends well");
-        self.tender.finish(done, now_ns);
+        self.checker.finish(done, now_ns);
     }
 
     fn change(&self, fields: Value, targets: &[Target]) {
-        let before = self.charges.borrow().balancer.clone();
-        self.charges
-            .send_replace(charge(fields, targets, Some(&before)));
+        let before = self.checked_changes.borrow().balancer.clone();
+        self.checked_changes
+            .send_replace(checked(fields, targets, Some(&before)));
     }
 
     fn addresses(&self) -> usize {
-        let charge = self.charges.borrow();
-        let lineup = charge.balancer.lineup();
-        lineup
+        let checked = self.checked_changes.borrow();
+        let endpoint_set = checked.balancer.endpoint_set();
+        endpoint_set
             .endpoints()
             .iter()
             .filter_map(|e| e.address())
@@ -112,12 +112,12 @@ fn probed(interval: u32) -> Value {
 #[tokio::test]
 async fn a_change_is_taken_over_even_if_something_else_happens_first() {
     let mut scene = scene(json!({}), &[target("a.test:80", 100)], []);
-    scene.tender.start_due(0);
+    scene.checker.start_due(0);
     scene.change(json!({"slots": 20}), &[target("a.test:80", 100)]);
-    scene.tender.start_due(0);
-    assert!(scene.tender.charge.has_changed().expect("is open"));
-    scene.tender.renew(0);
-    assert!(!scene.tender.charge.has_changed().expect("is open"));
+    scene.checker.start_due(0);
+    assert!(scene.checker.checked.has_changed().expect("is open"));
+    scene.checker.renew(0);
+    assert!(!scene.checker.checked.has_changed().expect("is open"));
 }
 
 #[tokio::test]
@@ -125,37 +125,41 @@ async fn what_was_found_while_a_change_was_compiled_is_in_its_lineup() {
     let name = [target("a.test:80", 100)];
     let steps = [Step::Found("A", vec!["10.1.0.1:80"])];
     let mut scene = scene(json!({}), &name, steps);
-    scene.tender.start_due(0);
-    let before = scene.charges.borrow().balancer.clone();
-    let next = charge(json!({"slots": 20}), &name, Some(&before));
+    scene.checker.start_due(0);
+    let before = scene.checked_changes.borrow().balancer.clone();
+    let next = checked(json!({"slots": 20}), &name, Some(&before));
     scene.one_done(0).await;
-    scene.charges.send_replace(next);
+    scene.checked_changes.send_replace(next);
     assert_eq!(scene.addresses(), 0);
-    scene.tender.start_due(1);
-    scene.tender.renew(1);
+    scene.checker.start_due(1);
+    scene.checker.renew(1);
     assert_eq!(scene.addresses(), 1);
 }
 
 #[tokio::test]
 async fn who_has_waited_longest_is_probed_first() {
     let mut scene = scene(probed(1), &targets(&[1, 1, 1]), []);
-    scene.tender.start_due(0);
-    let lineup = scene.charges.borrow().balancer.lineup();
-    let numbers: Vec<u32> = lineup.endpoints().iter().map(|e| e.state.number).collect();
+    scene.checker.start_due(0);
+    let endpoint_set = scene.checked_changes.borrow().balancer.endpoint_set();
+    let numbers: Vec<u32> = endpoint_set
+        .endpoints()
+        .iter()
+        .map(|e| e.state.number)
+        .collect();
     for (number, due_ns) in numbers.iter().zip([3 * S, 2 * S, S]) {
-        let probe = scene.tender.probes.get_mut(number).expect("is known");
+        let probe = scene.checker.probes.get_mut(number).expect("is known");
         probe.due_ns = due_ns;
     }
     let mut order = Vec::new();
     // Each takes longer than the interval.
     for now_ns in [10 * S, 20 * S, 30 * S, 40 * S] {
-        scene.tender.start_due(now_ns);
-        let probed = |number: &&u32| scene.tender.probes[number].due_ns == now_ns + S;
+        scene.checker.start_due(now_ns);
+        let probed = |number: &&u32| scene.checker.probes[number].due_ns == now_ns + S;
         order.extend(numbers.iter().position(|number| probed(&number)));
         let number = numbers[*order.last().expect("one is probed")];
-        scene.tender.running.abort_all();
-        let done = crate::balance::tender::Done::Probed(number);
-        scene.tender.finish(done, now_ns);
+        scene.checker.running.abort_all();
+        let done = crate::balance::health_checker::Done::Probed(number);
+        scene.checker.finish(done, now_ns);
     }
     assert_eq!(order, [2, 1, 0, 2]);
 }
@@ -164,9 +168,9 @@ async fn who_has_waited_longest_is_probed_first() {
 async fn a_name_of_srv_records_is_asked_for_ports_again() {
     let steps = [Step::Found("SRV", vec!["10.1.0.1:7001"])];
     let mut scene = scene(json!({}), &[target("a.test:80", 100)], steps);
-    scene.tender.start_due(0);
+    scene.checker.start_due(0);
     scene.one_done(0).await;
-    scene.tender.start_due(9 * S);
+    scene.checker.start_due(9 * S);
     tokio::task::yield_now().await;
     let had_ports: Vec<bool> = scene
         .script
@@ -186,11 +190,11 @@ async fn names_are_looked_up_at_once_when_srv_names_become_wanted() {
         Step::Found("SRV", vec!["10.1.0.1:7001"]),
     ];
     let mut scene = scene(json!({}), &name, steps);
-    scene.tender.start_due(0);
+    scene.checker.start_due(0);
     scene.one_done(0).await;
     scene.change(json!({"use_srv_name": true}), &name);
-    scene.tender.renew(1);
-    scene.tender.start_due(1);
+    scene.checker.renew(1);
+    scene.checker.start_due(1);
     scene.one_done(1).await;
     let wanted: Vec<bool> = scene
         .script
@@ -208,7 +212,7 @@ async fn many_names_are_looked_up_a_number_at_a_time() {
         .map(|i| target(&format!("n{i}.test:80"), 1))
         .collect();
     let mut scene = scene(json!({}), &names, []);
-    scene.tender.start_due(0);
+    scene.checker.start_due(0);
     for _ in 0..200 {
         tokio::task::yield_now().await;
     }
@@ -221,21 +225,21 @@ async fn names_that_move_leave_no_schedules_behind() {
     let steps = steps.map(|address| Step::Found("A", vec![address]));
     let mut scene = scene(probed(60_000), &[target("a.test:80", 100)], steps);
     for round in 0..4 {
-        scene.tender.start_due(round * 10 * S);
+        scene.checker.start_due(round * 10 * S);
         scene.one_done(round * 10 * S).await;
     }
-    scene.tender.start_due(31 * S);
-    assert_eq!(scene.tender.probes.len(), 1);
-    assert_eq!(scene.tender.probing, 0);
+    scene.checker.start_due(31 * S);
+    assert_eq!(scene.checker.probes.len(), 1);
+    assert_eq!(scene.checker.probing, 0);
 }
 
 #[tokio::test]
 async fn a_look_up_that_panics_is_one_that_failed() {
     let steps = [Step::Panic, Step::Found("A", vec!["10.1.0.1:80"])];
     let mut scene = scene(json!({}), &[target("a.test:80", 100)], steps);
-    scene.tender.start_due(0);
+    scene.checker.start_due(0);
     scene.one_done(0).await;
-    scene.tender.start_due(S);
+    scene.checker.start_due(S);
     scene.one_done(S).await;
     assert_eq!(scene.addresses(), 1);
 }
@@ -244,9 +248,9 @@ async fn a_look_up_that_panics_is_one_that_failed() {
 async fn an_upstream_without_probes_is_looked_at_when_a_name_is_due() {
     let steps = [Step::Found("A", vec!["10.1.0.1:80"])];
     let mut scene = scene(json!({}), &[target("a.test:80", 100)], steps);
-    scene.tender.start_due(0);
+    scene.checker.start_due(0);
     scene.one_done(0).await;
-    let wait = scene.tender.start_due(0);
+    let wait = scene.checker.start_due(0);
     assert!(wait.as_secs() >= 5, "{wait:?}");
 }
 
@@ -259,7 +263,7 @@ async fn authorities_that_cannot_be_read_stop_no_start_and_no_tcp_probe() {
         let active = json!({"healthchecks": {"active": {"type": kind}}});
         let balancer = Balancer::new(&upstream(active), &targets(&[1]), None, 0);
         let plan = Plan::of(&balancer.upstream.healthchecks.active, None);
-        let endpoint = balancer.lineup().endpoints()[0].clone();
+        let endpoint = balancer.endpoint_set().endpoints()[0].clone();
         prober.probe(&plan, &endpoint, address).await
     };
     assert_eq!(probe("tcp").await, Some(Outcome::Status(200)));

@@ -11,10 +11,10 @@ use http::HeaderValue;
 
 use super::balancer::Group;
 use super::endpoint::{Endpoint, State};
-use super::member::{Answer, Found, Member};
+use super::member::{AddressRecord, Answer, Member};
 use super::random::hash;
 use super::ring::{Contender, Ring};
-use super::turn::Turns;
+use super::round_robin::RoundRobin;
 
 /// Most addresses of one target.
 const MAX_ADDRESSES: usize = 64;
@@ -26,25 +26,25 @@ const MAX_UNITS: u64 = u32::MAX as u64;
 
 /// Endpoints and tables.
 #[derive(Debug, Default)]
-pub struct Lineup {
+pub struct EndpointSet {
     pub(super) endpoints: Box<[Arc<Endpoint>]>,
-    pub(super) turns: Turns,
+    pub(super) turns: RoundRobin,
     pub(super) ring: Option<Ring>,
     /// Whether enough weight is healthy, and since which change of health.
     verdict: AtomicU64,
 }
 
-impl Lineup {
+impl EndpointSet {
     /// The endpoints of `members`; `previous` gives their states and, if hash
     /// slots are wanted, the table that is changed.
     pub(super) fn new(
         group: &Arc<Group>,
         members: &[Member],
         slots: Option<u32>,
-        previous: Option<&Lineup>,
+        previous: Option<&EndpointSet>,
         now_ns: u64,
     ) -> Self {
-        let known = Known::of(previous, now_ns);
+        let previous_states = PreviousStates::of(previous, now_ns);
         let drafts: Vec<Draft<'_>> = members
             .iter()
             .flat_map(Draft::of)
@@ -53,7 +53,7 @@ impl Lineup {
         let units = units(&drafts);
         let endpoints: Box<[Arc<Endpoint>]> = drafts
             .iter()
-            .map(|draft| Arc::new(draft.endpoint(group, units, &known)))
+            .map(|draft| Arc::new(draft.endpoint(group, units, &previous_states)))
             .collect();
         let ring = slots.and_then(|slots| {
             let contenders = endpoints
@@ -66,7 +66,7 @@ impl Lineup {
             Ring::new(contenders, slots, previous.and_then(|p| p.ring.as_ref()))
         });
         Self {
-            turns: Turns::new(endpoints.iter().map(|endpoint| endpoint.weight)),
+            turns: RoundRobin::new(endpoints.iter().map(|endpoint| endpoint.weight)),
             endpoints,
             ring,
             verdict: AtomicU64::new(0),
@@ -103,14 +103,14 @@ impl Lineup {
 }
 
 /// The states of a lineup's endpoints.
-struct Known<'a> {
+struct PreviousStates<'a> {
     states: HashMap<(&'a str, Option<SocketAddr>), &'a Arc<State>, RandomState>,
     now_ns: u64,
 }
 
-impl<'a> Known<'a> {
-    fn of(previous: Option<&'a Lineup>, now_ns: u64) -> Self {
-        let endpoints = previous.map_or(&[][..], |lineup| &lineup.endpoints);
+impl<'a> PreviousStates<'a> {
+    fn of(previous: Option<&'a EndpointSet>, now_ns: u64) -> Self {
+        let endpoints = previous.map_or(&[][..], |endpoint_set| &endpoint_set.endpoints);
         let states = endpoints
             .iter()
             .map(|e| ((&*e.target, e.address), &e.state))
@@ -160,7 +160,7 @@ impl<'a> Draft<'a> {
             Answer::Found { records, .. } => {
                 let records = &records[..records.len().min(MAX_ADDRESSES)];
                 // A record without weight still gets some requests.
-                let part = |found: &Found| u64::from(found.weight.max(1));
+                let part = |found: &AddressRecord| u64::from(found.weight.max(1));
                 let whole = records.iter().map(part).sum();
                 records
                     .iter()
@@ -173,7 +173,12 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn endpoint(&self, group: &Arc<Group>, units: u64, known: &Known<'_>) -> Endpoint {
+    fn endpoint(
+        &self,
+        group: &Arc<Group>,
+        units: u64,
+        previous_states: &PreviousStates<'_>,
+    ) -> Endpoint {
         let weight = u64::from(self.member.weight);
         let scaled = (weight * units * self.part + self.whole / 2) / self.whole;
         let port = self.address.map_or(self.member.port, |a| a.port());
@@ -186,7 +191,7 @@ impl<'a> Draft<'a> {
             weight: if weight == 0 { 0 } else { scaled.max(1) },
             share: weight as f64 * self.part as f64 / self.whole as f64,
             key: self.key(),
-            state: known.state(self, group),
+            state: previous_states.state(self, group),
             group: group.clone(),
         }
     }

@@ -25,7 +25,7 @@ pub enum Attribute<'r> {
 
 /// How a route with one of its paths stands to a request.
 #[derive(Debug, Clone)]
-pub struct Stand<'r> {
+pub struct RouteVerdict<'r> {
     /// Position of the route among those the router was built from.
     pub route: usize,
     /// Place in the order of precedence; the smallest that matches wins.
@@ -41,11 +41,11 @@ pub struct Stand<'r> {
 impl Router {
     /// How each entry stands to the request, in order of precedence. `routes`
     /// are those that the router was built from.
-    pub fn survey<'r>(
+    pub fn compare<'r>(
         &'r self,
         query: &'r Query<'r>,
         routes: &'r [&'r Route],
-    ) -> impl Iterator<Item = Stand<'r>> {
+    ) -> impl Iterator<Item = RouteVerdict<'r>> {
         let ask = Ask::new(query);
         let entries = self.entries.all.iter().enumerate();
         entries.map(move |(rank, entry)| {
@@ -72,7 +72,7 @@ impl Router {
                     Attribute::Header(self.entries.names[name as usize].as_str())
                 }
             }));
-            Stand {
+            RouteVerdict {
                 route: entry.route as usize,
                 rank,
                 matches: kinds - fails.len(),

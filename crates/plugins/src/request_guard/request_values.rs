@@ -38,9 +38,10 @@ impl BodyKind {
             .iter()
             .any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"));
         // Two types at once: who knows which one the upstream believes.
-        match encoded || kinds.any(|other| other != kind) {
-            true => Some(Self::Unknown),
-            false => Some(kind),
+        if encoded || kinds.any(|other| other != kind) {
+            Some(Self::Unknown)
+        } else {
+            Some(kind)
         }
     }
 

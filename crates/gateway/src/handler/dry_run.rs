@@ -5,7 +5,7 @@ use doorward_expr::{Exceeded, Expression, Scope};
 
 /// What route files would do with a request.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct DryRun {
     /// What it would meet, in order.
     pub(crate) steps: Vec<String>,
     /// Scheme, host and port of where it would go.
@@ -14,16 +14,16 @@ pub(crate) struct Told {
 
 /// What `handler` would do with the request of `scope`. Conditions are judged
 /// by the request as it came: filters are not asked.
-pub(crate) fn tell(handler: &Handler, scope: &Scope<'_>) -> Told {
-    let mut told = Told::default();
-    if told.way(handler, scope) == Err(Exceeded) {
-        told.steps.extend(Told::of_exceeded().steps);
-        told.base = None;
+pub(crate) fn dry_run(handler: &Handler, scope: &Scope<'_>) -> DryRun {
+    let mut run = DryRun::default();
+    if run.way(handler, scope) == Err(Exceeded) {
+        run.steps.extend(DryRun::of_exceeded().steps);
+        run.base = None;
     }
-    told
+    run
 }
 
-impl Told {
+impl DryRun {
     /// What is told where a condition can't be judged.
     pub(crate) fn of_exceeded() -> Self {
         let what = "a condition exceeds a limit: 500";
@@ -34,47 +34,45 @@ impl Told {
     }
 
     fn way(&mut self, mut handler: &Handler, scope: &Scope<'_>) -> Result<(), Exceeded> {
-        let told = self;
+        let run = self;
         loop {
             handler = match handler {
                 Handler::Proxy(settings) => {
                     let (connect, read) = (settings.connect_timeout, settings.read_timeout);
                     let retries = settings.retries;
-                    told.steps.push(format!(
+                    run.steps.push(format!(
                         "proxies; timeouts: connect {connect} ms, read and write {read} ms; \
                      retries: {retries}"
                     ));
-                    if told.base.is_none() {
+                    if run.base.is_none() {
                         let what = "no baseURI: 502, unless a filter names the target";
-                        told.steps.push(what.to_owned());
+                        run.steps.push(what.to_owned());
                     }
                     return Ok(());
                 }
                 Handler::Static(answer) => {
-                    told.base = None;
-                    told.steps
+                    run.base = None;
+                    run.steps
                         .push(format!("answers {}", answer.status().as_u16()));
                     return Ok(());
                 }
-                Handler::Chain { steps, handler } => {
-                    told.steps_of(steps, scope)?.unwrap_or(handler)
-                }
+                Handler::Chain { steps, handler } => run.steps_of(steps, scope)?.unwrap_or(handler),
                 Handler::Dispatch(bindings) => {
                     let conditions = bindings.iter().map(|binding| binding.condition.as_ref());
                     match first(conditions, scope)? {
                         Some(at) => {
-                            told.steps
+                            run.steps
                                 .push(format!("DispatchHandler: binding {}", at + 1));
                             &bindings[at].handler
                         }
                         None => {
-                            told.steps
+                            run.steps
                                 .push("DispatchHandler: no binding, 404".to_owned());
                             return Ok(());
                         }
                     }
                 }
-                Handler::Router(routes) => match told.route_of(routes, scope)? {
+                Handler::Router(routes) => match run.route_of(routes, scope)? {
                     Some(handler) => handler,
                     None => return Ok(()),
                 },
@@ -86,8 +84,8 @@ impl Told {
                         }
                     };
                     let shown = to.as_deref().unwrap_or("is null for this request: 500");
-                    told.steps.push(format!("baseURI {shown}"));
-                    told.base = to;
+                    run.steps.push(format!("baseURI {shown}"));
+                    run.base = to;
                     handler
                 }
             };

@@ -7,8 +7,8 @@ use pingora::proxy::Session;
 
 use super::ProxySettings;
 use super::destination::Destinations;
-use super::journey::{Journey, origin_form};
-use super::walk::{End, Phase, Walk};
+use super::execute::{End, Execution, Phase};
+use super::handler_context::{HandlerContext, origin_form};
 use crate::answer;
 use crate::context::Ctx;
 use crate::router::path;
@@ -32,10 +32,13 @@ pub(crate) async fn ask(
     snapshot: &Snapshot,
     destinations: &Destinations,
 ) -> Option<Reply> {
-    ctx.journey = Some(Box::new(Journey::begin(session, ctx.path.as_deref())));
+    ctx.journey = Some(Box::new(HandlerContext::begin(
+        session,
+        ctx.path.as_deref(),
+    )));
     ctx.introduce(session);
     let phase = Phase::Request(destinations);
-    let mut walk = Walk {
+    let mut walk = Execution {
         session,
         ctx,
         phase,
