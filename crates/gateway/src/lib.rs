@@ -11,6 +11,7 @@ mod client_certificate;
 mod consumers;
 mod context;
 pub mod control;
+mod credentials;
 mod decide;
 pub mod declarative;
 mod edit;

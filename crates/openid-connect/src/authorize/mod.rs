@@ -26,9 +26,8 @@ use crate::provider::introspection::RequestContext;
 use crate::provider::proof_of_possession::{self, ProofSatisfied, ValidProof};
 use crate::provider::token_cache::VerifiedToken;
 use doorward_core::jose::verify::Unverified;
-use doorward_core::model::consumer::Consumer;
 use doorward_net::session::cookie;
-use doorward_plugin_api::consumers::Directory;
+use doorward_plugin_api::consumers::{Caller, Directory};
 use doorward_plugin_api::filter::{Exchange, Flow};
 
 /// A token that is good, and how it came.
@@ -134,7 +133,7 @@ impl OpenIdConnect {
         verified: &Arc<VerifiedToken>,
         method: Method,
         request: &RequestHeader,
-    ) -> Result<Option<Arc<Consumer>>, Refusal> {
+    ) -> Result<Option<Arc<Caller>>, Refusal> {
         let (config, claims) = (self.config(), &verified.token.claims);
         // An ID token or userinfo may have named it after the token was judged.
         config.rules.require_domain(claims)?;
@@ -173,7 +172,11 @@ impl OpenIdConnect {
             return self.refuse(Refusal::ClaimsElsewhere, exchange);
         }
         match self.consumer_of(verified, verified_request.method, request) {
-            Ok(consumer) if config.mapping.is_some() => exchange.consumer = consumer,
+            Ok(consumer) if config.mapping.is_some() => {
+                exchange.consumer = consumer;
+                // Of the plugins that authenticate, the last one decides.
+                exchange.credential = None;
+            }
             Ok(_) => {}
             Err(refusal) => return self.refuse(refusal, exchange),
         }
@@ -189,6 +192,9 @@ impl OpenIdConnect {
         }
         let replayed = verified_request.token_set.replayed.iter().cloned();
         exchange.response_headers.extend(replayed);
+        if let Some(groups) = config.headers.groups(token) {
+            exchange.authenticated_groups = Some(groups);
+        }
         exchange.token = Some(Arc::clone(token));
         exchange.token_in_query = verified_request.in_query;
         if let Some(embedding) = &self.embedding {
