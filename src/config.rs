@@ -225,6 +225,8 @@ pub struct AdminConfig {
     pub hosts: Vec<String>,
     /// Origins of web pages that may use it, besides its own; `*`: all.
     pub cors_origins: Vec<String>,
+    /// Whether keys are stored as text, and the secrets of credentials shown.
+    pub show_credentials: bool,
     /// Its TLS listener.
     pub tls: Option<TlsConfig>,
     /// Most open connections to it.
@@ -238,6 +240,7 @@ impl Default for AdminConfig {
             token: None,
             hosts: Vec::new(),
             cors_origins: Vec::new(),
+            show_credentials: false,
             tls: None,
             max_connections: 256,
         }

@@ -321,6 +321,7 @@ fn admin_listener<'a>(
         cors_origins: config.admin.cors_origins.clone(),
         latency: config.proxy.headers.has(OwnHeaders::ADMIN_LATENCY),
         metrics: config.telemetry.metrics,
+        show_credentials: config.admin.show_credentials,
         listeners: listeners(config),
         proxy_listeners: addresses(&config.proxy.listen, config.proxy.tls.as_ref()),
         admin_listeners: addresses(

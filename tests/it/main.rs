@@ -3,6 +3,7 @@
 
 mod admin;
 mod audit;
+mod authentication;
 mod bad_input;
 mod balancing;
 mod choices;

@@ -7,6 +7,7 @@ use http::{HeaderMap, Method};
 
 use super::State;
 use super::draft::Key;
+use doorward_gateway::records::Disclosure;
 use doorward_net::http::ClientInfo;
 
 /// What a handler knows of a request. `HEAD` arrives as `GET`.
@@ -28,6 +29,14 @@ impl Call {
     /// The record that a part of the path names.
     pub(super) fn key(&self, index: usize) -> Key {
         Key::of(self.param(index))
+    }
+
+    /// How much of records is shown in the answer.
+    pub(super) fn disclosure(&self) -> Disclosure {
+        Disclosure {
+            now_ms: self.state.clock.now_ms(),
+            secrets: self.state.show_credentials,
+        }
     }
 
     /// A part of the path that the endpoint leaves open.

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::body;
 use super::call::Call;
+use super::credentials::stored_item;
 use super::entity::Answer;
 use super::error::ApiError;
 use super::reply;
@@ -58,12 +59,18 @@ async fn replace(call: &Call) -> Result<Response, ApiError> {
         Err(error) => return Ok(invalid(&[error], None)),
     };
     let source = flag("flatten_errors").then(|| document.value().clone());
-    let now_ms = call.state.clock.now_ms();
+    let disclosure = call.disclosure();
+    let now_ms = disclosure.now_ms;
     let mut read = None;
     let load = |current: &Entities| -> Result<DeclaredEntities, Refused> {
         let declared = declarative::load_stored(document, current, now_ms);
         let declared = declared.map_err(Refused::Wrong)?;
-        Ok(read.insert(declared).entities.clone())
+        let read = read.insert(declared);
+        let items = read.entities.items.iter();
+        let items = items.map(|item| stored_item(Arc::clone(item), current, disclosure));
+        Ok(DeclaredEntities {
+            items: items.collect(),
+        })
     };
     let dry = flag("check");
     let outcome = call.state.control.replace_stored(dry, load).await;

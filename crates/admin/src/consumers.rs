@@ -1,5 +1,5 @@
-//! What only consumers have: the look-up by `custom_id`, and credentials, of
-//! which there are none.
+//! What only consumers have: the look-up by `custom_id`, and credentials of
+//! `oauth2`, of which there are none.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -30,16 +30,16 @@ pub(super) fn all(call: Call) -> Answer {
         let scope = Scope::of(&call.query)?;
         let found: Vec<Value> = Unique::text("custom_id", Some(&id))
             .filter_map(|unique| entities.consumers.find(&unique))
-            .map(|record| Value::Object(scope.show(record, &entities)))
+            .map(|record| Value::Object(scope.show(record, &entities, call.disclosure())))
             .collect();
         let body = json!({"data": found, "next": null});
         Ok(reply::json(StatusCode::OK, &body))
     })
 }
 
-/// `/consumers/{consumer}/acls` and the lists of other credentials: empty,
-/// since no plugin here keeps credentials. Client libraries read them whenever
-/// they apply a consumer, and give up on a 404.
+/// `/consumers/{consumer}/oauth2`: empty, since no plugin here keeps such
+/// credentials. Client libraries read it whenever they apply a consumer, and give
+/// up on a 404.
 pub(super) fn credentials(call: Call) -> Answer {
     Box::pin(async move {
         let entities = call.state.control.entities();

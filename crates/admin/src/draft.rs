@@ -13,7 +13,7 @@ use doorward_core::clock;
 use doorward_core::model::plugin::Plugin;
 use doorward_core::model::route::Route;
 use doorward_core::model::schema::{self, Source, Violations};
-use doorward_gateway::entities::{self, Entities, Kind, Origin, Record};
+use doorward_gateway::entities::{self, Entities, Kind, Origin, Record, Scheme};
 use doorward_gateway::records::{self, Resource};
 
 /// What a path names a record by.
@@ -144,6 +144,10 @@ pub(super) fn replace<T: Resource>(
             match T::KIND.key() {
                 Some(field) => {
                     record.insert(field.to_owned(), name.as_str().into());
+                }
+                // By a group, which is unique within its consumer.
+                None if T::KIND == Kind::Credential(Scheme::Acl) && owner.is_some() => {
+                    record.insert("group".to_owned(), name.as_str().into());
                 }
                 // By a server name, which is not a field of its own.
                 None if T::KIND == Kind::Certificate => {}

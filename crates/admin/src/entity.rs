@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::call::Call;
 use super::certificates::ServerNames;
+use super::credentials::SecretInput;
 use super::draft::{self, Draft, Key};
 use super::error::ApiError;
 use super::list::{Page, Scope};
@@ -59,9 +60,9 @@ pub(super) fn parent<T: Resource, P: Resource>(call: Call) -> Answer {
         match call.method {
             Method::GET => {
                 let entities = call.state.control.entities();
-                let child = found::<T>(&entities, &key)?;
+                let child = found::<T>(&entities, &key, call.disclosure().now_ms)?;
                 let id = referenced::<P, T>(child).ok_or(ApiError::NotFound)?;
-                let parent = found::<P>(&entities, &Key::Id(id))?;
+                let parent = found::<P>(&entities, &Key::Id(id), call.disclosure().now_ms)?;
                 shown(&call, &entities, parent)
             }
             _ => write_parent::<T, P>(call, key).await,
@@ -117,8 +118,9 @@ async fn collection_of<T: Resource>(
     if call.method == Method::GET {
         let entities = call.state.control.entities();
         let owner = owned(&entities, owner.as_ref())?;
+        let disclosure = call.disclosure();
         let page = Page::of(call.query)?;
-        return Ok(page.answer::<T>(&entities, &call.path, owner));
+        return Ok(page.answer::<T>(&entities, &call.path, owner, disclosure));
     }
     create::<T>(call, owner).await
 }
@@ -130,6 +132,7 @@ pub(super) async fn create<T: Resource>(
 ) -> Result<Response, ApiError> {
     let mut new = Draft::of(&call)?;
     let names = ServerNames::of(T::KIND, &mut new)?;
+    let secret = SecretInput::read::<T>(&call, &mut new, false).await?;
     let now_ms = new.now_ms;
     let doc = call
         .state
@@ -137,7 +140,7 @@ pub(super) async fn create<T: Resource>(
         .change(|entities| {
             let owner = owned(entities, owner.as_ref())?;
             let record = draft::create::<T>(entities, new, owner)?;
-            written(entities, record, names, now_ms)
+            written(entities, record, names, &secret, now_ms)
         })
         .await?;
     Ok(reply::json(StatusCode::CREATED, &doc))
@@ -159,7 +162,7 @@ pub(super) async fn item_of<T: Resource>(
         Method::GET => {
             let entities = call.state.control.entities();
             let owner = owned(&entities, owner)?;
-            let record = found::<T>(&entities, &key)?;
+            let record = found::<T>(&entities, &key, call.disclosure().now_ms)?;
             if !belongs(record, owner) {
                 return Err(ApiError::NotFound);
             }
@@ -177,8 +180,12 @@ pub(super) async fn item_of<T: Resource>(
                         })),
                         Origin::Store => Ok((vec![Change::delete::<T>(record.value.id())], ())),
                     },
-                    // A plugin is looked for below its parent, and not found.
-                    None if owner.is_some() && T::KIND == Kind::Plugin => Err(ApiError::NotFound),
+                    // Those that are looked for below their parent, and not found.
+                    None if owner.is_some()
+                        && matches!(T::KIND, Kind::Plugin | Kind::Credential(_)) =>
+                    {
+                        Err(ApiError::NotFound)
+                    }
                     None => Ok((Vec::new(), ())),
                 }
             };
@@ -188,11 +195,14 @@ pub(super) async fn item_of<T: Resource>(
         _ => {
             let mut new = Draft::of(&call)?;
             let names = ServerNames::of(T::KIND, &mut new)?;
-            let now_ms = new.now_ms;
             let patch = call.method == Method::PATCH;
+            let secret = SecretInput::read::<T>(&call, &mut new, patch).await?;
+            let now_ms = new.now_ms;
             let write = |entities: &Entities| {
                 let owner = owned(entities, owner)?;
+                let mut new = new;
                 let old = draft::find::<T>(entities, &key);
+                let old = old.filter(|old| !patch || !old.value.is_over(now_ms));
                 if old.is_some_and(|old| !belongs(old, owner)) {
                     return Err(ApiError::NotFound);
                 }
@@ -203,12 +213,15 @@ pub(super) async fn item_of<T: Resource>(
                     }
                     _ => names,
                 };
+                if !patch {
+                    secret.keep(old, &mut new);
+                }
                 let record = match old {
                     Some(old) if patch => draft::update::<T>(entities, old, new, owner)?,
                     None if patch => return Err(key.absent::<T>()),
                     _ => draft::replace::<T>(entities, &key, new, owner)?,
                 };
-                written(entities, record, names, now_ms)
+                written(entities, record, names, &secret, now_ms)
             };
             let doc = call.state.control.change(write).await?;
             Ok(reply::json(StatusCode::OK, &doc))
@@ -224,10 +237,11 @@ async fn write_parent<T: Resource, P: Resource>(
 ) -> Result<Response, ApiError> {
     let mut new = Draft::of(&call)?;
     let names = ServerNames::of(P::KIND, &mut new)?;
-    let now_ms = new.now_ms;
     let patch = call.method == Method::PATCH;
+    let secret = SecretInput::read::<P>(&call, &mut new, patch).await?;
+    let now_ms = new.now_ms;
     let write = |entities: &Entities| {
-        let child = found::<T>(entities, &key)?;
+        let child = found::<T>(entities, &key, now_ms)?;
         let old = referenced::<P, T>(child);
         let old = old.and_then(|id| P::table(entities).get(id));
         match old {
@@ -238,7 +252,7 @@ async fn write_parent<T: Resource, P: Resource>(
                 } else {
                     draft::replace::<P>(entities, &key, new, None)?
                 };
-                written(entities, record, names, now_ms)
+                written(entities, record, names, &secret, now_ms)
             }
             None if patch => Err(ApiError::NotFound),
             None => {
@@ -247,7 +261,7 @@ async fn write_parent<T: Resource, P: Resource>(
                 let link = Map::from_iter([(field, json!({"id": parent.value.id()}))]);
                 let link = Draft::internal(link, now_ms);
                 let child = draft::relink::<T>(child, link)?;
-                let (mut changes, doc) = written(entities, parent, names, now_ms)?;
+                let (mut changes, doc) = written(entities, parent, names, &secret, now_ms)?;
                 changes.push(Change::put(child));
                 Ok((changes, doc))
             }
@@ -260,8 +274,11 @@ async fn write_parent<T: Resource, P: Resource>(
 fn found<'a, T: Resource>(
     entities: &'a Entities,
     key: &Key,
+    now_ms: i64,
 ) -> Result<&'a Arc<Record<T>>, ApiError> {
-    draft::find::<T>(entities, key).ok_or(ApiError::NotFound)
+    let record = draft::find::<T>(entities, key);
+    let record = record.filter(|record| !record.value.is_over(now_ms));
+    record.ok_or(ApiError::NotFound)
 }
 
 fn referenced<P: Resource, T: Resource>(child: &Record<T>) -> Option<Uuid> {
@@ -275,11 +292,23 @@ fn written<T: Resource>(
     entities: &Entities,
     record: Record<T>,
     names: Option<ServerNames>,
+    secret: &SecretInput,
     now_ms: i64,
 ) -> Result<(Vec<Change>, Value), ApiError> {
     let id = record.value.id();
-    let mut doc = T::show(&record, entities);
-    let mut changes = vec![Change::put(record)];
+    let mut doc = secret.shown(&record, entities);
+    let record = secret.stored(record);
+    // What counts for nothing any more keeps nobody from its name.
+    let unique = record.value.unique();
+    let others = unique
+        .iter()
+        .filter_map(|unique| T::table(entities).find(unique));
+    let over = others.filter(|other| other.value.id() != id && other.value.is_over(now_ms));
+    let mut changes: Vec<Change> = over
+        .filter(|other| other.origin == Origin::Store)
+        .map(|other| Change::delete::<T>(other.value.id()))
+        .collect();
+    changes.push(Change::put(record));
     if let Some(names) = names {
         names.assign(entities, id, now_ms, &mut doc, &mut changes)?;
     }
@@ -292,6 +321,6 @@ fn shown<T: Resource>(
     entities: &Entities,
     record: &Record<T>,
 ) -> Result<Response, ApiError> {
-    let shown = Scope::of(&call.query)?.show(record, entities);
+    let shown = Scope::of(&call.query)?.show(record, entities, call.disclosure());
     Ok(reply::json(StatusCode::OK, &Value::Object(shown)))
 }

@@ -20,7 +20,7 @@ use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
 use doorward_gateway::balance::Balancer;
 use doorward_gateway::entities::{Entities, Record, target_place};
-use doorward_gateway::records::Resource as _;
+use doorward_gateway::records::{Disclosure, Resource as _};
 use doorward_gateway::schemas;
 
 /// `GET /upstreams/{upstream}/health`: every target with its health and its
@@ -49,7 +49,7 @@ pub(super) fn upstream(call: Call) -> Answer {
             .take(size.unwrap_or(DEFAULT_SIZE))
             .map(|record| {
                 last = Some(record.value.id);
-                shown(record, &entities, &balancer)
+                shown(record, &entities, call.disclosure(), &balancer)
             })
             .collect();
         body["data"] = data.into();
@@ -82,8 +82,13 @@ fn newest_first(
     all.into_iter().skip(start)
 }
 
-fn shown(record: &Record<Target>, entities: &Entities, balancer: &Balancer) -> Value {
-    let mut doc = Target::show(record, entities);
+fn shown(
+    record: &Record<Target>,
+    entities: &Entities,
+    disclosure: Disclosure,
+    balancer: &Balancer,
+) -> Value {
+    let mut doc = Target::show(record, entities, disclosure);
     // A target that joins at this moment is not in the balancer yet.
     let (health, data) = balancer
         .target_status(record.value.id)

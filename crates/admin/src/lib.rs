@@ -1,7 +1,7 @@
 //! The Admin API: the gateway's entities over REST, in both dialects of the
 //! imitated gateway (gateway-admin-api §1 to §7).
 //!
-//! Every endpoint is in [`ENDPOINTS`]. A request passes [`access`], is matched
+//! Every endpoint is in [`endpoints`]. A request passes [`access`], is matched
 //! to its endpoint, and its handler either reads the entities in force or
 //! changes them through [`Control::change`].
 
@@ -15,6 +15,7 @@ mod certificates;
 mod config;
 mod consumers;
 mod cors;
+mod credentials;
 mod draft;
 mod entity;
 mod error;
@@ -105,6 +106,8 @@ pub struct AdminState {
     pub latency: bool,
     /// Whether `/metrics` is served.
     pub metrics: bool,
+    /// Whether keys are stored as text, and the secrets of credentials shown.
+    pub show_credentials: bool,
     /// The listeners for clients, for `/explain`.
     pub listeners: Listeners,
     /// Where clients connect, for `/`.
@@ -129,6 +132,7 @@ struct State {
     access: Access,
     latency: bool,
     metrics: bool,
+    show_credentials: bool,
     listeners: Listeners,
     proxy_listeners: Vec<Listener>,
     admin_listeners: Vec<Listener>,
@@ -153,6 +157,7 @@ pub fn router(state: AdminState) -> Router {
         },
         latency: state.latency,
         metrics: state.metrics,
+        show_credentials: state.show_credentials,
         listeners: state.listeners,
         proxy_listeners: state.proxy_listeners,
         admin_listeners: state.admin_listeners,
@@ -203,7 +208,7 @@ const fn endpoint(
     }
 }
 
-/// Every endpoint. Of two that match, the first one counts.
+/// Every endpoint but those of [`credentials`]. Of two that match, the first one counts.
 static ENDPOINTS: &[Endpoint] = &[
     endpoint("/", READ, info::root),
     endpoint("/config", LIST, config::config),
@@ -309,23 +314,6 @@ static ENDPOINTS: &[Endpoint] = &[
         "/consumers/{consumers}/plugins/{plugins}",
         ITEM,
         child::<Consumer, Plugin>,
-    ),
-    endpoint("/consumers/{consumers}/acls", READ, consumers::credentials),
-    endpoint(
-        "/consumers/{consumers}/basic-auth",
-        READ,
-        consumers::credentials,
-    ),
-    endpoint(
-        "/consumers/{consumers}/hmac-auth",
-        READ,
-        consumers::credentials,
-    ),
-    endpoint("/consumers/{consumers}/jwt", READ, consumers::credentials),
-    endpoint(
-        "/consumers/{consumers}/key-auth",
-        READ,
-        consumers::credentials,
     ),
     endpoint(
         "/consumers/{consumers}/oauth2",
@@ -440,6 +428,11 @@ static ENDPOINTS: &[Endpoint] = &[
     ),
 ];
 
+/// Every endpoint.
+fn endpoints() -> impl Iterator<Item = &'static Endpoint> {
+    ENDPOINTS.iter().chain(credentials::ENDPOINTS)
+}
+
 impl Endpoint {
     /// The open parts of `segments`, if they are of this endpoint.
     fn matches(&self, segments: &[String]) -> Option<Vec<String>> {
@@ -551,8 +544,7 @@ async fn dispatch(
         return hand_over(identity, below, head, body).await;
     }
     let segments = path::segments(head.uri.path())?;
-    let (endpoint, params) = ENDPOINTS
-        .iter()
+    let (endpoint, params) = endpoints()
         .find_map(|endpoint| Some((endpoint, endpoint.matches(&segments)?)))
         .ok_or(ApiError::NotFound)?;
     if head.method == Method::OPTIONS {

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::error::ApiError;
 use super::reply;
 use doorward_gateway::entities::{Entities, Kind, Origin, Record};
-use doorward_gateway::records::Resource;
+use doorward_gateway::records::{Disclosure, Resource};
 
 pub(super) const DEFAULT_SIZE: usize = 100;
 const MAX_SIZE: usize = 1000;
@@ -76,8 +76,9 @@ impl Scope {
         self,
         record: &Record<T>,
         entities: &Entities,
+        disclosure: Disclosure,
     ) -> Map<String, Value> {
-        let mut shown = T::show(record, entities);
+        let mut shown = T::show(record, entities, disclosure);
         if let (Self::Declared, Origin::File(file)) = (self, &record.origin) {
             shown.insert("declared_in".to_owned(), file.display().to_string().into());
         }
@@ -116,6 +117,7 @@ impl Page {
         entities: &Entities,
         path: &str,
         owner: Option<(&'static str, Uuid)>,
+        disclosure: Disclosure,
     ) -> Response {
         let size = self.size.unwrap_or(DEFAULT_SIZE);
         let fields = self.field_filters::<T>();
@@ -124,9 +126,10 @@ impl Page {
             // As in the imitated gateway, tags choose among all records only.
             let chosen = |wanted: &Tags| owner.is_some() || wanted.admit(tags);
             self.scope.admits(&record.origin)
+                && !record.value.is_over(disclosure.now_ms)
                 && self.tags.as_ref().is_none_or(chosen)
                 && (fields.is_empty() || {
-                    let shown = T::show(record, entities);
+                    let shown = T::show(record, entities, disclosure);
                     let fits = |(key, wanted): &(&str, &str)| shown_as(&shown, key, wanted);
                     fields.iter().all(fits)
                 })
@@ -144,7 +147,7 @@ impl Page {
             .take(size)
             .map(|record| {
                 last = Some(record.value.id());
-                Value::Object(self.scope.show(record, entities))
+                Value::Object(self.scope.show(record, entities, disclosure))
             })
             .collect();
         let more = last.filter(|_| found.next().is_some());

@@ -1,7 +1,7 @@
 //! Paths: workspace, encoding, trailing slashes (gateway-admin-api §1).
 
 use super::error::ApiError;
-use super::{ENDPOINTS, WORKSPACE, form};
+use super::{WORKSPACE, endpoints, form};
 
 /// The parts of a path, decoded, without the workspace and trailing slashes.
 pub(super) fn segments(path: &str) -> Result<Vec<String>, ApiError> {
@@ -40,7 +40,5 @@ pub(super) fn of_identity(path: &str) -> Option<String> {
 }
 
 fn is_top_level(segment: &str) -> bool {
-    ENDPOINTS
-        .iter()
-        .any(|endpoint| endpoint.path.split('/').nth(1) == Some(segment))
+    endpoints().any(|endpoint| endpoint.path.split('/').nth(1) == Some(segment))
 }

@@ -11,18 +11,9 @@ use super::entity::Answer;
 use super::error::ApiError;
 use super::reply;
 use doorward_core::clock;
-use doorward_core::model::ca_certificate::CaCertificate;
-use doorward_core::model::certificate::Certificate;
-use doorward_core::model::consumer::Consumer;
-use doorward_core::model::plugin::Plugin;
-use doorward_core::model::route::Route;
 use doorward_core::model::schema::Schema;
-use doorward_core::model::service::Service;
-use doorward_core::model::sni::Sni;
-use doorward_core::model::target::Target;
-use doorward_core::model::upstream::Upstream;
 use doorward_gateway::entities::{Kind, Origin};
-use doorward_gateway::records::{self, Resource};
+use doorward_gateway::records;
 use doorward_gateway::schemas;
 use doorward_plugins::kind;
 
@@ -33,18 +24,11 @@ pub(super) fn entity(call: Call) -> Answer {
         let plugins;
         let name = call.param(0);
         let schema = match Kind::of_plural(name) {
-            Some(Kind::Service) => schemas::service(),
-            Some(Kind::Route) => schemas::route(),
-            Some(Kind::Consumer) => schemas::consumer(),
-            Some(Kind::Upstream) => schemas::upstream(),
-            Some(Kind::Target) => schemas::target(),
-            Some(Kind::Certificate) => schemas::certificate(),
-            Some(Kind::Sni) => schemas::sni(),
-            Some(Kind::CaCertificate) => schemas::ca_certificate(),
             Some(Kind::Plugin) => {
                 plugins = schemas::plugin_of(&any);
                 &plugins
             }
+            Some(kind) => records::any(kind).schema(&Map::new())?,
             // Rows, and no records of their own.
             None if name == "tags" => schemas::tag(),
             None => return Err(no_entity(name)),
@@ -86,32 +70,25 @@ pub(super) fn legacy(call: Call) -> Answer {
 pub(super) fn validate(call: Call) -> Answer {
     Box::pin(async move {
         let name = call.param(0);
-        match Kind::of_plural(name) {
-            Some(Kind::Service) => validated::<Service>(&call),
-            Some(Kind::Route) => validated::<Route>(&call),
-            Some(Kind::Plugin) => validated::<Plugin>(&call),
-            Some(Kind::Consumer) => validated::<Consumer>(&call),
-            Some(Kind::Upstream) => validated::<Upstream>(&call),
-            Some(Kind::Target) => validated::<Target>(&call),
-            Some(Kind::Certificate) => validated::<Certificate>(&call),
-            Some(Kind::Sni) => validated::<Sni>(&call),
-            Some(Kind::CaCertificate) => validated::<CaCertificate>(&call),
-            None => Err(no_entity(name)),
-        }
+        let kind = Kind::of_plural(name).ok_or_else(|| no_entity(name))?;
+        validated(kind, &call)
     })
 }
 
 /// `POST /schemas/plugins/validate`.
 pub(super) fn validate_plugin(call: Call) -> Answer {
-    Box::pin(async move { validated::<Plugin>(&call) })
+    Box::pin(async move { validated(Kind::Plugin, &call) })
 }
 
 /// References are not followed: what they name may come into being later.
-fn validated<T: Resource>(call: &Call) -> Result<Response, ApiError> {
+fn validated(kind: Kind, call: &Call) -> Result<Response, ApiError> {
     let mut draft = Draft::of(call)?;
-    ServerNames::of(T::KIND, &mut draft)?;
-    let mut record = T::schema(&draft.input)?.read(draft.input, draft.source)?;
-    for link in T::KIND.links() {
+    ServerNames::of(kind, &mut draft)?;
+    let resource = records::any(kind);
+    let mut record = resource
+        .schema(&draft.input)?
+        .read(draft.input, draft.source)?;
+    for link in kind.links() {
         let key = link.to.key().unwrap_or("name");
         if let Some(Value::Object(reference)) = record.get_mut(link.field)
             && (reference.contains_key(key) || reference.contains_key("name"))
@@ -120,8 +97,8 @@ fn validated<T: Resource>(call: &Call) -> Result<Response, ApiError> {
             *reference = Map::from_iter([("id".to_owned(), id.into())]);
         }
     }
-    records::stamp::<T>(&mut record, clock::random_uuid(), draft.now_ms);
-    records::finish::<T>(record, Origin::Store)?;
+    resource.stamp(&mut record, clock::random_uuid(), draft.now_ms);
+    resource.finish(record, Origin::Store)?;
     Ok(reply::message(
         StatusCode::OK,
         "schema validation successful",

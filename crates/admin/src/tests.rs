@@ -125,6 +125,7 @@ impl Api {
             hosts: Vec::new(),
             cors_origins: Vec::new(),
             latency: true,
+            show_credentials: false,
             metrics: true,
             listeners: Default::default(),
             proxy_listeners: vec![

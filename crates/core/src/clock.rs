@@ -55,6 +55,14 @@ impl Clock {
     }
 }
 
+/// Seconds since the epoch of the date in a header (RFC 9110 §5.6.7), in the one form
+/// that senders use.
+pub fn http_date(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let date = chrono::DateTime::parse_from_rfc2822(text).ok()?;
+    text.ends_with(" GMT").then(|| date.timestamp())
+}
+
 /// Nanoseconds of the monotonic clock since its first reading in this process.
 pub fn monotonic_ns() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
@@ -90,6 +98,22 @@ pub fn random_uuid() -> Uuid {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_of_headers_are_read_in_their_one_form() {
+        assert_eq!(
+            http_date("Sun, 06 Nov 1994 08:49:37 GMT"),
+            Some(784_111_777)
+        );
+        for text in [
+            "",
+            "Sun, 06 Nov 1994 08:49:37 +0000",
+            "1994-11-06T08:49:37Z",
+            "Sun, 06 Nov 1994 25:49:37 GMT",
+        ] {
+            assert_eq!(http_date(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn ordered_identifiers_differ_and_begin_with_the_time() {

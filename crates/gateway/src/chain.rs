@@ -261,29 +261,27 @@ impl Scoped {
     }
 
     /// The chain of a request on the route at `place` that turned out to come
-    /// from `consumer` when the first `done` links of `chain` had run. `None`:
-    /// the same one.
+    /// from `consumer`, or from nobody, when the first `done` links of `current` had run; `base` is
+    /// the chain of requests of nobody. `None`: `current` stays.
     pub(super) fn chain(
         &self,
         place: Place,
-        consumer: Uuid,
-        chain: &[Link],
-        done: usize,
+        consumer: Option<Uuid>,
+        base: &[Link],
+        (current, done): (&[Link], usize),
     ) -> Option<Box<[Link]>> {
-        let own = self.by_consumer.get(&consumer)?;
-        let (ran, ahead) = chain.split_at_checked(done)?;
+        let ran = current.get(..done)?;
+        let has_run = |link: &Link| ran.iter().any(|other| other.name() == link.name());
         let now = ran.last().map_or(i32::MAX, |link| link.priority);
         // Who has had a turn has had it: authentication itself, above all.
-        let in_time = |link: &&Link| {
-            link.applies(place)
-                && link.priority <= now
-                && !ran.iter().any(|other| other.name() == link.name())
-        };
-        let own: Vec<&Link> = own.iter().filter(in_time).collect();
-        if own.is_empty() {
+        let in_time = |link: &&Link| link.applies(place) && link.priority <= now && !has_run(link);
+        let own = consumer.and_then(|consumer| self.by_consumer.get(&consumer));
+        let own: Vec<&Link> = own.into_iter().flatten().filter(in_time).collect();
+        if own.is_empty() && std::ptr::eq(base, current) {
             return None;
         }
-        let rest = chosen(ahead.iter().chain(own).collect());
+        let ahead = base.iter().filter(|link| !has_run(link));
+        let rest = chosen(ahead.chain(own).collect());
         Some(ran.iter().chain(rest).cloned().collect())
     }
 }

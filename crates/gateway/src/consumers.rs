@@ -8,34 +8,47 @@ use uuid::Uuid;
 
 use super::entities::{Table, Unique};
 use doorward_core::model::consumer::Consumer;
+use doorward_core::model::credential::{Acl, Credential};
 use doorward_core::model::user::fold;
-use doorward_plugin_api::consumers::{By, Directory};
+use doorward_plugin_api::consumers::{By, Caller, Directory};
 
-/// A table of consumers; a clone of one costs nothing.
+/// Tables of consumers and of their groups; a clone of one costs nothing.
 pub(super) struct Directorate {
     table: Table<Consumer>,
+    groups: Table<Credential<Acl>>,
     /// By name without case; made when it is first asked for.
     folded: OnceLock<HashMap<String, Uuid, RandomState>>,
 }
 
 impl Directorate {
-    pub(super) fn new(table: Table<Consumer>) -> Self {
+    pub(super) fn new(table: Table<Consumer>, groups: Table<Credential<Acl>>) -> Self {
         Self {
             table,
+            groups,
             folded: OnceLock::new(),
         }
     }
 
-    fn unique(&self, field: &'static str, value: &str) -> Option<Consumer> {
+    fn unique(&self, field: &'static str, value: &str) -> Option<Caller> {
         let unique = Unique::text(field, Some(value)).next()?;
-        Some(self.table.find(&unique)?.value.clone())
+        Some(self.caller(&self.table.find(&unique)?.value))
     }
 
-    fn by_id(&self, id: Uuid) -> Option<Consumer> {
-        Some(self.table.get(id)?.value.clone())
+    /// The consumer of this identifier.
+    pub(super) fn by_id(&self, id: Uuid) -> Option<Caller> {
+        Some(self.caller(&self.table.get(id)?.value))
     }
 
-    fn by_folded(&self, name: &str) -> Option<Consumer> {
+    fn caller(&self, consumer: &Consumer) -> Caller {
+        let groups = self.groups.referring("consumer", consumer.id, None);
+        let mut groups: Vec<Box<str>> = groups
+            .map(|record| record.value.scheme.group.as_str().into())
+            .collect();
+        groups.sort_unstable();
+        Caller::new(consumer.clone(), groups)
+    }
+
+    fn by_folded(&self, name: &str) -> Option<Caller> {
         let folded = self.folded.get_or_init(|| {
             let mut folded = HashMap::default();
             for record in self.table.iter() {
@@ -51,7 +64,7 @@ impl Directorate {
 }
 
 impl Directory for Directorate {
-    fn find(&self, by: By, value: &str) -> Option<Consumer> {
+    fn find(&self, by: By, value: &str) -> Option<Caller> {
         match by {
             By::Id => self.by_id(value.parse().ok()?),
             By::Username => self.unique("username", value),
@@ -82,7 +95,7 @@ mod tests {
             let consumer = serde_json::from_value(consumer).expect("a consumer");
             table.put(Arc::new(Record::of(consumer, Origin::Store)));
         }
-        let directory = Directorate::new(table);
+        let directory = Directorate::new(table, Table::default());
         let find = |by, value: &str| Some(directory.find(by, value)?.id.as_u128());
         assert_eq!(find(By::Username, "anna"), Some(2));
         assert_eq!(find(By::Username, "ANNA"), None);

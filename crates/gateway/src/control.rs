@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard};
 use uuid::Uuid;
 
-use super::consumers::Directorate;
+use super::credentials;
 use super::edit;
 use super::entities::{self, Entities, Entity, Item, Kind, Origin, Record};
 use super::handler::{Destinations, Routes};
@@ -168,7 +168,7 @@ impl Control {
         let revision = store.entities_revision().await.map_err(unreadable)?;
         let stored = stored_entities(&store).await.map_err(unreadable)?;
         let (entities, snapshot) = with_declared(&stored, declared, &workshop, None)?;
-        publish_consumers(&workshop, &entities);
+        credentials::publish(&workshop.parts, &Entities::default(), &entities);
         publish_identities(&workshop, &snapshot);
         Ok(Arc::new(Self {
             workshop,
@@ -381,9 +381,7 @@ impl Control {
     }
 
     fn swap(&self, entities: Entities, snapshot: Snapshot) {
-        if !entities.consumers.is_same(&self.entities.load().consumers) {
-            publish_consumers(&self.workshop, &entities);
-        }
+        credentials::publish(&self.workshop.parts, &self.entities.load(), &entities);
         if !Arc::ptr_eq(&snapshot.certificates, &self.live.load().certificates) {
             publish_identities(&self.workshop, &snapshot);
         }
@@ -467,11 +465,6 @@ impl Prepared<'_> {
     pub fn commit(self) {
         self.control.swap(self.entities, self.snapshot);
     }
-}
-
-fn publish_consumers(workshop: &Workshop, entities: &Entities) {
-    let directory = Directorate::new(entities.consumers.clone());
-    workshop.parts.consumers.publish(Box::new(directory));
 }
 
 fn publish_identities(workshop: &Workshop, snapshot: &Snapshot) {

@@ -62,6 +62,7 @@ impl Gateway {
             exchange.route_context = Some(Box::new(route_context(route, path)));
         }
         let mut done = 0;
+        let mut whose = None;
         while let Some(link) = chain.as_deref().unwrap_or(&route.filters).get(done) {
             if link.filter.needs_body()
                 && let Err(reply) = read_body(session, exchange, gathered).await
@@ -76,11 +77,14 @@ impl Gateway {
                 return Some(reply);
             }
             done += 1;
+            let consumer = exchange.consumer.as_ref().map(|consumer| consumer.id);
             if let Some(scoped) = &route.scoped
-                && let Some(consumer) = &exchange.consumer
-                && chain.is_none()
+                && consumer != whose
             {
-                *chain = scoped.chain(route.place, consumer.id, &route.filters, done);
+                whose = consumer;
+                let current = chain.as_deref().unwrap_or(&route.filters);
+                let own = scoped.chain(route.place, consumer, &route.filters, (current, done));
+                *chain = own.or_else(|| chain.take());
             }
         }
         match route.service {

@@ -1,5 +1,6 @@
 //! The gateway's entities: what snapshots are compiled from.
 
+mod credentials;
 mod kind;
 mod kinds;
 mod table;
@@ -17,6 +18,7 @@ use uuid::Uuid;
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
 use doorward_core::model::consumer::Consumer;
+use doorward_core::model::credential::{KeyDigest, MASK};
 use doorward_core::model::plugin::Plugin;
 use doorward_core::model::route::Route;
 use doorward_core::model::service::Service;
@@ -24,6 +26,7 @@ use doorward_core::model::sni::Sni;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
 
+pub use credentials::{Credentials, Scheme, SchemeFields, membership};
 pub use kind::{Kind, Link, OnDelete};
 pub use kinds::target_place;
 pub use table::Table;
@@ -155,6 +158,8 @@ pub enum Column<'a> {
     Text(Cow<'a, str>),
     /// A reference.
     Id(Option<Uuid>),
+    /// A secret text, by its hash. It is never shown.
+    Digest(KeyDigest),
 }
 
 impl<'a> Unique<'a> {
@@ -174,6 +179,7 @@ impl<'a> Unique<'a> {
         let shown = |column: &Column<'_>| match column {
             Column::Text(text) => Value::from(text.as_ref()),
             Column::Id(id) => id.map_or(Value::Null, |id| json!({"id": id})),
+            Column::Digest(_) => MASK.into(),
         };
         self.0
             .iter()
@@ -191,6 +197,7 @@ impl fmt::Display for Unique<'_> {
                 Column::Text(text) => write!(f, "{comma}{field}=\"{text}\"")?,
                 Column::Id(Some(id)) => write!(f, "{comma}{field}={{id=\"{id}\"}}")?,
                 Column::Id(None) => write!(f, "{comma}{field}=null")?,
+                Column::Digest(_) => write!(f, "{comma}{field}=\"{MASK}\"")?,
             }
         }
         Ok(())
@@ -333,6 +340,8 @@ pub struct Entities {
     pub snis: Table<Sni>,
     /// Whom requests come from.
     pub consumers: Table<Consumer>,
+    /// What they prove themselves by.
+    pub credentials: Credentials,
     /// Groups of targets.
     pub upstreams: Table<Upstream>,
     /// Peers of the upstreams.
@@ -353,6 +362,7 @@ impl Entities {
             Kind::Certificate => &self.certificates,
             Kind::Sni => &self.snis,
             Kind::Consumer => &self.consumers,
+            Kind::Credential(scheme) => self.credentials.table(scheme),
             Kind::Upstream => &self.upstreams,
             Kind::Target => &self.targets,
             Kind::Service => &self.services,
@@ -368,6 +378,7 @@ impl Entities {
             Kind::Certificate => &mut self.certificates,
             Kind::Sni => &mut self.snis,
             Kind::Consumer => &mut self.consumers,
+            Kind::Credential(scheme) => self.credentials.table_mut(scheme),
             Kind::Upstream => &mut self.upstreams,
             Kind::Target => &mut self.targets,
             Kind::Service => &mut self.services,

@@ -12,6 +12,7 @@ mod consumers;
 mod context;
 pub mod control;
 mod copy_on_write_map;
+mod credentials;
 mod decide;
 pub mod declarative;
 mod edit;

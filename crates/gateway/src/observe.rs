@@ -15,7 +15,6 @@ use super::context::Ctx;
 use super::own_headers::DefaultType;
 use super::proxy::Settings;
 use doorward_core::clock;
-use doorward_core::model::consumer::Consumer;
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::access_log::Entry;
 use doorward_net::telemetry::client_aborts::Phase;
@@ -234,7 +233,11 @@ fn entry<'a>(
         upstream_us: seen.upstream.map(micros),
         received: seen.received,
         sent: seen.sent,
-        consumer: ctx.exchange.consumer.as_deref().and_then(Consumer::label),
+        consumer: ctx
+            .exchange
+            .consumer
+            .as_deref()
+            .and_then(|caller| caller.label()),
         certificate: ctx
             .exchange
             .client_certificate()

@@ -2,6 +2,7 @@
 //! API and for declarative files alike.
 
 mod any;
+mod credentials;
 
 use std::sync::Arc;
 
@@ -9,11 +10,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::entities::{Entities, Entity, Item, Kind, Origin, Record};
+use super::entities::{Entities, Entity, Item, Kind, Origin, Record, Scheme};
 use super::schemas;
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
 use doorward_core::model::consumer::Consumer;
+use doorward_core::model::credential::{Acl, BasicAuth, Credential, HmacAuth, Jwt, KeyAuth};
 use doorward_core::model::plugin::Plugin;
 use doorward_core::model::route::Route;
 use doorward_core::model::schema::{Schema, Violations};
@@ -24,6 +26,7 @@ use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
 
 pub use any::{AnyResource, Unresolved, any};
+pub use credentials::Disclosure;
 
 /// A kind of record that can be made and changed from outside.
 pub trait Resource: Entity + DeserializeOwned {
@@ -43,7 +46,7 @@ pub trait Resource: Entity + DeserializeOwned {
         now_ms.div_euclid(1000).into()
     }
 
-    /// What `updated_at` is at this time.
+    /// What `updated_at` is at this time; null where records have no such field.
     fn update_time(now_ms: i64) -> Value {
         now_ms.div_euclid(1000).into()
     }
@@ -54,8 +57,17 @@ pub trait Resource: Entity + DeserializeOwned {
     }
 
     /// The record as the Admin API shows it.
-    fn show(record: &Record<Self>, _: &Entities) -> Map<String, Value> {
+    fn show(record: &Record<Self>, _: &Entities, _: Disclosure) -> Map<String, Value> {
         record.doc()
+    }
+
+    /// Makes up what is absent, besides id and times, and works out what stands for
+    /// something else.
+    fn settle(_record: &mut Map<String, Value>, _now_ms: i64) {}
+
+    /// Whether the record counts for nothing any more.
+    fn is_over(&self, _now_ms: i64) -> bool {
+        false
     }
 }
 
@@ -125,7 +137,7 @@ impl Resource for Certificate {
     }
 
     /// With the names of its SNIs, sorted.
-    fn show(record: &Record<Self>, entities: &Entities) -> Map<String, Value> {
+    fn show(record: &Record<Self>, entities: &Entities, _: Disclosure) -> Map<String, Value> {
         let mut doc = record.doc();
         let snis = entities
             .snis
@@ -161,7 +173,7 @@ impl Resource for Plugin {
     }
 
     /// With both dialects' references: `service: {id}` and `service_id`.
-    fn show(record: &Record<Self>, _: &Entities) -> Map<String, Value> {
+    fn show(record: &Record<Self>, _: &Entities, _: Disclosure) -> Map<String, Value> {
         let mut doc = record.doc();
         for link in Self::KIND.links() {
             if let Some(id) = doc
@@ -181,15 +193,20 @@ pub fn stamp<T: Resource>(record: &mut Map<String, Value>, id: Uuid, now_ms: i64
     if let Some(Value::String(id)) = record.get_mut("id") {
         id.make_ascii_lowercase();
     }
-    let mut absent = |field: &str, value: Value| {
-        let slot = record.entry(field).or_insert(Value::Null);
-        if slot.is_null() {
-            *slot = value;
-        }
-    };
-    absent("id", id.to_string().into());
-    absent("created_at", T::creation_time(now_ms));
-    absent("updated_at", T::update_time(now_ms));
+    put_absent(record, "id", id.to_string().into());
+    put_absent(record, "created_at", T::creation_time(now_ms));
+    match T::update_time(now_ms) {
+        Value::Null => drop(record.remove("updated_at")),
+        time => put_absent(record, "updated_at", time),
+    }
+    T::settle(record, now_ms);
+}
+
+fn put_absent(record: &mut Map<String, Value>, field: &str, value: Value) {
+    let slot = record.entry(field).or_insert(Value::Null);
+    if slot.is_null() {
+        *slot = value;
+    }
 }
 
 /// The complete record, if it satisfies its schema. Id and times must be there.
@@ -220,6 +237,11 @@ pub fn load(kind: Kind, doc: Map<String, Value>) -> Result<Arc<dyn Item>, serde_
         Kind::Certificate => Arc::new(stored::<Certificate>(doc)?),
         Kind::Sni => Arc::new(stored::<Sni>(doc)?),
         Kind::Consumer => Arc::new(stored::<Consumer>(doc)?),
+        Kind::Credential(Scheme::KeyAuth) => Arc::new(stored::<Credential<KeyAuth>>(doc)?),
+        Kind::Credential(Scheme::BasicAuth) => Arc::new(stored::<Credential<BasicAuth>>(doc)?),
+        Kind::Credential(Scheme::Jwt) => Arc::new(stored::<Credential<Jwt>>(doc)?),
+        Kind::Credential(Scheme::HmacAuth) => Arc::new(stored::<Credential<HmacAuth>>(doc)?),
+        Kind::Credential(Scheme::Acl) => Arc::new(stored::<Credential<Acl>>(doc)?),
         Kind::Upstream => Arc::new(stored::<Upstream>(doc)?),
         Kind::Target => Arc::new(stored::<Target>(schemas::in_full(doc))?),
         Kind::Service => Arc::new(stored::<Service>(doc)?),

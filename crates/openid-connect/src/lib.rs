@@ -44,6 +44,7 @@ use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::telemetry::{Counter, Metrics};
 use doorward_plugin_api::consumers::Consumers;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, SessionKeeper, Verdict};
+use doorward_plugin_api::identity;
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
 use config::methods::Method as By;
@@ -186,6 +187,12 @@ impl OpenIdConnect {
 
     fn config(&self) -> &Config {
         &self.verifier.check
+    }
+
+    /// Whether nobody has to prove anything here: another plugin has let the request
+    /// in, and this one is only one of several ways.
+    fn is_spared(&self, exchange: &Exchange) -> bool {
+        self.config().anonymous.is_some() && exchange.credential.is_some()
     }
 
     fn passes_as_preflight(&self, request: &RequestHeader) -> bool {
@@ -407,6 +414,9 @@ impl TokenCheck for Config {
 #[async_trait]
 impl Filter for OpenIdConnect {
     fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        if self.is_spared(exchange) {
+            return Verdict::Now(Flow::Continue);
+        }
         if let Some(reply) = self.preflight(session.req_header()) {
             exchange.refusal = Some(Cow::Borrowed(explain::PREFLIGHT.code));
             return Verdict::Now(Flow::Respond(reply));
@@ -429,6 +439,9 @@ impl Filter for OpenIdConnect {
     }
 
     async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+        if self.is_spared(exchange) {
+            return Some(Outlook::passes("a credential has let the request in"));
+        }
         let outlook = explain::explain_request(self, request, exchange).await;
         Some(
             outlook.unwrap_or_else(|refusal| {
@@ -452,7 +465,7 @@ impl Filter for OpenIdConnect {
             // It proves nothing to anybody but the gateway.
             request.remove_header(&provider::proof_of_possession::DPOP);
         }
-        if exchange.token.is_none() {
+        if exchange.token.is_none() && !self.is_spared(exchange) {
             let taken = (self.takes_tokens(), self.token_client.is_some());
             strip(self.config(), taken, request);
         }
@@ -460,15 +473,11 @@ impl Filter for OpenIdConnect {
             return;
         }
         let config = self.config();
-        if config.hide_credentials
-            || has_other_credential(config, self.takes_tokens(), exchange, request)
-        {
+        let hides = config.hide_credentials && !self.is_spared(exchange);
+        if hides || has_other_credential(config, self.takes_tokens(), exchange, request) {
             config.places.strip(request);
         }
-        if let Some(consumer) = &exchange.consumer {
-            let anonymous = exchange.token.is_none();
-            headers::upstream_headers::write_consumer(consumer, anonymous, request);
-        }
+        identity::write(exchange, request);
         if let Some(token) = &exchange.token {
             let mapped = exchange.consumer.is_some();
             config.headers.write_upstream(token, mapped, request);

@@ -16,13 +16,14 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 use uuid::Uuid;
 
-use doorward_core::model::consumer::Consumer;
 use doorward_core::model::login::{LoginQuery, StoredLogin};
 use doorward_core::model::token::AccessToken;
 use doorward_expr::{Response, Scope, Value};
 use doorward_net::http::handshake::{ClientCertificate, Handshake};
 use doorward_net::http::reply::Reply;
 
+use crate::consumers::Caller;
+use crate::identity::Credential;
 pub use outlook::{Code, Outlook};
 
 /// What clients are told whose body is longer than [`Exchange::body_limit`].
@@ -263,7 +264,11 @@ pub struct Exchange {
     /// What the TLS handshake of the connection has settled.
     pub handshake: Option<Arc<Handshake>>,
     /// Whom the request comes from, once an authentication filter knows.
-    pub consumer: Option<Arc<Consumer>>,
+    pub consumer: Option<Arc<Caller>>,
+    /// What it has proved that by, if not by a token.
+    pub credential: Option<Arc<Credential>>,
+    /// Groups that somebody else than the consumer's records vouches for.
+    pub authenticated_groups: Option<Box<[Box<str>]>>,
     /// The verified access token, once an authentication filter found one.
     pub token: Option<Arc<AccessToken>>,
     /// Whether the token came in the query, where it must not be logged
@@ -322,6 +327,8 @@ impl Default for Exchange {
             trusted: false,
             handshake: None,
             consumer: None,
+            credential: None,
+            authenticated_groups: None,
             token: None,
             token_in_query: false,
             route: None,

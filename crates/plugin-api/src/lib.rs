@@ -3,6 +3,7 @@
 
 pub mod consumers;
 pub mod filter;
+pub mod identity;
 mod slots;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -5,12 +5,18 @@
 //! run time. A new plugin is its own file or folder, its `mod` line, and its
 //! line in [`REGISTRY`].
 
+mod acl;
+pub mod authentication;
+pub mod basic_auth;
 mod bot_detection;
 pub mod chain;
 mod correlation_id;
 mod cors;
 mod field_rules;
+pub mod hmac_auth;
 mod ip_restriction;
+pub mod jwt;
+mod key_auth;
 mod networks;
 mod oauth2_client;
 mod rate_limiting;
@@ -34,10 +40,15 @@ use doorward_plugin_api::Kind;
 
 /// Every kind of plugin.
 pub static REGISTRY: &[Kind] = &[
+    acl::KIND,
+    basic_auth::KIND,
     bot_detection::KIND,
     correlation_id::KIND,
     cors::KIND,
+    hmac_auth::KIND,
     ip_restriction::KIND,
+    jwt::KIND,
+    key_auth::KIND,
     openid_connect::KIND,
     rate_limiting::KIND,
     redirect::KIND,

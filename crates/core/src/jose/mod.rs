@@ -6,6 +6,7 @@ pub mod dpop;
 pub mod json;
 pub mod jwks;
 pub mod keys;
+pub mod pem;
 pub mod sign;
 pub mod vault;
 pub mod verify;

@@ -7,6 +7,7 @@ pub mod ca_certificate;
 pub mod certificate;
 pub mod client;
 pub mod consumer;
+pub mod credential;
 pub mod device;
 pub mod factor;
 pub mod federation;

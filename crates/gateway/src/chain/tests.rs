@@ -66,7 +66,8 @@ fn chain_of_anna(throttled: &[&str], place: Place) -> Vec<String> {
     let links = throttled.iter().map(|place| link("throttling", place));
     let chain = Chains::of(links.chain([link("openid-connect", "s")])).chain(place);
     let scoped = chain.scoped.as_ref();
-    let anna = scoped.and_then(|scoped| scoped.chain(place, ANNA, &chain.links, 1));
+    let anna =
+        scoped.and_then(|scoped| scoped.chain(place, Some(ANNA), &chain.links, (&*chain.links, 1)));
     shown(anna.as_deref().unwrap_or(&chain.links))
 }
 
@@ -105,8 +106,12 @@ fn a_plugin_of_a_consumer_is_no_plugin_of_everybody() {
     assert!(chain.links.is_empty());
     let scoped = chain.scoped.expect("it can apply");
     let bob = Uuid::from_u128(9);
-    assert!(scoped.chain(PLACE, bob, &chain.links, 0).is_none());
-    let anna = scoped.chain(PLACE, ANNA, &chain.links, 0);
+    assert!(
+        scoped
+            .chain(PLACE, Some(bob), &chain.links, (&*chain.links, 0))
+            .is_none()
+    );
+    let anna = scoped.chain(PLACE, Some(ANNA), &chain.links, (&*chain.links, 0));
     assert_eq!(shown(&anna.expect("a chain")), ["throttling c"]);
 }
 
@@ -139,7 +144,11 @@ fn what_has_run_is_not_run_again() {
     ];
     let chain = Chains::of(links.into_iter()).chain(PLACE);
     let scoped = chain.scoped.expect("it can apply");
-    assert!(scoped.chain(PLACE, ANNA, &chain.links, 1).is_none());
+    assert!(
+        scoped
+            .chain(PLACE, Some(ANNA), &chain.links, (&*chain.links, 1))
+            .is_none()
+    );
 }
 
 #[test]
@@ -151,4 +160,24 @@ fn a_service_means_nothing_to_a_route_without_one() {
     let links = [link("throttling", "s"), link("request-guard", "r")];
     let chain = Chains::of(links.into_iter()).chain(alone);
     assert_eq!(shown(&chain.links), ["request-guard r"]);
+}
+
+#[test]
+fn whoever_turns_out_to_be_somebody_else_loses_the_plugins_of_the_first() {
+    let links = [
+        link("openid-connect", ""),
+        link("throttling", "r"),
+        link("throttling", "c"),
+    ];
+    let chain = Chains::of(links.into_iter()).chain(PLACE);
+    let scoped = chain.scoped.expect("it can apply");
+    let base: &[Link] = &chain.links;
+    let anna = scoped.chain(PLACE, Some(ANNA), base, (base, 1));
+    let anna = anna.expect("a chain of her own");
+    assert_eq!(shown(&anna), ["openid-connect", "throttling c"]);
+    for other in [None, Some(Uuid::from_u128(9))] {
+        let rest = scoped.chain(PLACE, other, base, (&*anna, 1));
+        let rest = rest.expect("another chain");
+        assert_eq!(shown(&rest), ["openid-connect", "throttling r"]);
+    }
 }

@@ -2,15 +2,23 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::{ChangeError, Control, DeclaredEntities, DeclaredError, Difference, difference};
+use super::{
+    Change, ChangeError, Control, DeclaredEntities, DeclaredError, Difference, difference,
+};
 use super::{stored_entities, unreadable};
+use crate::entities::{Entities, Origin};
+use crate::records::Resource as _;
 use crate::snapshot::Snapshot;
+use doorward_core::model::credential::{Credential, KeyAuth};
 use doorward_store::StoreError;
 
 /// How often it is looked for where the database does not tell.
 const POLL: Duration = Duration::from_millis(500);
+/// How often credentials whose time is over are removed, and how many at most.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+const SWEEP: usize = 1000;
 
 impl Control {
     /// Follows the changes of other processes as long as `self` is there.
@@ -52,6 +60,25 @@ impl Control {
         })
     }
 
+    /// Removes stored credentials whose time is over, a bounded number at once.
+    async fn sweep(self: &Arc<Self>) {
+        let now_ms = self.workshop.parts.clock.now_ms();
+        let over = |entities: &Entities| -> Vec<Change> {
+            let keys = entities.credentials.keys.iter();
+            keys.filter(|key| key.origin == Origin::Store && key.value.is_over(now_ms))
+                .take(SWEEP)
+                .map(|key| Change::delete::<Credential<KeyAuth>>(key.value.id))
+                .collect()
+        };
+        if over(&self.entities.load()).is_empty() {
+            return;
+        }
+        let swept = self.change(|entities| Ok::<_, ChangeError>((over(entities), ())));
+        if let Err(error) = swept.await {
+            tracing::warn!(%error, "keys whose time is over could not be removed");
+        }
+    }
+
     async fn take_in_alone(&self) -> Result<bool, DeclaredError> {
         let revision = self.store.entities_revision().await.map_err(unreadable)?;
         let stored = stored_entities(&self.store).await.map_err(unreadable)?;
@@ -75,6 +102,7 @@ async fn run(weak: Weak<Control>) {
         return;
     };
     let mut seen = None;
+    let mut swept = Instant::now();
     while let Some(control) = weak.upgrade() {
         // A store that does not answer is told of elsewhere.
         if let Ok(version) = control.store.entities_version().await
@@ -92,6 +120,10 @@ async fn run(weak: Weak<Control>) {
             // What could not be read is looked for again.
             let unread = taken.is_err_and(|one| matches!(one.error, ChangeError::Store(_)));
             seen = (!unread).then_some(version);
+        }
+        if swept.elapsed() >= SWEEP_EVERY {
+            swept = Instant::now();
+            control.sweep().await;
         }
         // Also after a reload of the files.
         control.compact_later();

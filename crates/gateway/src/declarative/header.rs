@@ -3,8 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::collect::DocumentReport;
-use crate::entities::Kind;
+use crate::entities::{Kind, Scheme};
 use doorward_core::yaml::PathSegment;
+use doorward_plugins::basic_auth;
 
 /// Keys that tools put into files, and which may hold anything.
 const COMMENTS: &[&str] = &["_comment", "_ignore"];
@@ -17,6 +18,8 @@ const URL_FIELDS: &[&str] = &["protocol", "host", "port", "path"];
 pub(super) struct Header {
     /// Whether expressions among paths have no `~` yet (before format 3.0).
     pub(super) pathsigns: bool,
+    /// Whether passwords are the hashes of the imitated gateway.
+    hashed: bool,
     /// Put among the tags of every record.
     tags: Vec<Value>,
     /// Values for fields that records leave out, by the kind's singular.
@@ -53,7 +56,8 @@ impl Header {
             }
         }
         match root.remove("_transform") {
-            None | Some(Value::Null | Value::Bool(_)) => {}
+            None | Some(Value::Null | Value::Bool(true)) => {}
+            Some(Value::Bool(false)) => header.hashed = true,
             Some(_) => report.wrong(&["_transform".into()], "expected a boolean"),
         }
         match root.remove("_workspace") {
@@ -97,6 +101,9 @@ impl Header {
         }
         if kind == Kind::Plugin {
             self.share_config(record)?;
+        }
+        if kind == Kind::Credential(Scheme::BasicAuth) && self.hashed {
+            mark_hash(record)?;
         }
         if let Some(Value::Object(defaults)) = self.defaults.get(kind.singular()) {
             // An URL says these four, as surely as the fields themselves.
@@ -209,6 +216,20 @@ fn fill(
 
 fn fill_inside(record: &mut Map<String, Value>, defaults: &Map<String, Value>) {
     fill(record, defaults, |_: &str| false);
+}
+
+/// A password that is a hash already is marked as one.
+fn mark_hash(record: &mut Map<String, Value>) -> Result<(), (&'static str, String)> {
+    let Some(Value::String(password)) = record.get_mut("password") else {
+        return Ok(());
+    };
+    if basic_auth::is_legacy_hash(password) {
+        password.insert_str(0, basic_auth::LEGACY);
+    } else if !basic_auth::is_hash(password) {
+        let message = "expected a hash, since _transform is false";
+        return Err(("password", message.to_owned()));
+    }
+    Ok(())
 }
 
 /// Before format 3.0 a path was an expression if it looked like one.

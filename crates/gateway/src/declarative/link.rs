@@ -9,13 +9,14 @@ use uuid::Uuid;
 
 use super::collect::{Finding, Pending};
 use super::{DeclaredEntities, Place, Reading};
-use crate::entities::{Entities, Item, Kind, Origin};
+use crate::entities::{Entities, Item, Kind, Origin, Scheme};
 use crate::records;
 use crate::schemas::cert_digest;
+use doorward_core::model::credential::{KeyDigest, MASK};
 use doorward_core::model::schema::{Source, Violations};
 use doorward_core::model::suggestion;
 use doorward_core::yaml::Document;
-use doorward_plugins::{REGISTRY, kind};
+use doorward_plugins::{REGISTRY, basic_auth, kind};
 
 /// Ids of declared records without one are derived from this and from what
 /// identifies them, so that they are the same after each load.
@@ -219,8 +220,14 @@ impl Linker<'_> {
         {
             return *id;
         }
-        let has_twins = identity.is_none();
-        let seed = identity.unwrap_or_else(|| Value::Object(item.record.clone()).to_string());
+        let (seed, has_twins) = match identity {
+            // Upstreams are told the id: it must not let anybody guess the key.
+            _ if item.kind == Kind::Credential(Scheme::KeyAuth) => {
+                (format!("{:?}", item.record.get("consumer")), true)
+            }
+            Some(identity) => (identity, false),
+            None => (Value::Object(item.record.clone()).to_string(), true),
+        };
         let derived = |copy: usize| {
             let kind = item.kind.plural();
             Uuid::new_v5(&NAMESPACE, format!("{kind} {copy} {seed}").as_bytes())
@@ -246,7 +253,12 @@ impl Linker<'_> {
         };
         let key = (item.kind, folded(item.kind, name));
         if let Some((_, other)) = self.names.get(&key) {
-            let message = format!("'{name}' is taken already at {}", self.told(other));
+            let shown = match item.kind {
+                // A key in a message would end up in a log.
+                Kind::Credential(Scheme::KeyAuth) => MASK,
+                _ => name,
+            };
+            let message = format!("'{shown}' is taken already at {}", self.told(other));
             self.wrong(&item.place, Some(field), message);
             return None;
         }
@@ -254,7 +266,22 @@ impl Linker<'_> {
         Some(())
     }
 
+    /// Warns of a password that is the hash of one, most likely.
+    fn warn_of_hash(&self, item: &Pending) {
+        let password = item.record.get("password").and_then(Value::as_str);
+        if item.kind == Kind::Credential(Scheme::BasicAuth)
+            && password.is_some_and(basic_auth::is_legacy_hash)
+        {
+            let place = self.told(&item.place);
+            tracing::warn!(
+                "{place}: the password looks like a hash, and is taken for the password itself: \
+                 give the password, or set _transform: false"
+            );
+        }
+    }
+
     fn finish(&mut self, mut item: Pending, id: Uuid) -> Option<Arc<dyn Item>> {
+        self.warn_of_hash(&item);
         let resource = records::any(item.kind);
         let old = self.current.as_ref().and_then(|current| {
             let table = current.entities.table(item.kind);
@@ -338,9 +365,10 @@ fn of_files(entities: &Entities, kind: Kind, name: &str) -> Option<Uuid> {
     (*item.origin() != Origin::Store).then(|| item.id())
 }
 
-/// Server names are the same in any case.
+/// Server names are the same in any case, and a key is the same as its hash.
 fn folded(kind: Kind, name: &str) -> String {
     match kind {
+        Kind::Credential(Scheme::KeyAuth) => KeyDigest::of(name).to_string(),
         Kind::Sni => name.to_ascii_lowercase(),
         _ => name.to_owned(),
     }
@@ -370,6 +398,10 @@ fn identity(kind: Kind, record: &Map<String, Value>) -> Option<String> {
             }
             Some(place)
         }
+        Kind::Credential(Scheme::KeyAuth) => text("key").map(|key| KeyDigest::of(key).to_string()),
+        Kind::Credential(Scheme::Acl) => Some(["group", "consumer"].map(shown).join(" ")),
+        Kind::Credential(Scheme::Jwt) => text("key").map(str::to_owned),
+        Kind::Credential(_) => text("username").map(str::to_owned),
         Kind::Target => Some(["target", "upstream"].map(shown).join(" ")),
         Kind::Certificate => text("cert").map(str::to_owned),
         Kind::CaCertificate => {

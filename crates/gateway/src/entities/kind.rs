@@ -1,5 +1,6 @@
 //! The kinds of entities, and how they refer to each other.
 
+use super::credentials::Scheme;
 use doorward_core::model::plugin;
 
 /// A kind of entity.
@@ -13,6 +14,8 @@ pub enum Kind {
     Sni,
     /// Whom requests come from.
     Consumer,
+    /// What consumers prove themselves by.
+    Credential(Scheme),
     /// Groups of targets.
     Upstream,
     /// Peers of an upstream.
@@ -57,11 +60,16 @@ const fn link(field: &'static str, to: Kind, on_delete: OnDelete) -> Link {
 
 impl Kind {
     /// Every kind; each one after those that it refers to.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 14] = [
         Kind::CaCertificate,
         Kind::Certificate,
         Kind::Sni,
         Kind::Consumer,
+        Kind::Credential(Scheme::KeyAuth),
+        Kind::Credential(Scheme::BasicAuth),
+        Kind::Credential(Scheme::Jwt),
+        Kind::Credential(Scheme::HmacAuth),
+        Kind::Credential(Scheme::Acl),
         Kind::Upstream,
         Kind::Target,
         Kind::Service,
@@ -76,6 +84,7 @@ impl Kind {
             Kind::Certificate => "certificates",
             Kind::Sni => "snis",
             Kind::Consumer => "consumers",
+            Kind::Credential(scheme) => scheme.plural(),
             Kind::Upstream => "upstreams",
             Kind::Target => "targets",
             Kind::Service => "services",
@@ -91,6 +100,7 @@ impl Kind {
             Kind::Certificate => "certificate",
             Kind::Sni => "sni",
             Kind::Consumer => "consumer",
+            Kind::Credential(scheme) => scheme.singular(),
             Kind::Upstream => "upstream",
             Kind::Target => "target",
             Kind::Service => "service",
@@ -105,6 +115,7 @@ impl Kind {
         match self {
             Kind::Service | Kind::Route | Kind::Upstream | Kind::Sni => Some("name"),
             Kind::Consumer => Some("username"),
+            Kind::Credential(scheme) => scheme.key(),
             Kind::Plugin => Some("instance_name"),
             // A target is unique within its upstream only.
             Kind::CaCertificate | Kind::Certificate | Kind::Target => None,
@@ -116,6 +127,7 @@ impl Kind {
         match self {
             Kind::CaCertificate | Kind::Certificate | Kind::Consumer => &[],
             Kind::Sni => &const { [link("certificate", Kind::Certificate, Cascade)] },
+            Kind::Credential(_) => &const { [link("consumer", Kind::Consumer, Cascade)] },
             Kind::Upstream => &const { [link("client_certificate", Kind::Certificate, Restrict)] },
             Kind::Target => &const { [link("upstream", Kind::Upstream, Cascade)] },
             Kind::Service => {

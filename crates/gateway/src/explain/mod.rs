@@ -248,9 +248,10 @@ impl Witness<'_> {
                 let done = route
                     .filters
                     .iter()
-                    .position(|link| link.record.value.name == AUTHENTICATION);
+                    .position(|link| AUTHENTICATION.contains(&&*link.record.value.name));
                 let done = done.map_or(0, |at| at + 1);
-                scoped.chain(route.place, consumer, &route.filters, done)
+                let current = (&*route.filters, done);
+                scoped.chain(route.place, Some(consumer), &route.filters, current)
             }
             _ => None,
         };
@@ -292,8 +293,14 @@ impl Witness<'_> {
     }
 }
 
-/// The plugin that finds consumers.
-const AUTHENTICATION: &str = "openid-connect";
+/// The plugins that find consumers.
+const AUTHENTICATION: &[&str] = &[
+    "jwt",
+    "key-auth",
+    "basic-auth",
+    "openid-connect",
+    "hmac-auth",
+];
 
 fn consumer_id(entities: &Entities, name: &str) -> Option<Uuid> {
     if let Some(record) = entities.consumers.by_key(name) {

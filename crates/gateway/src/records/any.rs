@@ -7,10 +7,11 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::{Resource, finish, resolve_names, stamp};
-use crate::entities::{Item, Kind, Origin};
+use crate::entities::{Item, Kind, Origin, Scheme};
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
 use doorward_core::model::consumer::Consumer;
+use doorward_core::model::credential::{Acl, BasicAuth, Credential, HmacAuth, Jwt, KeyAuth};
 use doorward_core::model::plugin::Plugin;
 use doorward_core::model::route::Route;
 use doorward_core::model::schema::{Schema, Violations};
@@ -89,6 +90,11 @@ pub fn any(kind: Kind) -> &'static dyn AnyResource {
         Kind::Certificate => &Of::<Certificate>(PhantomData),
         Kind::Sni => &Of::<Sni>(PhantomData),
         Kind::Consumer => &Of::<Consumer>(PhantomData),
+        Kind::Credential(Scheme::KeyAuth) => &Of::<Credential<KeyAuth>>(PhantomData),
+        Kind::Credential(Scheme::BasicAuth) => &Of::<Credential<BasicAuth>>(PhantomData),
+        Kind::Credential(Scheme::Jwt) => &Of::<Credential<Jwt>>(PhantomData),
+        Kind::Credential(Scheme::HmacAuth) => &Of::<Credential<HmacAuth>>(PhantomData),
+        Kind::Credential(Scheme::Acl) => &Of::<Credential<Acl>>(PhantomData),
         Kind::Upstream => &Of::<Upstream>(PhantomData),
         Kind::Target => &Of::<Target>(PhantomData),
         Kind::Service => &Of::<Service>(PhantomData),

@@ -27,9 +27,8 @@ use crate::provider::proof_of_possession::{self, ProofSatisfied, ValidProof};
 use crate::provider::token_cache::VerifiedToken;
 use crate::session::liveness;
 use doorward_core::jose::verify::Unverified;
-use doorward_core::model::consumer::Consumer;
 use doorward_net::session::cookie;
-use doorward_plugin_api::consumers::Directory;
+use doorward_plugin_api::consumers::{Caller, Directory};
 use doorward_plugin_api::filter::{Exchange, Flow};
 
 /// A token that is good, and how it came.
@@ -134,7 +133,7 @@ pub(crate) fn consumer_of(
     verified: &Arc<VerifiedToken>,
     method: Method,
     request: &RequestHeader,
-) -> Result<Option<Arc<Consumer>>, Refusal> {
+) -> Result<Option<Arc<Caller>>, Refusal> {
     let (config, claims) = (plugin.config(), &verified.token.claims);
     // An ID token or userinfo may have named it after the token was judged.
     config.rules.require_domain(claims)?;
@@ -174,7 +173,11 @@ pub(crate) fn authorize(
         return plugin.refuse(Refusal::ClaimsElsewhere, exchange);
     }
     match consumer_of(plugin, verified, verified_request.method, request) {
-        Ok(consumer) if config.mapping.is_some() => exchange.consumer = consumer,
+        Ok(consumer) if config.mapping.is_some() => {
+            exchange.consumer = consumer;
+            // Of the plugins that authenticate, the last one decides.
+            exchange.credential = None;
+        }
         Ok(_) => {}
         Err(refusal) => return plugin.refuse(refusal, exchange),
     }
@@ -190,6 +193,9 @@ pub(crate) fn authorize(
     }
     let replayed = verified_request.token_set.replayed.iter().cloned();
     exchange.response_headers.extend(replayed);
+    if let Some(groups) = config.headers.groups(token) {
+        exchange.authenticated_groups = Some(groups);
+    }
     exchange.token = Some(Arc::clone(token));
     exchange.token_in_query = verified_request.in_query;
     if let Some(embedding) = &plugin.embedding {

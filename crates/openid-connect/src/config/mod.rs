@@ -15,7 +15,7 @@ use http::{HeaderName, HeaderValue};
 use uuid::Uuid;
 
 use crate::Providers;
-use crate::authorize::consumer::{Anonymous, Mapping};
+use crate::authorize::consumer::Mapping;
 use crate::authorize::rules::Rules;
 use crate::config::capabilities::RequiredCapabilities;
 use crate::config::fields::{Fields, wrong};
@@ -47,6 +47,7 @@ use crate::provider::userinfo;
 use crate::session::Sessions;
 use doorward_core::model::plugin::AUTHORITIES_FIELD;
 use doorward_net::http::outbound::{Options, Proxies, Version};
+use doorward_plugin_api::consumers::Anonymous;
 use doorward_plugin_api::{ConfigError, Parts};
 
 /// Settings that are taken and returned, but do nothing yet.
@@ -169,7 +170,7 @@ impl Config {
             provider: provider(fields, issuer)?,
             places: Places::new(fields)?,
             mapping: Mapping::new(fields)?,
-            anonymous: Anonymous::new(fields)?,
+            anonymous: Anonymous::new(fields.text("anonymous")?),
             confidential: confidential(fields, &headers)?,
             headers,
             methods,

@@ -9,11 +9,12 @@ use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
 use crate::config::fields::Fields;
-use crate::headers::upstream_headers::{TokenHeader, header_value};
+use crate::headers::upstream_headers::TokenHeader;
 use crate::provider::ProviderMetadata;
 use crate::provider::token_cache::{Document, VerifiedToken};
 use doorward_core::jose::verify::Unverified;
 use doorward_plugin_api::ConfigError;
+use doorward_plugin_api::consumers::header_value;
 use doorward_plugin_api::filter::Exchange;
 
 /// Settings about answers of the provider, which are kept for them alone.

@@ -1,7 +1,5 @@
 //! What the upstream and the client get to see of a verified token.
 
-use std::borrow::Cow;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::AUTHORIZATION;
@@ -13,24 +11,13 @@ use crate::config::fields::{Fields, header_name};
 use crate::credentials::bearer::is_token;
 use crate::headers::token_set::TokenSetHeaders;
 use doorward_core::jose::claims::{find, words};
-use doorward_core::model::consumer::Consumer;
 use doorward_core::model::token::AccessToken;
 use doorward_plugin_api::ConfigError;
+use doorward_plugin_api::consumers::header_value;
+use doorward_plugin_api::identity::{self, AUTHENTICATED_GROUPS};
 
 /// As a text, which Pingora takes without a copy.
 const CREDENTIAL: &str = "X-Credential-Identifier";
-const GROUPS: HeaderName = HeaderName::from_static("x-authenticated-groups");
-
-/// Headers that upstreams take for the gateway's word on who is calling: a
-/// client's own are never passed on, whether or not the filter sets them.
-const IDENTITY: [HeaderName; 6] = [
-    HeaderName::from_static("x-credential-identifier"),
-    GROUPS,
-    HeaderName::from_static("x-consumer-id"),
-    HeaderName::from_static("x-consumer-custom-id"),
-    HeaderName::from_static("x-consumer-username"),
-    HeaderName::from_static("x-anonymous-consumer"),
-];
 
 /// The headers made from a token.
 #[derive(Debug)]
@@ -85,7 +72,7 @@ impl Headers {
             .transpose()?;
         let upstream = claim_headers(fields, "upstream")?;
         let token_set = TokenSetHeaders::new(fields)?;
-        let mut owned = IDENTITY.to_vec();
+        let mut owned = identity::HEADERS.to_vec();
         owned.extend(crate::session::owned(fields)?);
         owned.extend(upstream.iter().map(|(name, _)| name.clone()));
         // `Authorization` is not owned: with no token to put there (a
@@ -148,11 +135,18 @@ impl Headers {
         for (name, path) in &self.upstream {
             set(name, claim(&token.claims, path));
         }
-        if !self.groups_claim.is_empty() {
-            let groups = find(&token.claims, &self.groups_claim).map(words);
-            let groups = groups.unwrap_or_default().join(", ");
-            set(&GROUPS, header_value(&groups));
+        if let Some(groups) = self.groups(token) {
+            set(&AUTHENTICATED_GROUPS, header_value(&groups.join(", ")));
         }
+    }
+
+    /// The groups that a token vouches for; `None`: it is not asked for any.
+    pub(crate) fn groups(&self, token: &AccessToken) -> Option<Box<[Box<str>]>> {
+        if self.groups_claim.is_empty() {
+            return None;
+        }
+        let groups = find(&token.claims, &self.groups_claim).map(words);
+        Some(groups.into_iter().flatten().map(Into::into).collect())
     }
 
     /// Whether clients get headers made of claims.
@@ -166,21 +160,6 @@ impl Headers {
             if let Some(value) = claim(&token.claims, path) {
                 let _ = response.insert_header(name.clone(), value);
             }
-        }
-    }
-}
-
-/// Tells the upstream whom the request comes from.
-pub(crate) fn write_consumer(consumer: &Consumer, anonymous: bool, request: &mut RequestHeader) {
-    let id = consumer.id.to_string();
-    for (name, value) in [
-        ("X-Consumer-ID", Some(id.as_str())),
-        ("X-Consumer-Custom-ID", consumer.custom_id.as_deref()),
-        ("X-Consumer-Username", consumer.username.as_deref()),
-        ("X-Anonymous-Consumer", anonymous.then_some("true")),
-    ] {
-        if let Some(value) = value.and_then(header_value) {
-            let _ = request.insert_header(name, value);
         }
     }
 }
@@ -253,14 +232,6 @@ fn claim(claims: &Map<String, Value>, path: &[String]) -> Option<HeaderValue> {
         scalar @ (Value::Bool(_) | Value::Number(_)) => header_value(&scalar.to_string()),
         nested => header_value(&STANDARD.encode(nested.to_string())),
     }
-}
-
-/// `None` for what would break the header: control characters.
-pub(crate) fn header_value(text: &str) -> Option<HeaderValue> {
-    let text: Cow<'_, str> = text.trim().into();
-    HeaderValue::from_bytes(text.as_bytes())
-        .ok()
-        .filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]

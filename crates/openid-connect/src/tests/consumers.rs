@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::*;
 use doorward_core::model::consumer::Consumer;
-use doorward_plugin_api::consumers::{By, Directory};
+use doorward_plugin_api::consumers::{By, Caller, Directory};
 
 /// A directory of some consumers: username and custom id.
 pub(super) struct People(Vec<Consumer>);
@@ -22,7 +22,7 @@ pub(super) fn people(names: &[(&str, &str)]) -> Box<People> {
 }
 
 impl Directory for People {
-    fn find(&self, by: By, value: &str) -> Option<Consumer> {
+    fn find(&self, by: By, value: &str) -> Option<Caller> {
         let is = |field: &Option<String>| field.as_deref() == Some(value);
         let found = |consumer: &&Consumer| match by {
             By::Id => consumer.id.to_string() == value,
@@ -33,7 +33,7 @@ impl Directory for People {
             }
             By::CustomId => is(&consumer.custom_id),
         };
-        self.0.iter().find(found).cloned()
+        self.0.iter().find(found).cloned().map(Caller::from)
     }
 }
 

@@ -140,6 +140,9 @@ impl RateLimiting {
     /// Whoever has not what identifies is known by the address.
     fn identify<'a>(&self, request: &'a RequestHeader, exchange: &'a Exchange) -> Identifier<'a> {
         let credential = || {
+            if let Some(credential) = &exchange.credential {
+                return Some(Identifier::Entity(credential.id));
+            }
             let token = exchange.token.as_deref()?;
             token.subject().map(Identifier::Credential)
         };

@@ -36,14 +36,15 @@ async fn send(filter: &dyn Filter, caller: Caller<'_>) -> (Option<Reply>, Exchan
         ..Exchange::default()
     };
     if caller.consumer > 0 {
-        exchange.consumer = Some(Arc::new(Consumer {
+        let consumer = Consumer {
             id: Uuid::from_u128(caller.consumer),
             username: Some("anna".to_owned()),
             custom_id: None,
             tags: None,
             created_at: 0,
             updated_at: 0,
-        }));
+        };
+        exchange.consumer = Some(Arc::new(consumer.into()));
     }
     let reply = decide(filter, &mut session, &mut exchange).await;
     (reply, exchange)

@@ -118,7 +118,7 @@ fn a_forged_identity_header_is_never_read() {
     };
     let name = HeaderName::from_static("x-userinfo");
     let exchange = Exchange {
-        consumer: Some(Arc::new(consumer)),
+        consumer: Some(Arc::new(consumer.into())),
         vouched: vec![(name, HeaderValue::from_static("verified"))],
         ..Exchange::default()
     };

@@ -5,6 +5,7 @@ use serde_json::Map;
 
 use super::*;
 use doorward_core::model::consumer::Consumer;
+use doorward_core::model::credential::{BasicAuth, Credential, Jwt, KeyAuth};
 use doorward_core::model::secret::TEMPLATE;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
@@ -113,17 +114,20 @@ fn what_can_not_be_served_is_refused_with_what_can() {
              keys: []\n\
              consumers:\n\
              - username: u\n\
-             \x20 keyauth_credentials: [{key: k}]\n\
+             \x20 oauth2_credentials: [{name: k}]\n\
              \x20 plugins: [{name: throttling, _config: nope}]\n"),
         [
             "r.yaml:2: _workspace: expected one of: default",
             "r.yaml:3: _info.defaults.svc: unknown field; expected one of: ca_certificate, \
-             certificate, sni, consumer, upstream, target, service, route, plugin",
+             certificate, sni, consumer, keyauth_credential, basicauth_credential, jwt_secret, \
+             hmacauth_credential, acl, upstream, target, service, route, plugin",
             "r.yaml:4: vaults: 'vaults' can't be served here; expected one of: \
-             ca_certificates, certificates, snis, consumers, upstreams, targets, services, \
-             routes, plugins",
-            "r.yaml:8: consumers[0].keyauth_credentials: 'keyauth_credentials' can't be served \
-             here; expected one of: plugins",
+             ca_certificates, certificates, snis, consumers, keyauth_credentials, \
+             basicauth_credentials, jwt_secrets, hmacauth_credentials, acls, upstreams, targets, \
+             services, routes, plugins",
+            "r.yaml:8: consumers[0].oauth2_credentials: 'oauth2_credentials' can't be served \
+             here; expected one of: keyauth_credentials, basicauth_credentials, jwt_secrets, \
+             hmacauth_credentials, acls, plugins",
             "r.yaml:9: consumers[0].plugins[0]._config: no 'nope' among _plugin_configs",
             "r.yaml:9: consumers[0].plugins[0].config.rate: required field missing",
         ][..5]
@@ -317,4 +321,86 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn credentials_stand_under_their_consumer_or_name_it() {
+    let declared = good(
+        "_format_version: \"3.0\"\n\
+         consumers:\n\
+         - username: anna\n\
+         \x20 keyauth_credentials: [{key: k1, ttl: 60}, {key: k2}]\n\
+         \x20 basicauth_credentials: [{username: anna, password: p}]\n\
+         \x20 jwt_secrets: [{key: i}]\n\
+         \x20 hmacauth_credentials: [{username: anna}]\n\
+         acls:\n\
+         - {consumer: anna, group: g}\n",
+    );
+    let anna = declared.entities.of::<Consumer>().next().expect("anna");
+    let owners: Vec<_> = declared
+        .entities
+        .items
+        .iter()
+        .flat_map(|item| item.references())
+        .collect();
+    assert_eq!(owners, vec![("consumer", anna.value.id); 6]);
+    let keys = declared.entities.of::<Credential<KeyAuth>>();
+    let ends: Vec<bool> = keys
+        .map(|record| record.value.scheme.expires_at.is_some())
+        .collect();
+    assert_eq!(ends, [true, false]);
+    let token = declared.entities.of::<Credential<Jwt>>().next();
+    let secret = token.and_then(|record| record.value.scheme.secret.clone());
+    assert_eq!(secret.map(|secret| secret.expose().len()), Some(32));
+}
+
+#[test]
+fn upstreams_learn_nothing_of_a_key_by_its_id() {
+    let ids = |key: &str| -> Vec<Uuid> {
+        let declared = good(&format!(
+            "_format_version: \"3.0\"\nconsumers:\n- username: anna\n  \
+             keyauth_credentials: [{{key: {key}}}]\n"
+        ));
+        let keys = declared.entities.of::<Credential<KeyAuth>>();
+        keys.map(|record| record.value.id).collect()
+    };
+    assert_eq!(ids("one"), ids("other"));
+}
+
+#[test]
+fn keys_that_are_there_twice_are_told_without_the_key() {
+    let told = bad("_format_version: \"3.0\"\n\
+         consumers:\n\
+         - {username: anna, keyauth_credentials: [{key: hush}]}\n\
+         - {username: bert, keyauth_credentials: [{key: hush}]}\n");
+    assert_eq!(
+        told,
+        ["r.yaml:4: consumers[1].keyauth_credentials[0].key: '**' is taken already at r.yaml:3"]
+    );
+}
+
+#[test]
+fn hashes_of_the_imitated_gateway_are_taken_as_such_only_where_the_file_says_so() {
+    let hash = "0123456789abcdef0123456789abcdef01234567";
+    let file = |transform: &str, password: &str| {
+        format!(
+            "_format_version: \"3.0\"\n{transform}consumers:\n- username: anna\n  \
+             basicauth_credentials: [{{username: anna, password: \"{password}\"}}]\n"
+        )
+    };
+    let password = |transform: &str| {
+        let declared = good(&file(transform, hash));
+        let record = declared.entities.of::<Credential<BasicAuth>>().next();
+        let record = record.expect("a password");
+        record.value.scheme.password.expose().to_owned()
+    };
+    assert_eq!(password("_transform: false\n"), format!("$sha1${hash}"));
+    assert_eq!(password(""), hash);
+    assert_eq!(
+        bad(&file("_transform: false\n", "open")),
+        [
+            "r.yaml:5: consumers[0].basicauth_credentials[0].password: expected a hash, since \
+          _transform is false"
+        ]
+    );
 }

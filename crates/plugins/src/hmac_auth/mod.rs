@@ -1,0 +1,242 @@
+//! The `hmac-auth` plugin: requests are signed with a secret that belongs to a
+//! consumer.
+
+mod signature;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, LazyLock};
+
+use async_trait::async_trait;
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, DATE};
+use http::{HeaderName, HeaderValue};
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+use serde_json::{Map, Value, json};
+
+use crate::authentication::{
+    self, Authentication, CREDENTIAL_HEADERS, Challenge, Directory, Entry, Refusal, remove_header,
+};
+use crate::settings::Settings;
+use doorward_core::clock::http_date;
+use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
+use signature::{Hash, Signature};
+
+pub use signature::SigningKeys;
+
+/// What the registry knows of the plugin.
+pub(crate) const KIND: Kind = Kind {
+    name: "hmac-auth",
+    priority: 1030,
+    of_consumers: false,
+    schema,
+    codes: || {
+        vec![
+            NO_CREDENTIAL,
+            SKEW,
+            UNVERIFIABLE,
+            MISMATCH,
+            BODY,
+            authentication::NO_ANONYMOUS,
+        ]
+    },
+    build,
+};
+
+const NO_CREDENTIAL: Code = Code::new("no_credential", 401, "the request is not signed");
+const SKEW: Code = Code::new(
+    "clock_skew",
+    401,
+    "the request has no date, or one too far from the clock",
+);
+const UNVERIFIABLE: Code = Code::new(
+    "unknown_credential",
+    401,
+    "the signature can't be read, leaves out what it must have, or is of nobody known",
+);
+const MISMATCH: Code = Code::new("bad_signature", 401, "the signature is wrong");
+const BODY: Code = Code::new("wrong_digest", 401, "the body has another Digest");
+
+/// What clients are told.
+const SKEWED: &str = "HMAC signature cannot be verified, a valid date or x-date header is \
+    required for HMAC Authentication";
+const NOT_VERIFIED: &str = "HMAC signature cannot be verified";
+const NO_MATCH: &str = "HMAC signature does not match";
+
+const X_DATE: HeaderName = HeaderName::from_static("x-date");
+const DIGEST: HeaderName = HeaderName::from_static("digest");
+
+fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        let flag = |name| {
+            let field = Field::new(name, Type::Boolean);
+            field.default(false).required()
+        };
+        let mut fields = vec![
+            flag("hide_credentials"),
+            Field::new("clock_skew", Type::Number).default(300),
+            flag("validate_request_body"),
+            Field::new("enforce_headers", Type::array(Type::text())).default(json!([])),
+            Field::new("algorithms", Type::array(Type::word(Hash::NAMES)))
+                .default(json!(Hash::NAMES)),
+        ];
+        fields.extend(authentication::fields());
+        Schema::new(fields).check(skew_is_positive)
+    });
+    &SCHEMA
+}
+
+fn skew_is_positive(config: &Map<String, Value>, violations: &mut Violations) {
+    if Settings(config)
+        .number("clock_skew")
+        .is_some_and(|skew| skew <= 0.0)
+    {
+        violations.put("clock_skew", "value must be greater than 0");
+    }
+}
+
+/// A running filter.
+struct HmacAuth {
+    hides: bool,
+    /// In seconds.
+    skew: f64,
+    validates_body: bool,
+    enforced: Box<[Box<str>]>,
+    hashes: Box<[Hash]>,
+    challenge: Challenge,
+    authentication: Authentication,
+}
+
+fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
+    let config = Settings(config);
+    let hashes: Box<[Hash]> = config.texts("algorithms").filter_map(Hash::named).collect();
+    Ok(Arc::new(HmacAuth {
+        hides: config.flag("hide_credentials"),
+        skew: config.number("clock_skew").unwrap_or(300.0),
+        validates_body: config.flag("validate_request_body"),
+        enforced: config.texts("enforce_headers").map(Into::into).collect(),
+        hashes,
+        challenge: Challenge::new("hmac", config)?,
+        authentication: Authentication::new(KIND.name, config, parts),
+    }))
+}
+
+impl HmacAuth {
+    /// Who has signed a request.
+    fn judge<'a>(
+        &self,
+        request: &RequestHeader,
+        body: Option<&Bytes>,
+        directory: &'a Directory,
+    ) -> Result<&'a Arc<Entry<SigningKeys>>, Refusal> {
+        let refused = |code, message| self.challenge.add(Refusal::message(code, message));
+        let mut headers = CREDENTIAL_HEADERS
+            .iter()
+            .filter_map(|name| request.headers.get(name))
+            .peekable();
+        if headers.peek().is_none() {
+            return Err(refused(&NO_CREDENTIAL, "Unauthorized"));
+        }
+        if ![X_DATE, DATE]
+            .iter()
+            .any(|name| self.is_recent(request.headers.get(name)))
+        {
+            return Err(refused(&SKEW, SKEWED));
+        }
+        let unverifiable = || refused(&UNVERIFIABLE, NOT_VERIFIED);
+        let signature = headers.find_map(Signature::read).ok_or_else(unverifiable)?;
+        let listed = |name: &str| signature.headers().any(|header| header == name);
+        let hash = Hash::named(signature.algorithm).filter(|hash| self.hashes.contains(hash));
+        let entry = directory.signatures.get(signature.username.as_bytes());
+        let (Some(hash), Some(entry)) = (hash, entry) else {
+            return Err(unverifiable());
+        };
+        if !self.enforced.iter().all(|name| listed(name)) {
+            return Err(unverifiable());
+        }
+        if !entry.material.have_signed(&signature, hash, request) {
+            return Err(refused(&MISMATCH, NO_MATCH));
+        }
+        if self.validates_body && !is_digest_of(request.headers.get(DIGEST), body) {
+            return Err(refused(&BODY, NO_MATCH));
+        }
+        Ok(entry)
+    }
+
+    fn is_recent(&self, date: Option<&HeaderValue>) -> bool {
+        let date = date.and_then(|date| date.to_str().ok()).and_then(http_date);
+        let now = self.authentication.clock.now_secs();
+        date.is_some_and(|date| {
+            #[expect(clippy::cast_precision_loss, reason = "only near ones count")]
+            let apart = now.abs_diff(date) as f64;
+            apart <= self.skew
+        })
+    }
+}
+
+/// Whether a body is the one that `Digest` names. Without the header it has to be
+/// empty.
+fn is_digest_of(header: Option<&HeaderValue>, body: Option<&Bytes>) -> bool {
+    let body = body.map_or(&[][..], |body| body);
+    let Some(header) = header else {
+        return body.is_empty();
+    };
+    let made = STANDARD.encode(digest(&SHA256, body));
+    header.as_bytes().strip_prefix(b"SHA-256=") == Some(made.as_bytes())
+}
+
+#[async_trait]
+impl Filter for HmacAuth {
+    fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        if self.authentication.is_spared(exchange) {
+            return Verdict::Now(Flow::Continue);
+        }
+        let directory = self.authentication.credentials.load();
+        let request = session.req_header_mut();
+        let judged = self.judge(request, exchange.body.as_ref(), &directory);
+        let is_signature = |value: &HeaderValue| Signature::read(value).is_some();
+        if self.hides && request.headers.get(AUTHORIZATION).is_some_and(is_signature) {
+            remove_header(request, &AUTHORIZATION);
+        }
+        Verdict::Now(self.authentication.settle(judged, exchange))
+    }
+
+    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+        if self.authentication.is_spared(exchange) {
+            return Some(Outlook::passes("a credential has let the request in"));
+        }
+        let directory = self.authentication.credentials.load();
+        let judged = self.judge(request, exchange.body.as_ref(), &directory);
+        Some(self.authentication.foresee(judged, exchange))
+    }
+
+    fn needs_body(&self) -> bool {
+        self.validates_body
+    }
+
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+        identity::write(exchange, request);
+    }
+
+    fn owned_headers(&self) -> &[HeaderName] {
+        &identity::HEADERS
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let dated = |name: &&Box<str>| matches!(&***name, "date" | "x-date");
+        let has_date = self.enforced.iter().any(|name| dated(&name));
+        let unsigned = "enforce_headers: without date or x-date (and request-line) a client's \
+            signature can be sent again with another date, for ever";
+        if has_date {
+            Vec::new()
+        } else {
+            vec![unsigned.to_owned()]
+        }
+    }
+}

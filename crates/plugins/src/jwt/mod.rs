@@ -1,0 +1,273 @@
+//! The `jwt` plugin: requests carry a signed token that names a credential of a
+//! consumer (RFC 7519).
+//!
+//! The credential fixes the algorithm. A token that names another one is refused
+//! before its signature is looked at, so a public key is never taken for a secret.
+
+mod config;
+mod key;
+#[cfg(test)]
+mod tests;
+mod token;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, Method};
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+use quick_cache::sync::Cache;
+use serde_json::{Map, Value, json};
+
+use crate::authentication::{self, Authentication, Challenge, Directory, Entry, Refusal, status};
+use crate::settings::{Settings, json_message};
+use config::Config;
+use doorward_core::model::credential::KeyDigest;
+use doorward_net::http::reply::{Reply, ReplyBody};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
+use token::Token;
+
+pub use key::TokenKey;
+
+/// What the registry knows of the plugin.
+pub(crate) const KIND: Kind = Kind {
+    name: "jwt",
+    priority: 1450,
+    of_consumers: false,
+    schema: config::schema,
+    codes: || {
+        vec![
+            NO_TOKEN,
+            SEVERAL,
+            MALFORMED,
+            UNKNOWN,
+            ALGORITHM,
+            SIGNATURE,
+            CLAIMS,
+            authentication::NO_ANONYMOUS,
+        ]
+    },
+    build,
+};
+
+const NO_TOKEN: Code = Code::new("no_credential", 401, "the request carries no token");
+const SEVERAL: Code = Code::new(
+    "several_tokens",
+    401,
+    "the request carries different tokens",
+);
+const MALFORMED: Code = Code::new("malformed_token", 401, "the token can't be read");
+const UNKNOWN: Code = Code::new(
+    "unknown_credential",
+    401,
+    "the token names no credential, or one without a key",
+);
+const ALGORITHM: Code = Code::new(
+    "wrong_algorithm",
+    401,
+    "the token names another algorithm than its credential",
+);
+const SIGNATURE: Code = Code::new("bad_signature", 401, "the token's signature is wrong");
+const CLAIMS: Code = Code::new(
+    "bad_claims",
+    401,
+    "the token's times are wrong, over, or too far away",
+);
+
+/// A running filter.
+struct Jwt {
+    config: Config,
+    /// For requests without a token, and for those with a bad one.
+    challenges: [Challenge; 2],
+    authentication: Authentication,
+    /// Tokens whose signatures are good, with their credentials.
+    verified: Cache<KeyDigest, Arc<Entry<TokenKey>>>,
+}
+
+/// Tokens that are remembered.
+const REMEMBERED: usize = 4096;
+
+fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
+    let settings = Settings(config);
+    let challenge = Challenge::new("Bearer", settings)?;
+    let with_error = challenge.with("error=\"invalid_token\"")?;
+    Ok(Arc::new(Jwt {
+        config: Config::read(settings)?,
+        challenges: [challenge, with_error],
+        authentication: Authentication::new(KIND.name, settings, parts),
+        verified: Cache::new(REMEMBERED),
+    }))
+}
+
+/// A refusal with this JSON as its body.
+fn refusal(code: &'static Code, body: &Value) -> Refusal {
+    let json = HeaderValue::from_static("application/json; charset=utf-8");
+    let mut reply = Reply::empty(status(code)).header(CONTENT_TYPE, json);
+    reply.body = ReplyBody::Own(body.to_string().into());
+    Refusal { code, reply }
+}
+
+fn message(code: &'static Code, message: &str) -> Refusal {
+    let reply = json_message(status(code), message);
+    Refusal { code, reply }
+}
+
+impl Jwt {
+    /// Whose token a request carries.
+    fn judge<'a>(
+        &self,
+        request: &RequestHeader,
+        directory: &'a Directory,
+    ) -> Result<&'a Arc<Entry<TokenKey>>, Refusal> {
+        let [challenge, with_error] = &self.challenges;
+        let text = match self.config.places.token(request) {
+            Ok(Some(text)) => text,
+            Ok(None) => return Err(challenge.add(message(&NO_TOKEN, "Unauthorized"))),
+            Err(_) => {
+                return Err(with_error.add(message(&SEVERAL, "Multiple tokens provided")));
+            }
+        };
+        let entry = self.verify(&text, directory);
+        entry.map_err(|refusal| with_error.add(refusal))
+    }
+
+    fn verify<'a>(
+        &self,
+        text: &str,
+        directory: &'a Directory,
+    ) -> Result<&'a Arc<Entry<TokenKey>>, Refusal> {
+        let token = Token::read(text).map_err(|what| message(&MALFORMED, what))?;
+        let claim = &*self.config.key_claim;
+        let name = match token.text(claim) {
+            Some("") => {
+                let text = format!("Invalid '{claim}' in claims");
+                return Err(message(&UNKNOWN, &text));
+            }
+            Some(name) => name,
+            None => {
+                let text = format!("No mandatory '{claim}' in claims");
+                return Err(message(&UNKNOWN, &text));
+            }
+        };
+        let entry = directory.tokens.get(name.as_bytes()).ok_or_else(|| {
+            let text = format!("No credentials found for given '{claim}'");
+            message(&UNKNOWN, &text)
+        })?;
+        let key = &entry.material;
+        if token.algorithm != key.algorithm() {
+            return Err(message(&ALGORITHM, "Invalid algorithm"));
+        }
+        let signed = self.is_signed(text, &token, entry);
+        let signed = signed.ok_or_else(|| message(&UNKNOWN, "Invalid key/secret"))?;
+        if !signed {
+            return Err(message(&SIGNATURE, "Invalid signature"));
+        }
+        self.check_claims(&token)?;
+        Ok(entry)
+    }
+
+    /// Whether the owner of a credential has signed a token. `None`: there is no key.
+    fn is_signed(
+        &self,
+        text: &str,
+        token: &Token<'_>,
+        entry: &Arc<Entry<TokenKey>>,
+    ) -> Option<bool> {
+        let key = &entry.material;
+        let verify = || key.has_signed(token, self.config.secret_is_base64);
+        if token.algorithm.is_symmetric() {
+            return verify();
+        }
+        // Signatures with public keys cost more than the rest of the request.
+        let digest = KeyDigest::of_sent(text.as_bytes());
+        let known = self.verified.get(&digest);
+        if known.is_some_and(|known| Arc::ptr_eq(&known, entry)) {
+            return Some(true);
+        }
+        let signed = verify();
+        if signed == Some(true) {
+            self.verified.insert(digest, Arc::clone(entry));
+        }
+        signed
+    }
+
+    fn check_claims(&self, token: &Token<'_>) -> Result<(), Refusal> {
+        let now = self.authentication.clock.now_secs();
+        #[expect(clippy::cast_precision_loss, reason = "a time of this age")]
+        let now = now as f64;
+        let mut wrong = Map::new();
+        for (claim, wanted, judge) in [
+            ("exp", self.config.verifies_exp, over as fn(f64, f64) -> _),
+            ("nbf", self.config.verifies_nbf, too_early),
+        ] {
+            if !wanted {
+                continue;
+            }
+            let fault = match token.claims.get(claim).and_then(Value::as_f64) {
+                Some(time) => judge(time, now),
+                None => Some("must be a number"),
+            };
+            if let Some(fault) = fault {
+                wrong.insert(claim.to_owned(), fault.into());
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(refusal(&CLAIMS, &Value::Object(wrong)));
+        }
+        let exp = token.claims.get("exp").and_then(Value::as_f64);
+        match (self.config.maximum_expiration, exp) {
+            (Some(longest), Some(exp)) if exp - now > longest => {
+                let fault = json!({"exp": "exceeds maximum allowed expiration"});
+                Err(refusal(&CLAIMS, &fault))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn passes_as_preflight(&self, request: &RequestHeader) -> bool {
+        !self.config.run_on_preflight && request.method == Method::OPTIONS
+    }
+}
+
+fn over(exp: f64, now: f64) -> Option<&'static str> {
+    (exp <= now).then_some("token expired")
+}
+
+fn too_early(nbf: f64, now: f64) -> Option<&'static str> {
+    (nbf > now).then_some("token not valid yet")
+}
+
+#[async_trait]
+impl Filter for Jwt {
+    fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        let request = session.req_header();
+        if self.passes_as_preflight(request) || self.authentication.is_spared(exchange) {
+            return Verdict::Now(Flow::Continue);
+        }
+        let directory = self.authentication.credentials.load();
+        let judged = self.judge(request, &directory);
+        Verdict::Now(self.authentication.settle(judged, exchange))
+    }
+
+    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+        if self.passes_as_preflight(request) {
+            return Some(Outlook::passes("OPTIONS requests need no token"));
+        }
+        if self.authentication.is_spared(exchange) {
+            return Some(Outlook::passes("a credential has let the request in"));
+        }
+        let directory = self.authentication.credentials.load();
+        let judged = self.judge(request, &directory);
+        Some(self.authentication.foresee(judged, exchange))
+    }
+
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+        identity::write(exchange, request);
+    }
+
+    fn owned_headers(&self) -> &[HeaderName] {
+        &identity::HEADERS
+    }
+}

@@ -1,0 +1,66 @@
+//! Keys in bodies: of forms and of JSON objects. Others are not read.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use serde_json::{Map, Value};
+
+use super::places::{Place, values, without};
+
+/// The body of a request, as far as it can be read.
+pub(super) enum Body<'a> {
+    Form(&'a str),
+    Json(Map<String, Value>),
+    Other,
+}
+
+impl<'a> Body<'a> {
+    /// Reads a body by the type that its request names.
+    pub(super) fn read(headers: &HeaderMap, body: &'a Bytes) -> Self {
+        let essence = headers.get(CONTENT_TYPE);
+        let essence = essence.and_then(|value| value.to_str().ok());
+        let essence = essence.and_then(|text| text.split(';').next());
+        match essence
+            .map(|text| text.trim().to_ascii_lowercase())
+            .as_deref()
+        {
+            Some("application/x-www-form-urlencoded") => {
+                std::str::from_utf8(body).map_or(Self::Other, Self::Form)
+            }
+            Some("application/json") => match serde_json::from_slice(body) {
+                Ok(Value::Object(members)) => Self::Json(members),
+                _ => Self::Other,
+            },
+            _ => Self::Other,
+        }
+    }
+
+    /// The value of this name; a list has several.
+    pub(super) fn find(&self, name: &str) -> Place<'a> {
+        match self {
+            Self::Form(form) => Place::of(values(form, name)),
+            Self::Json(members) => match members.get(name) {
+                Some(Value::String(text)) => Place::Key(Cow::Owned(text.clone().into_bytes())),
+                Some(Value::Array(_)) => Place::Twice,
+                _ => Place::Nowhere,
+            },
+            Self::Other => Place::Nowhere,
+        }
+    }
+
+    /// The body without these names; `None`: it has none of them.
+    pub(super) fn without(self, names: &[&str]) -> Option<Bytes> {
+        match self {
+            Self::Form(form) => without(form, names).map(Into::into),
+            Self::Json(mut members) => {
+                let before = members.len();
+                members.retain(|name, _| !names.contains(&name.as_str()));
+                let changed = members.len() != before;
+                changed.then(|| Value::Object(members).to_string().into())
+            }
+            Self::Other => None,
+        }
+    }
+}

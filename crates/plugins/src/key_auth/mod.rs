@@ -1,0 +1,155 @@
+//! The `key-auth` plugin: requests carry a key that belongs to a consumer.
+
+mod body;
+mod places;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, LazyLock};
+
+use async_trait::async_trait;
+use http::Method;
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+use serde_json::{Map, Value, json};
+
+use crate::authentication::{self, Authentication, Challenge, Directory, Entry, Refusal};
+use crate::settings::{Settings, header_name};
+use doorward_core::model::credential::KeyDigest;
+use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
+use http::HeaderName;
+use places::{Place, Places};
+
+/// What the registry knows of the plugin.
+pub(crate) const KIND: Kind = Kind {
+    name: "key-auth",
+    priority: 1250,
+    of_consumers: false,
+    schema,
+    codes: || vec![NO_KEY, DUPLICATE, UNKNOWN, authentication::NO_ANONYMOUS],
+    build,
+};
+
+const NO_KEY: Code = Code::new("no_credential", 401, "the request carries no key");
+const DUPLICATE: Code = Code::new(
+    "duplicate_credential",
+    401,
+    "the request carries two keys in one place",
+);
+const UNKNOWN: Code = Code::new("unknown_credential", 401, "nobody has this key");
+
+fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        let flag = |name, default: bool| {
+            let field = Field::new(name, Type::Boolean);
+            field.default(default).required()
+        };
+        let mut fields = vec![
+            Field::new("key_names", Type::array(Type::checked(header_name)))
+                .default(json!(["apikey"]))
+                .required(),
+            flag("hide_credentials", false),
+            flag("key_in_header", true),
+            flag("key_in_query", true),
+            flag("key_in_body", false),
+            flag("run_on_preflight", true),
+        ];
+        fields.extend(authentication::fields());
+        Schema::new(fields)
+    });
+    &SCHEMA
+}
+
+/// A running filter.
+struct KeyAuth {
+    places: Places,
+    hides: bool,
+    run_on_preflight: bool,
+    challenge: Challenge,
+    authentication: Authentication,
+}
+
+fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
+    let config = Settings(config);
+    Ok(Arc::new(KeyAuth {
+        places: Places::read(config)?,
+        hides: config.flag("hide_credentials"),
+        run_on_preflight: config.flag("run_on_preflight"),
+        challenge: Challenge::new("Key", config)?,
+        authentication: Authentication::new(KIND.name, config, parts),
+    }))
+}
+
+impl KeyAuth {
+    /// Whose key a request carries.
+    fn judge<'a>(
+        &self,
+        place: &Place<'_>,
+        directory: &'a Directory,
+    ) -> Result<&'a Arc<Entry<()>>, Refusal> {
+        let refused = |code, message| self.challenge.add(Refusal::message(code, message));
+        let key = match place {
+            Place::Nowhere => return Err(refused(&NO_KEY, "No API key found in request")),
+            Place::Twice => return Err(refused(&DUPLICATE, "Duplicate API key found")),
+            Place::Key(key) if key.is_empty() => {
+                return Err(refused(&NO_KEY, "No API key found in request"));
+            }
+            Place::Key(key) => key,
+        };
+        let entry = directory.keys.get(KeyDigest::of_sent(key).bytes());
+        let now = self.authentication.clock.now_secs();
+        entry
+            .filter(|entry| !entry.is_over(now))
+            .ok_or_else(|| refused(&UNKNOWN, "Unauthorized"))
+    }
+
+    fn passes_as_preflight(&self, request: &RequestHeader) -> bool {
+        !self.run_on_preflight && request.method == Method::OPTIONS
+    }
+}
+
+#[async_trait]
+impl Filter for KeyAuth {
+    fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        let request = session.req_header_mut();
+        if self.passes_as_preflight(request) || self.authentication.is_spared(exchange) {
+            return Verdict::Now(Flow::Continue);
+        }
+        let directory = self.authentication.credentials.load();
+        let judged = {
+            let place = self.places.find(request, exchange.body.as_ref());
+            self.judge(&place, &directory)
+        };
+        if self.hides {
+            self.places.hide(request, exchange);
+        }
+        Verdict::Now(self.authentication.settle(judged, exchange))
+    }
+
+    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+        if self.passes_as_preflight(request) {
+            return Some(Outlook::passes("OPTIONS requests need no key"));
+        }
+        if self.authentication.is_spared(exchange) {
+            return Some(Outlook::passes("a credential has let the request in"));
+        }
+        let directory = self.authentication.credentials.load();
+        let place = self.places.find(request, exchange.body.as_ref());
+        let judged = self.judge(&place, &directory);
+        Some(self.authentication.foresee(judged, exchange))
+    }
+
+    fn needs_body(&self) -> bool {
+        self.places.body
+    }
+
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+        identity::write(exchange, request);
+    }
+
+    fn owned_headers(&self) -> &[HeaderName] {
+        &identity::HEADERS
+    }
+}
