@@ -244,7 +244,7 @@ pub fn run(command: Command) -> ExitCode {
             out: &mut Terminal(Output::new()),
         };
         check_realm(&desk).await?;
-        audit_events::act(command, &mut desk, &audit).await
+        Box::pin(audit_events::act(command, &mut desk, &audit)).await
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

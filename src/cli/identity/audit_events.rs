@@ -1,4 +1,4 @@
-//! What the audit log is told of commands.
+//! The audit events of commands.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -13,13 +13,12 @@ pub(super) async fn act(
     audit: &Audit,
 ) -> anyhow::Result<()> {
     let Some(event) = event(&command, desk) else {
-        return super::act(command, desk).await;
+        return Box::pin(super::act(command, desk)).await;
     };
     let now_ms = desk.clock.now_ms();
     let told = (event.clone(), Trace::default());
-    let done = audit
-        .with(told, now_ms, super::act(command, desk), |()| true)
-        .await;
+    let act = Box::pin(super::act(command, desk));
+    let done = audit.with(told, now_ms, act, |()| true).await;
     if done.is_err() {
         audit.note(event.failed("refused"), Trace::default(), now_ms);
     }
