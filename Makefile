@@ -47,8 +47,8 @@ test: deps deps-postgres deps-clients ## Run every test; the servers that tests 
 bench: deps-bench ## Measure: micro benches, and the release binary under load (BENCH='--bench load -- --quick').
 	$(CARGO) bench --locked $(BENCH)
 
-# Instructions are exact on a busy machine too. The baseline holds each row as a
-# share of the floor's; whoever has a reason to change it does so by hand.
+# Instructions are exact on a busy machine too. The baseline holds what each row costs
+# beyond the floor; whoever has a reason to change it does so by hand.
 bench-instructions: deps-bench ## Count instructions a request by callgrind (INSTRUCTIONS='--quick --baseline benches/instructions.tsv').
 	$(CARGO) bench --locked --bench load -- --only instructions $(INSTRUCTIONS)
 

@@ -107,34 +107,30 @@ impl Table {
         }
     }
 
-    /// Compares with the file `baseline`: a line a row, its name, a tab, and its
-    /// cost as a share of the floor's. Compilers and processors differ, and the
-    /// floor with them.
+    /// Compares with the file `baseline`: a line a row, its name, a tab, and what it
+    /// costs beyond the floor. Compilers and processors differ, and the floor with them.
     fn compare(&self, baseline: &Path) -> Result<()> {
         let text = std::fs::read_to_string(baseline)
             .with_context(|| format!("can't read {}", baseline.display()))?;
         let lines = text.lines().filter(|line| !line.starts_with('#'));
-        let mut limits = HashMap::new();
-        for (name, share) in lines.filter_map(|line| line.split_once('\t')) {
-            let share: f64 = share
-                .trim()
-                .parse()
-                .with_context(|| format!("row {name}"))?;
-            limits.insert(name, share);
+        let mut expected = HashMap::new();
+        for (name, cost) in lines.filter_map(|line| line.split_once('\t')) {
+            let cost: f64 = cost.trim().parse().with_context(|| format!("row {name}"))?;
+            expected.insert(name, cost);
         }
         let floor = self.floor();
         let mut dearer = Vec::new();
-        for (name, each) in self.rows.iter().filter(|(name, _)| *name != FLOOR) {
-            let Some(share) = limits.remove(name) else {
+        for (name, each) in &self.rows {
+            let Some(cost) = expected.remove(name) else {
                 continue;
             };
-            let growth = (each / floor / share - 1.0) * 100.0;
-            println!("  {name:<34} {growth:>+6.1} % of the baseline");
+            let growth = (each - floor - cost) / (floor + cost) * 100.0;
+            println!("  {name:<34} {growth:>+6.1} % against the baseline");
             if growth > TOLERANCE {
                 dearer.push(format!("{name}: {growth:+.1} %"));
             }
         }
-        if let Some(name) = limits.keys().next() {
+        if let Some(name) = expected.keys().next() {
             bail!("the row {name:?} of the baseline was not measured");
         }
         if dearer.is_empty() {
