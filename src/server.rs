@@ -22,7 +22,8 @@ use pingora::services::listening::Service;
 
 use crate::config::{Config, ProxyConfig};
 use descriptors::Shares;
-use doorward_gateway::proxy::{Gateway, Settings};
+use doorward_gateway::proxy::Gateway;
+use doorward_gateway::settings::Settings;
 use doorward_gateway::snapshot::Snapshot;
 use doorward_gateway::tries::RetryBudget;
 use doorward_gateway::upload::Uploads;

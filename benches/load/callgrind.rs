@@ -102,9 +102,10 @@ fn control(what: &str, pid: u32) -> Result<()> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()?;
-    match status.success() {
-        true => Ok(()),
-        false => bail!("callgrind_control {what} failed: {status}"),
+    if status.success() {
+        Ok(())
+    } else {
+        bail!("callgrind_control {what} failed: {status}")
     }
 }
 

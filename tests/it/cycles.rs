@@ -14,7 +14,7 @@ const MOST: usize = 8;
 
 /// Crates with a larger cycle, and how many files it has. Numbers may only become
 /// smaller, and lines be removed.
-const REMAINING: &[(&str, usize)] = &[("crates/gateway", 11), ("crates/identity", 57)];
+const REMAINING: &[(&str, usize)] = &[("crates/identity", 33)];
 
 /// A module's path below its crate.
 type Module = Vec<String>;

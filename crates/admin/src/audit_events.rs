@@ -1,4 +1,4 @@
-//! What the audit log is told of changes to the gateway.
+//! The audit events of changes to the gateway.
 
 use axum::response::Response;
 use http::StatusCode;

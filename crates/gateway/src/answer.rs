@@ -19,9 +19,10 @@ pub(super) const SERVER: &str = concat!("doorward/", env!("CARGO_PKG_VERSION"));
 /// `Via` of a proxied message that came in HTTP/2, or else in HTTP/1.1
 /// (RFC 9110 §7.6.3).
 pub(super) fn via(http2: bool) -> HeaderValue {
-    HeaderValue::from_static(match http2 {
-        true => concat!("2 doorward/", env!("CARGO_PKG_VERSION")),
-        false => concat!("1.1 doorward/", env!("CARGO_PKG_VERSION")),
+    HeaderValue::from_static(if http2 {
+        concat!("2 doorward/", env!("CARGO_PKG_VERSION"))
+    } else {
+        concat!("1.1 doorward/", env!("CARGO_PKG_VERSION"))
     })
 }
 

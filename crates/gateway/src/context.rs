@@ -14,7 +14,7 @@ use super::chain::Link;
 use super::forward::Origin;
 use super::handler::HandlerContext;
 use super::own_headers::OwnHeaders;
-use super::proxy::Settings;
+use super::settings::Settings;
 use super::snapshot::{LiveRoute, LiveService};
 use super::tries::Tries;
 use doorward_net::http::upload::Upload;

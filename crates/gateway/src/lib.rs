@@ -37,6 +37,7 @@ mod retry;
 pub mod route_files;
 pub mod router;
 pub mod schemas;
+pub mod settings;
 pub mod snapshot;
 pub mod tries;
 pub mod upload;

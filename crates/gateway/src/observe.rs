@@ -13,7 +13,7 @@ use pingora::{ErrorSource, ImmutStr};
 use super::answer;
 use super::context::Ctx;
 use super::own_headers::DefaultType;
-use super::proxy::Settings;
+use super::settings::Settings;
 use doorward_core::clock;
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::access_log::Entry;

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, StatusCode, Version, header};
-use ipnet::IpNet;
+use http::{StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::prelude::{Error, ErrorType, HttpPeer};
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
@@ -18,26 +17,19 @@ use super::attempt::Attempts;
 use super::balance::Outcome;
 use super::context::Ctx;
 use super::decide::peer;
-use super::ending::Endings;
-use super::handler::{Destinations, unwind};
+use super::handler::unwind;
 use super::head::ResponseFields;
 use super::outgoing::finish_head;
-use super::own_cookies::OwnCookies;
-use super::own_headers::{DefaultType, OwnHeaders};
+use super::settings::Settings;
 use super::snapshot::{Snapshot, Upstream};
 use super::tries::RetryBudget;
 use super::upload::Uploads;
 use super::{answer, ending, forward, head, internal, observe, own_cookies, passage};
-use doorward_core::clock::Clock;
 use doorward_expr as expr;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::{accept, bridge, framing};
-use doorward_net::telemetry::access_log::AccessLog;
-use doorward_net::telemetry::client_aborts::ClientAborts;
-use doorward_net::telemetry::connections::{Connection, Connections};
+use doorward_net::telemetry::connections::Connection;
 use doorward_net::telemetry::metrics::Gauge;
-use doorward_net::telemetry::traffic::RouteTraffic;
-use doorward_net::telemetry::upstreams::UpstreamMetrics;
 
 /// Most targets whose names a request waits for in vain.
 const UNRESOLVED: usize = 4;
@@ -56,50 +48,6 @@ pub struct Gateway {
     pub retry_budget: Arc<RetryBudget>,
     /// Makes this worker's connections for long request bodies.
     pub uploads: Arc<Uploads>,
-}
-
-/// Settings and counters of the data path.
-pub struct Settings {
-    /// Wall time.
-    pub clock: Clock,
-    /// Proxies whose `X-Forwarded-*` are believed.
-    pub trusted: Box<[IpNet]>,
-    /// The header in which they name the client, if the file says which.
-    pub real_ip_header: Option<HeaderName>,
-    /// Port of the plain listener.
-    pub port: u16,
-    /// Port of the TLS listener.
-    pub tls_port: u16,
-    /// Both ports, plain and TLS, as text.
-    pub port_texts: [HeaderValue; 2],
-    /// Whether clients are asked for certificates.
-    pub client_certificates: bool,
-    /// Whether upstreams are told of clients' certificates.
-    pub forward_certificates: bool,
-    /// Cookies that no upstream gets.
-    pub own_cookies: OwnCookies,
-    /// Whether `X-Kong-*` headers and `Via` are added for clients and upstreams.
-    pub request_ids: bool,
-    /// The gateway's own headers that answers have.
-    pub headers: OwnHeaders,
-    /// The form of messages about failed upstreams for clients that name none.
-    pub error_default_type: DefaultType,
-    /// Whether clients that send `Kong-Debug` learn route and service.
-    pub allow_debug_header: bool,
-    /// Where requests are logged, if they are.
-    pub access_log: Option<Arc<AccessLog>>,
-    /// Makes the connections of answers that end with sessions.
-    pub endings: Endings,
-    /// Where requests of route files go.
-    pub destinations: Destinations,
-    /// Counters of requests that no route matched.
-    pub unrouted: Arc<RouteTraffic>,
-    /// Open client connections.
-    pub connections: Connections,
-    /// Clients that left.
-    pub client_aborts: ClientAborts,
-    /// Failed tries at upstreams.
-    pub upstreams: UpstreamMetrics,
 }
 
 impl Gateway {
@@ -373,9 +321,10 @@ impl ProxyHttp for Gateway {
         };
         let broken = *error.esource() == ErrorSource::Downstream
             && framing::is_broken(session.as_downstream());
-        let failure = match broken {
-            true => Some((StatusCode::BAD_REQUEST, "Invalid chunked coding".into())),
-            false => observe::failure(error),
+        let failure = if broken {
+            Some((StatusCode::BAD_REQUEST, "Invalid chunked coding".into()))
+        } else {
+            observe::failure(error)
         };
         let Some((status, message)) = failure else {
             return given_up(0);

@@ -21,7 +21,7 @@ use super::federation::{FAILED, ProviderChoices};
 use super::form::{self, Form};
 use super::pages::{Applicant, FormError, Frame};
 use super::sign_in::{self, Fields, LoginPage, MissingFactor, RESUME};
-use super::{Call, serve, sessions};
+use super::{Call, request_path, sessions};
 use doorward_core::model::grant::StoredSession;
 use doorward_core::model::user::User;
 
@@ -111,7 +111,7 @@ impl AccountRequest<'_> {
     /// The address of the page: a path, so that the browser stays on the host
     /// whose cookies it has.
     fn address(&self) -> String {
-        let path = serve::path(self.call);
+        let path = request_path::path(self.call);
         let Some(locales) = &self.locales else {
             return path;
         };

@@ -4,10 +4,7 @@ mod callback;
 mod options;
 
 use axum::response::Response;
-use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, EXPIRES, PRAGMA, X_CONTENT_TYPE_OPTIONS,
-    X_FRAME_OPTIONS,
-};
+use http::header::{CACHE_CONTROL, EXPIRES, PRAGMA};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 
@@ -15,6 +12,7 @@ use super::api_version::{Version, version};
 use super::context::{Methods, SEVERAL};
 use super::error::{Fault, JsonError};
 use super::factors::{self, FactorCheck};
+use super::forbidden_page::forbidden_page;
 use super::login::{LoginError, is_confined, login, settle};
 use super::sessions::{self, Upgrade};
 use super::sign_in::{self, Proof};
@@ -23,7 +21,6 @@ use callback::{Credentials, PendingLogin, SecondFactorAnswer};
 use doorward_core::model::user::name_place::NamePlace;
 use doorward_core::model::user::{User, name as user_name};
 use doorward_net::http::encoded_word;
-use doorward_net::http::reply::FORBIDDEN_PAGE;
 use options::Options;
 
 /// Versions of the endpoint. 1.x differs in the shape of errors.
@@ -252,19 +249,6 @@ fn from_headers(call: &Call) -> Result<Credentials, JsonError> {
         }
     }
     Ok(given)
-}
-
-pub(super) fn forbidden_page() -> Response {
-    let mut response = Response::new(axum::body::Body::from(FORBIDDEN_PAGE));
-    *response.status_mut() = StatusCode::FORBIDDEN;
-    let html = HeaderValue::from_static("text/html; charset=utf-8");
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, html);
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
-    let nothing = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
-    headers.insert(CONTENT_SECURITY_POLICY, nothing);
-    response
 }
 
 async fn begin_session(

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::inherit::OwnSettings;
+use super::own_settings::OwnSettings;
 use doorward_core::jose::keys::KeyError;
 use doorward_core::jose::vault::Vault;
 use doorward_core::model::client::{ClientMetadata, SignAlg, TokenFormat};

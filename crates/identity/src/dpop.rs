@@ -16,7 +16,7 @@ use url::Url;
 use super::clients::LiveClient;
 use super::error::OAuthError;
 use super::password::Busy;
-use super::{Call, serve};
+use super::{Call, request_path};
 use doorward_core::jose::claims::{CLOCK_SKEW, time};
 use doorward_core::jose::dpop;
 use doorward_core::model::client::SignAlg;
@@ -295,7 +295,7 @@ async fn prove(call: &Call, token: Option<&str>) -> Result<Option<(String, SignA
 /// Whether `htu` is the address of this request, spelt in any equal way
 /// (RFC 9449 §4.3), without its query.
 fn is_called(call: &Call, htu: Option<&str>) -> bool {
-    let called = Url::parse(&serve::url(call));
+    let called = Url::parse(&request_path::url(call));
     let claimed = htu.and_then(|htu| Url::parse(htu).ok());
     let (Ok(called), Some(mut claimed)) = (called, claimed) else {
         return false;

@@ -4,39 +4,20 @@
 //! the place of its parent's. One that is set to null is as if nobody had set
 //! it.
 
-use std::fmt;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::config::RealmSettings;
 use super::federation::{self, Provider};
 use super::goto_url::GotoUrls;
 use super::ldap::Directory;
+use super::own_settings::OwnSettings;
 use super::password_policy::Rules;
 use super::settings::{self, AssertionIssuer};
 use doorward_core::model::serde_message;
 use doorward_core::model::user::schema::RecordError;
-
-/// What a realm sets itself, as written.
-#[derive(Clone, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct OwnSettings(Map<String, Value>);
-
-impl fmt::Debug for OwnSettings {
-    /// Names only: a value may be secret.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}
-
-impl From<Map<String, Value>> for OwnSettings {
-    fn from(settings: Map<String, Value>) -> Self {
-        Self(settings)
-    }
-}
 
 /// The settings that are in force in a realm, ready for requests. Realms that
 /// set nothing share those of their parent.

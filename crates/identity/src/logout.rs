@@ -14,7 +14,7 @@ use super::error::OAuthError;
 use super::form::{self, Form};
 use super::id_token_hint::{self, IdTokenHint};
 use super::pages::{self, AfterLogout, Frame};
-use super::{Call, audit, serve, sessions};
+use super::{Call, audit, request_path, sessions};
 use doorward_core::model::audit::{Event, Kind};
 use doorward_core::model::grant::StoredSession;
 use doorward_core::model::session::{EndedSession, Ending};
@@ -103,7 +103,7 @@ fn as_link(call: &Call, form: &Form<'_>) -> String {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     let names = CARRIED.into_iter().chain(["id_token_hint", "logout_hint"]);
     query.extend_pairs(names.filter_map(|name| Some((name, form.get(name)?))));
-    let (path, query) = (serve::path(call), query.finish());
+    let (path, query) = (request_path::path(call), query.finish());
     if query.is_empty() {
         path
     } else {
@@ -259,7 +259,7 @@ fn ask(
     (session, user): (&StoredSession, &User),
 ) -> Response {
     let csrf = browser.token(&["logout", &session.sid]);
-    let action = serve::path(call);
+    let action = request_path::path(call);
     let name = &user.user_name;
     let mut response = pages::sign_out(frame, &action, &fields, &csrf, name);
     browser.remember(call, &mut response);

@@ -1,6 +1,5 @@
 //! From a request to its endpoint.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -17,6 +16,7 @@ use super::form::Form;
 use super::json_view::JsonView;
 use super::pages::{self, Frame};
 use super::realm::{Live, Realm, realm_of_path};
+use super::request_path::below_base;
 use super::{Call, State, audit, cors, scim};
 use doorward_net::http::bridge::SecretPath;
 
@@ -79,35 +79,6 @@ fn cors_request(live: &Live, path: &str, request: &Request) -> Option<cors::Cors
     cors::CorsRequest::of(request, origin, (endpoint.sharing, endpoint.methods), realm)
 }
 
-/// The path without that of the base URL. Metadata addresses that RFC 8414 §3
-/// makes, with the well-known part in front, become those of OpenID Connect.
-fn below_base<'a>(base: &str, path: &'a str) -> Cow<'a, str> {
-    for name in ["oauth-authorization-server", "openid-configuration"] {
-        let issuer = path.strip_prefix("/.well-known/");
-        let issuer = issuer.and_then(|rest| rest.strip_prefix(name));
-        if let Some(issuer) = issuer.and_then(|rest| rest.strip_prefix(base)) {
-            return Cow::Owned(format!("{issuer}/.well-known/openid-configuration"));
-        }
-    }
-    match path.strip_prefix(base) {
-        Some(rest) if rest.starts_with('/') => Cow::Borrowed(rest),
-        _ => Cow::Borrowed(path),
-    }
-}
-
-/// The path that was called, without that of the base URL.
-pub(super) fn path_below_base(call: &Call) -> Cow<'_, str> {
-    let live = call.state.live();
-    below_base(&live.base_path, call.parts.uri.path())
-}
-
-/// The address that was called, as a client knows it.
-pub(super) fn url(call: &Call) -> String {
-    let live = call.state.live();
-    let path = below_base(&live.base_path, call.parts.uri.path());
-    format!("{}{path}", live.base_url)
-}
-
 /// As [`url()`], if its path names the realm of the call: on the host of a realm,
 /// the address of the top-level one would mean another.
 pub(super) fn url_of_realm(call: &Call) -> Option<String> {
@@ -117,16 +88,6 @@ pub(super) fn url_of_realm(call: &Call) -> Option<String> {
     let (part, _) = endpoint(surface, rest)?;
     let named = realm_of_path(part)? == call.realm.path;
     named.then(|| format!("{}{path}", live.base_url))
-}
-
-/// The path of what was called, as a client knows it: with the realm in it.
-pub(super) fn path(call: &Call) -> String {
-    let live = call.state.live();
-    if let Some(path) = &call.named_path {
-        return format!("{}{path}", live.base_path);
-    }
-    let path = below_base(&live.base_path, call.parts.uri.path());
-    format!("{}{path}", live.base_path)
 }
 
 /// A HEAD request gets the header fields of GET (RFC 9110 §9.3.2).

@@ -269,7 +269,7 @@ impl OpenIdConnect {
                     None => None,
                     Some(sessions) => {
                         match creation::token_session(
-                            self,
+                            &self.provider_client,
                             sessions,
                             (By::Bearer, &token),
                             request,
@@ -300,7 +300,13 @@ impl OpenIdConnect {
                     }
                 };
                 if let Some((sessions, opened)) = token_session {
-                    creation::set_token_session_cookie(self, sessions, &opened, request, exchange);
+                    creation::set_token_session_cookie(
+                        &self.provider_client,
+                        sessions,
+                        &opened,
+                        request,
+                        exchange,
+                    );
                 }
                 flow
             }
@@ -321,7 +327,7 @@ impl OpenIdConnect {
             return Verdict::Now(Flow::Continue);
         }
         // A proof is used up where nodes share what was used.
-        if self.is_of_login(request, exchange) || explain::has_proof(self, request) {
+        if self.is_of_login(request, exchange) || explain::has_proof(self.config(), request) {
             return Verdict::Wait;
         }
         if let Some(sessions) = &self.sessions {

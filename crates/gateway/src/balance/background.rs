@@ -30,7 +30,7 @@ const LOOKUPS: usize = 64;
 /// Time until a task that ended by mistake is started again.
 const REST: Duration = Duration::from_secs(1);
 
-/// Cares for the balancers of the snapshot in force, until it is dropped.
+/// Runs the health checkers of the snapshot in force, until it is dropped.
 pub struct BackgroundTasks {
     live: Arc<ArcSwap<Snapshot>>,
     resources: Resources,
@@ -38,13 +38,13 @@ pub struct BackgroundTasks {
     checkers: JoinSet<()>,
 }
 
-/// A running task for an upstream, and how it is told of a new balancer.
+/// The task that checks an upstream, and the channel that gives it a new balancer.
 struct RunningChecker {
     checked: watch::Sender<CheckedUpstream>,
     task: AbortHandle,
 }
 
-/// What of a snapshot decides who is cared for, and how.
+/// The parts of a snapshot that decide which upstreams are checked, and how.
 struct CheckedUpstreams {
     balancers: Arc<BalancerRegistry>,
     certificates: Table<Certificate>,
@@ -71,7 +71,7 @@ impl Drop for RunningChecker {
 }
 
 impl BackgroundTasks {
-    /// A keeper for the snapshots in `live`. Probes over TLS trust the
+    /// Tasks for the snapshots in `live`. Probes over TLS trust the
     /// authorities in the file `ca`, without one those of the system.
     pub fn new(live: Arc<ArcSwap<Snapshot>>, names: Arc<dyn Names>, ca: Option<&Path>) -> Self {
         let resources = Resources {

@@ -38,7 +38,7 @@ pub struct Endpoint {
     /// Host header over plain HTTP and over TLS, where the scheme's own port
     /// is left out.
     pub(super) authority: [HeaderValue; 2],
-    /// Its part of the upstream's requests, in units of the lineup.
+    /// Its part of the upstream's requests, in units of the endpoint set.
     pub(super) weight: u64,
     /// The same in units of a target's weight.
     pub(super) share: f64,

@@ -102,7 +102,7 @@ impl EndpointSet {
     }
 }
 
-/// The states of a lineup's endpoints.
+/// The states that endpoints had before a change.
 struct PreviousStates<'a> {
     states: HashMap<(&'a str, Option<SocketAddr>), &'a Arc<State>, RandomState>,
     now_ns: u64,

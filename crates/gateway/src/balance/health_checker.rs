@@ -1,5 +1,5 @@
-//! The care for one upstream: when its endpoints are probed and its targets'
-//! names looked up.
+//! The health checker of one upstream: when its endpoints are probed and its
+//! targets' names looked up.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 /// Longest look-up.
 const LOOKUP: Duration = Duration::from_secs(10);
 
-/// What is cared for.
+/// An upstream that is checked.
 #[derive(Clone)]
 pub(super) struct CheckedUpstream {
     pub(super) balancer: Arc<Balancer>,
@@ -41,7 +41,7 @@ pub(super) struct CheckedUpstream {
     pub(super) certificate: Option<Arc<Record<Certificate>>>,
 }
 
-/// What all upstreams' tasks work with.
+/// What the health checkers of all upstreams share.
 #[derive(Clone)]
 pub(super) struct Resources {
     pub(super) names: Arc<dyn Names>,
@@ -50,7 +50,7 @@ pub(super) struct Resources {
     pub(super) lookups: Arc<Semaphore>,
 }
 
-/// The care for one upstream.
+/// Probes the endpoints of one upstream and looks up its targets' names.
 pub(super) struct HealthChecker {
     pub(super) checked: watch::Receiver<CheckedUpstream>,
     resources: Resources,
@@ -105,7 +105,7 @@ impl CheckedUpstream {
 }
 
 impl HealthChecker {
-    /// Care for what `checked` holds.
+    /// A checker of what `checked` holds.
     pub(super) fn new(checked: watch::Receiver<CheckedUpstream>, resources: Resources) -> Self {
         let plan = checked.borrow().plan();
         Self {
@@ -155,7 +155,7 @@ impl HealthChecker {
         let checked = self.checked.borrow_and_update().clone();
         self.plan = checked.plan();
         let members = &checked.balancer.members;
-        // What was found while it was being compiled is not in its lineup yet.
+        // What was found while it was being compiled is not in its endpoint set yet.
         if members.iter().any(|member| member.is_name()) {
             checked.balancer.rearrange(now_ns);
         }

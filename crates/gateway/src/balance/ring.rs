@@ -17,7 +17,7 @@ pub(super) struct Contender {
     pub(super) share: f64,
 }
 
-/// The owner of every slot, as index of the lineup.
+/// The owner of every slot, as index of the endpoint set.
 #[derive(Debug)]
 pub(super) struct Ring {
     owners: Box<[u16]>,

@@ -1,4 +1,4 @@
-//! What the audit log is told of a change to the entities.
+//! The audit event of a change to the entities.
 
 use super::{Difference, Entities};
 use crate::entities::{Item, Kind};

@@ -55,7 +55,7 @@ pub(super) struct Finding {
     pub(super) message: String,
 }
 
-/// What is found in one document.
+/// The records and errors of one document.
 pub(super) struct DocumentReport<'a> {
     document: usize,
     pending: &'a mut Vec<Pending>,

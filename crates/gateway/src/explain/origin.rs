@@ -52,7 +52,7 @@ impl<'a> Origins<'a> {
     }
 }
 
-/// A record that is looked for in a file.
+/// The search for a record in a file.
 struct RecordSearch<'a> {
     plural: &'static str,
     doc: Map<String, Value>,

@@ -1,4 +1,4 @@
-//! What a tree would do with a request, told without doing it.
+//! The dry run of a tree of handlers: what it would do with a request.
 
 use super::{BaseUri, Case, Handler, Routes, Step};
 use doorward_expr::{Exceeded, Expression, Scope};

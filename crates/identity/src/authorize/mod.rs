@@ -37,7 +37,7 @@ use super::error::OAuthError;
 use super::federation::{FAILED, ProviderChoices};
 use super::pages::{self, Applicant, FormError, FormParts};
 use super::sign_in::{self, Fields, LoginPage, MissingFactor, RESUME};
-use super::{Call, audit, serve, sessions};
+use super::{Call, audit, request_path, sessions};
 use doorward_core::model::audit::{Detail, Event, Kind};
 use doorward_core::model::grant::{StoredSession, TokenHash};
 use doorward_core::model::user::User;
@@ -81,7 +81,7 @@ fn params(call: &Call) -> Result<Params, RequestError> {
 /// The address of one of our pages, with the request: a path, so that the
 /// browser stays on the host whose cookies it has.
 fn here(call: &Call, page: &str, query: &str) -> String {
-    let path = serve::path(call);
+    let path = request_path::path(call);
     let path = path.strip_suffix("/login").unwrap_or(&path);
     let realm = path.strip_suffix("authorize").unwrap_or(path);
     format!("{realm}{page}?{query}")

@@ -22,7 +22,7 @@ use crate::lockout::Attempt;
 use crate::network::network;
 use crate::pages::{self, Applicant, FormError, FormParts, Frame};
 use crate::sign_in::{self, Fields, LoginPage, MissingFactor, RESUME};
-use crate::{Call, audit, issue, serve, sessions};
+use crate::{Call, audit, issue, request_path, sessions};
 use doorward_core::model::audit::{Actor, Event, Kind};
 use doorward_core::model::device::{StoredDevice, Verdict};
 use doorward_core::model::grant::{Grant, StoredSession, TokenHash};
@@ -320,7 +320,7 @@ impl DeviceRequest<'_> {
         let code = code.map(|code| ("user_code", code));
         let locales = self.input.get("ui_locales");
         query.extend_pairs(code.into_iter().chain(locales.map(|is| ("ui_locales", is))));
-        let (path, query) = (serve::path(self.call), query.finish());
+        let (path, query) = (request_path::path(self.call), query.finish());
         if query.is_empty() {
             path
         } else {

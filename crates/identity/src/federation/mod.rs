@@ -28,10 +28,10 @@ pub(super) use provider_choices::{ProviderChoices, ProviderLink};
 
 use super::account as account_page;
 use super::audit::{self, Reason};
-use super::authenticate::forbidden_page;
 use super::authorize::{self, Browser, redirect};
 use super::context::Methods;
 use super::error::OAuthError;
+use super::forbidden_page::forbidden_page;
 use super::form::Form;
 use super::login::is_confined;
 use super::pages::FormError;
@@ -343,7 +343,7 @@ fn again(call: &Call, answer: &Form<'_>) -> Response {
             query.append_pair(name, value);
         }
     }
-    let path = super::serve::path(call);
+    let path = super::request_path::path(call);
     redirect(call, &format!("{path}?{}", query.finish()))
 }
 

@@ -62,12 +62,11 @@ async fn decided(call: &Call, device: &StoredDevice) -> Result<Grant, OAuthError
         Verdict::Denied => told("access_denied", "The user did not agree."),
         Verdict::Pending => {
             let store = &call.state.store;
-            match store
-                .poll_device(device.hash, interval_s, call.now_ms)
-                .await?
-            {
-                true => told("slow_down", "Polled too soon: wait five seconds longer."),
-                false => told("authorization_pending", "The user has not decided yet."),
+            let polled = store.poll_device(device.hash, interval_s, call.now_ms);
+            if polled.await? {
+                told("slow_down", "Polled too soon: wait five seconds longer.")
+            } else {
+                told("authorization_pending", "The user has not decided yet.")
             }
         }
     }

@@ -177,12 +177,11 @@ async fn initial_token(call: &Call) -> Result<Option<TokenHash>, OAuthError> {
     let hash = TokenHash::of(token);
     let store = &call.state.store;
     // Looked at before anything is fetched; spent at the end.
-    match store
-        .is_initial_token(&call.realm.path, hash, call.now_ms)
-        .await?
-    {
-        true => Ok(Some(hash)),
-        false => Err(OAuthError::invalid_token()),
+    let good = store.is_initial_token(&call.realm.path, hash, call.now_ms);
+    if good.await? {
+        Ok(Some(hash))
+    } else {
+        Err(OAuthError::invalid_token())
     }
 }
 

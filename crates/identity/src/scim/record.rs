@@ -4,7 +4,7 @@ use chrono::{DateTime, SecondsFormat};
 use serde_json::{Map, Value, json};
 
 use super::access::Kind;
-use crate::{Call, serve};
+use crate::{Call, request_path};
 use doorward_core::model::group::{Group, Membership};
 use doorward_core::model::user::User;
 use doorward_core::model::user::schema::{self, ENTERPRISE_URN, GROUP_URN, USER_URN};
@@ -25,7 +25,7 @@ impl RecordBase {
     /// Below the prefix by which the request came.
     pub(super) fn of(call: &Call) -> Self {
         let base_url = &call.state.live().base_url;
-        if serve::path_below_base(call).starts_with(STANDARD) {
+        if request_path::path_below_base(call).starts_with(STANDARD) {
             Self::standard(base_url)
         } else {
             Self::first(base_url)

@@ -244,10 +244,11 @@ pub(super) fn operations(
     let mut members = sent.iter();
     let operations = members.find(|(name, _)| name.eq_ignore_ascii_case("operations"));
     let none = operations.is_some_and(|(_, all)| all.as_array().is_some_and(Vec::is_empty));
-    match none && password.is_some() {
+    if none && password.is_some() {
         // Nothing but the password.
-        true => Ok((Vec::new(), password)),
-        false => Ok((patch::read(&USER, &id.to_string(), &sent)?, password)),
+        Ok((Vec::new(), password))
+    } else {
+        Ok((patch::read(&USER, &id.to_string(), &sent)?, password))
     }
 }
 

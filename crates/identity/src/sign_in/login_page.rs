@@ -6,7 +6,6 @@ use axum::response::Response;
 
 use super::step_up::{NextStep, PartialAuthentication, StepPrompt, advance};
 use super::{SignIn, by_password, complete, trusted_browser};
-use crate::authenticate::forbidden_page;
 use crate::authorize::{Browser, redirect};
 use crate::context::Methods;
 use crate::error::Fault;
@@ -14,6 +13,7 @@ use crate::factors::{
     self, Answer, EnrolmentResult, FactorCheck, FactorProof, NewPasskey, NewSecret, new_challenge,
 };
 use crate::federation::ProviderChoices;
+use crate::forbidden_page::forbidden_page;
 use crate::login::is_confined;
 use crate::pages::{self, Applicant, Ceremony, FormError, FormParts, Frame};
 use crate::{Call, password_reset, sessions};

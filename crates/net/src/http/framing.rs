@@ -41,7 +41,7 @@ mod tests;
 use chunked::{Chunks, Read};
 use date::UpstreamDate;
 pub use head::Refusal;
-use head::{Body, Found, Head};
+use head::{Body, Head, HeadScan};
 use http2::FieldBlocks;
 
 /// Most bytes that wait until it is known whether the connection becomes a
@@ -52,9 +52,10 @@ const PIECE: usize = 4 << 10;
 
 /// Why the request that `session` has read is refused, if it is.
 pub fn refusal(session: &ServerSession) -> Option<Refusal> {
-    match session.is_http2() {
-        true => http2::refusal(&session.req_header().headers),
-        false => current(session)?.refusal,
+    if session.is_http2() {
+        http2::refusal(&session.req_header().headers)
+    } else {
+        current(session)?.refusal
     }
 }
 
@@ -216,22 +217,22 @@ impl Requests {
 
     fn head(&mut self, bytes: &[u8], seen: usize) -> Outcome {
         match head::read(bytes, seen) {
-            Found::Head(head) => {
+            HeadScan::Head(head) => {
                 self.begin(&head);
                 match head.instead {
                     None => Outcome::Passes(head.length),
                     Some(instead) => Outcome::Instead(head.length, instead),
                 }
             }
-            Found::Part => {
+            HeadScan::Part => {
                 self.state = State::Head(bytes.len());
                 Outcome::More
             }
-            Found::Blank(length) => {
+            HeadScan::Blank(length) => {
                 self.state = State::Head(0);
                 Outcome::Instead(length, Vec::new())
             }
-            Found::Refused(refusal, instead) => {
+            HeadScan::Refused(refusal, instead) => {
                 self.heads = self.heads.wrapping_add(1);
                 self.refusal = Some(refusal);
                 self.upgrade = false;
@@ -253,9 +254,10 @@ impl Requests {
 
     /// After a whole request.
     fn ended(&mut self) {
-        self.state = match self.upgrade {
-            true => State::Waiting,
-            false => State::Head(0),
+        self.state = if self.upgrade {
+            State::Waiting
+        } else {
+            State::Head(0)
         };
     }
 }
@@ -312,9 +314,10 @@ impl fmt::Debug for FramedStream {
 impl FramedStream {
     /// Requests that come over `inner`, in HTTP/2 or else in HTTP/1.
     pub fn new(inner: Stream, http2: bool) -> Self {
-        let reader = match http2 {
-            true => Reader::Http2(Box::new(FieldBlocks::new())),
-            false => Reader::Http1(Requests::new()),
+        let reader = if http2 {
+            Reader::Http2(Box::new(FieldBlocks::new()))
+        } else {
+            Reader::Http1(Requests::new())
         };
         Self {
             inner,
@@ -347,9 +350,10 @@ impl FramedStream {
             }
             Reader::Http2(_) => false,
         };
-        match in_body || self.ready > 0 {
-            true => upload.poll_room(cx),
-            false => Poll::Ready(()),
+        if in_body || self.ready > 0 {
+            upload.poll_room(cx)
+        } else {
+            Poll::Ready(())
         }
     }
 
@@ -517,9 +521,10 @@ impl AsyncRead for FramedStream {
                 // Whoever settles what they are reads again.
                 return Poll::Pending;
             } else if !ready!(this.read_aside(cx))? {
-                return match waiting && !this.held.is_empty() {
-                    true => Poll::Pending,
-                    false => Poll::Ready(Ok(())),
+                return if waiting && !this.held.is_empty() {
+                    Poll::Pending
+                } else {
+                    Poll::Ready(Ok(()))
                 };
             }
         }

@@ -103,9 +103,10 @@ impl Upload {
     pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
         state.send(cx);
-        match state.unsent.len() > HELD_ABOVE {
-            true => Poll::Pending,
-            false => Poll::Ready(()),
+        if state.unsent.len() > HELD_ABOVE {
+            Poll::Pending
+        } else {
+            Poll::Ready(())
         }
     }
 }

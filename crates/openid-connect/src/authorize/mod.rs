@@ -14,6 +14,7 @@ use pingora::http::RequestHeader;
 use serde_json::Value;
 
 use crate::OpenIdConnect;
+use crate::config::Config;
 use crate::config::methods::Method;
 use crate::credentials::arguments::Arguments;
 use crate::credentials::bearer::BearerToken;
@@ -233,7 +234,7 @@ fn respond_with_tokens(
     }
     let query = request.uri.query().filter(|_| !verified_request.in_query);
     let back = query.map_or_else(String::new, |query| format!("?{query}"));
-    let address = login_action.address(&issued, client_index(plugin, request), &back);
+    let address = login_action.address(&issued, client_index(plugin.config(), request), &back);
     redirect(&address).unwrap_or_else(|refusal| plugin.refuse(refusal, exchange))
 }
 
@@ -290,7 +291,7 @@ pub(crate) fn finish(
     if let Some(refusal) = refusal.filter(|_| by_client) {
         reply = config
             .error_responses
-            .to(refusal, client_index(plugin, request));
+            .to(refusal, client_index(plugin.config(), request));
     }
     if config.scripts && cors::is_script(&request.headers) {
         let redirects = reply.status == StatusCode::FOUND;
@@ -303,8 +304,8 @@ pub(crate) fn finish(
 }
 
 /// The place of the client that a request chooses by its head.
-pub(crate) fn client_index(plugin: &OpenIdConnect, request: &RequestHeader) -> usize {
+pub(crate) fn client_index(config: &Config, request: &RequestHeader) -> usize {
     let arguments = Arguments::new(request.uri.query(), Vec::new());
-    let clients = &plugin.config().clients;
+    let clients = &config.clients;
     clients.chosen_index(&request.headers, &arguments)
 }

@@ -10,6 +10,7 @@ use pingora::http::RequestHeader;
 
 use crate::OpenIdConnect;
 use crate::authorize;
+use crate::config::Config;
 use crate::config::methods::Method;
 use crate::credentials::Credential;
 use crate::credentials::arguments::Arguments;
@@ -161,7 +162,7 @@ async fn explain_session(
     }
     let verified = plugin.verify_session(login).await?;
     let verified = authorize::enrich(plugin, verified, context).await?;
-    if has_proof(plugin, request) {
+    if has_proof(plugin.config(), request) {
         return Ok(Outlook::depends(PROOF));
     }
     authorize::proof_of_session(plugin, &verified, request, exchange)?;
@@ -187,7 +188,7 @@ async fn explain_token(
     }
     let (verified, method) = plugin.verify_or_fetch(&token, context).await?;
     let verified = authorize::enrich(plugin, verified, context).await?;
-    if has_proof(plugin, request) {
+    if has_proof(plugin.config(), request) {
         return Ok(Outlook::depends(PROOF));
     }
     let shown = (found.token.as_ref(), found.as_dpop);
@@ -196,8 +197,8 @@ async fn explain_token(
 }
 
 /// Whether a proof would be used up by looking at it.
-pub(crate) fn has_proof(plugin: &OpenIdConnect, request: &RequestHeader) -> bool {
-    plugin.config().proofs.is_some() && request.headers.contains_key(&proof_of_possession::DPOP)
+pub(crate) fn has_proof(config: &Config, request: &RequestHeader) -> bool {
+    config.proofs.is_some() && request.headers.contains_key(&proof_of_possession::DPOP)
 }
 
 fn explain_user(
@@ -256,7 +257,7 @@ pub(crate) fn explain_refusal(
     let reply = plugin
         .config()
         .error_responses
-        .to(refusal, authorize::client_index(plugin, request));
+        .to(refusal, authorize::client_index(plugin.config(), request));
     let Code { code, meaning, .. } = code(refusal);
     Outlook::Answers {
         status: reply.status.as_u16(),

@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::OpenIdConnect;
 use crate::authorize;
 use crate::authorize::VerifiedRequest;
+use crate::config::Config;
 use crate::config::methods::Method;
 use crate::credentials::arguments::{Arguments, Where, retarget};
 use crate::decide::refusal::Refusal;
@@ -22,6 +23,7 @@ use crate::login::login_action::{Action, IssuedTokens};
 use crate::login::{
     self, CodeClaim, LoginRequest, Logins, PendingLogin, PreservedRequest, origin, page,
 };
+use crate::provider::client::ProviderClient;
 use crate::provider::id_token_verification::verify_id_token;
 use crate::provider::introspection::RequestContext;
 use crate::provider::token_cache::VerifiedToken;
@@ -125,7 +127,7 @@ pub(crate) async fn end_login(
         return redirect(&pending.address());
     }
     logins.check(&pending, state, now_ms)?;
-    check_issuer_of_callback(plugin, answer("iss")?).await?;
+    check_issuer_of_callback(plugin.config(), &plugin.provider_client, answer("iss")?).await?;
     if let Some(error) = answer("error")? {
         let said = describe_error(error, answer("error_description")?);
         tracing::info!(error = said, "the provider refused a login");
@@ -168,21 +170,14 @@ pub(crate) async fn end_login(
 
 /// RFC 9207: the answer must be of the provider that was asked.
 async fn check_issuer_of_callback(
-    plugin: &OpenIdConnect,
+    config: &Config,
+    provider: &ProviderClient,
     issuer: Option<&str>,
 ) -> Result<(), Refusal> {
-    let metadata = plugin.provider_client.metadata().await?;
+    let metadata = provider.metadata().await?;
     let promised = metadata.member("authorization_response_iss_parameter_supported");
     match issuer {
-        Some(issuer)
-            if plugin
-                .config()
-                .rules
-                .issuers
-                .answers_as(issuer, &metadata.issuer) =>
-        {
-            Ok(())
-        }
+        Some(issuer) if config.rules.issuers.answers_as(issuer, &metadata.issuer) => Ok(()),
         None if promised != Some(&Value::Bool(true)) => Ok(()),
         _ => Err(Refusal::MixedUp),
     }
@@ -245,13 +240,11 @@ async fn redeem_code(
         ..LoginSession::begun(&pending.client, tokens.access.expose(), now_ms)
     };
     let login = OpenSession::fresh(login);
-    let verified = match plugin
-        .config()
-        .signature_exemptions
-        .has(Method::AuthorizationCode)
-    {
-        true => plugin.verify_exempt_session(&login).await?,
-        false => plugin.verify_session(&login).await?,
+    let exempt = &plugin.config().signature_exemptions;
+    let verified = if exempt.has(Method::AuthorizationCode) {
+        plugin.verify_exempt_session(&login).await?
+    } else {
+        plugin.verify_session(&login).await?
     };
     if login.id_token.is_none() {
         // Nobody but the access token can vouch for it.

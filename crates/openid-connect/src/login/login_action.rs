@@ -148,9 +148,10 @@ impl LoginAction {
 /// An address with more in its query (`?`) or with a fragment (`#`).
 fn joined(address: &str, mark: char, more: &str) -> String {
     let (address, _) = address.split_once('#').unwrap_or((address, ""));
-    let mark = match address.contains('?') {
-        true if mark == '?' => '&',
-        _ => mark,
+    let mark = if mark == '?' && address.contains('?') {
+        '&'
+    } else {
+        mark
     };
     format!("{address}{mark}{more}")
 }

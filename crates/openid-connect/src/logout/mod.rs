@@ -11,6 +11,7 @@ use http::{HeaderMap, Method, StatusCode};
 use pingora::http::RequestHeader;
 
 use crate::OpenIdConnect;
+use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::fields::Fields;
 use crate::credentials::arguments::Arguments;
@@ -18,6 +19,7 @@ use crate::decide::refusal::Refusal;
 use crate::login::flow::redirect;
 use crate::login::path;
 use crate::provider::client::EndpointRequest;
+use crate::provider::client::ProviderClient;
 use crate::provider::client_auth::nth;
 use crate::provider::endpoints::Endpoint;
 use crate::session::{Browser, LoginSession, OpenSession, Sessions};
@@ -129,7 +131,7 @@ pub(crate) async fn handle_logout(
 ) -> Result<Flow, Refusal> {
     // First of all: whoever has a copy is out while tokens are revoked. Where it
     // can't be said, the browser keeps its cookie, to come again with it.
-    let logins = match end_shown(plugin, logout, sessions, request).await {
+    let logins = match end_shown(&plugin.provider_client, logout, sessions, request).await {
         Ok(logins) => logins,
         Err(refusal) => return Ok(comes_again(plugin, refusal, exchange)),
     };
@@ -147,7 +149,16 @@ pub(crate) async fn handle_logout(
     for login in &logins {
         match end_session {
             Some(_) => revoke_around(plugin, logout, login).await,
-            None => revoke(plugin, logout, login, &Hint::ALL).await,
+            None => {
+                revoke(
+                    plugin.config(),
+                    &plugin.provider_client,
+                    logout,
+                    login,
+                    &Hint::ALL,
+                )
+                .await
+            }
         }
     }
     let login = logins.first();
@@ -183,12 +194,12 @@ pub(crate) async fn handle_logout(
 /// # Errors
 /// [`Refusal::SessionStoreUnavailable`]: they may go on.
 async fn end_shown(
-    plugin: &OpenIdConnect,
+    provider: &ProviderClient,
     logout: &Logout,
     sessions: &Sessions,
     request: &RequestHeader,
 ) -> Result<Vec<Arc<OpenSession>>, Refusal> {
-    let now_ms = plugin.provider_client.clock.now_ms();
+    let now_ms = provider.clock.now_ms();
     let mut logins = sessions.find_or_restore(&request.headers, now_ms).await?;
     for login in &mut logins {
         if logout.revokes_access || logout.revokes_refresh {
@@ -214,7 +225,14 @@ fn comes_again(plugin: &OpenIdConnect, refusal: Refusal, exchange: &mut Exchange
 /// that many providers end their session, and could not sign the user out
 /// further up any more when the browser comes to end it.
 async fn revoke_around(plugin: &OpenIdConnect, logout: &Logout, login: &Arc<OpenSession>) {
-    revoke(plugin, logout, login, &[Hint::Access]).await;
+    revoke(
+        plugin.config(),
+        &plugin.provider_client,
+        logout,
+        login,
+        &[Hint::Access],
+    )
+    .await;
     let (Some(me), true) = (plugin.me.upgrade(), logout.revokes_refresh) else {
         return;
     };
@@ -222,7 +240,14 @@ async fn revoke_around(plugin: &OpenIdConnect, logout: &Logout, login: &Arc<Open
     tokio::spawn(async move {
         tokio::time::sleep(AT_PROVIDER).await;
         if let Some(logout) = &me.logout {
-            revoke(&me, logout, &login, &[Hint::Refresh]).await;
+            revoke(
+                me.config(),
+                &me.provider_client,
+                logout,
+                &login,
+                &[Hint::Refresh],
+            )
+            .await;
         }
     });
 }
@@ -230,12 +255,13 @@ async fn revoke_around(plugin: &OpenIdConnect, logout: &Logout, login: &Arc<Open
 /// Revokes these tokens of the session, as far as the provider does and the
 /// configuration says; the user is out here in any case.
 pub(crate) async fn revoke(
-    plugin: &OpenIdConnect,
+    config: &Config,
+    provider: &ProviderClient,
     logout: &Logout,
     login: &LoginSession,
     which: &[Hint],
 ) {
-    let client = plugin.config().clients.named(&login.client);
+    let client = config.clients.named(&login.client);
     for hint in which {
         let token = match hint {
             Hint::Refresh => login.refresh.as_deref().filter(|_| logout.revokes_refresh),
@@ -247,7 +273,7 @@ pub(crate) async fn revoke(
             (logout.revocation_parameter.clone(), token.to_owned()),
             ("token_type_hint".to_owned(), hint.to_owned()),
         ];
-        let answer = plugin.provider_client.post(EndpointRequest {
+        let answer = provider.post(EndpointRequest {
             from: None,
             endpoint: Endpoint::Revocation,
             client: client.map(|(client, _)| client.clone()),

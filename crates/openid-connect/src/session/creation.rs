@@ -10,6 +10,7 @@ use crate::config::methods::Method;
 use crate::decide::refusal::Refusal;
 use crate::login::origin;
 use crate::login::site::Site;
+use crate::provider::client::ProviderClient;
 use crate::provider::client_auth::Client;
 use crate::provider::token_cache::VerifiedToken;
 use crate::provider::token_endpoint::TokenGrant;
@@ -133,19 +134,19 @@ fn requires_more_than(plugin: &OpenIdConnect, method: Method) -> bool {
 
 /// The session that was begun for a token before, if its caller may have it.
 pub(crate) fn token_session(
-    plugin: &OpenIdConnect,
+    provider: &ProviderClient,
     sessions: &Sessions,
     (method, access): (Method, &str),
     request: &RequestHeader,
     exchange: &Exchange,
 ) -> Option<Arc<TokenSession>> {
-    let now_ms = plugin.provider_client.clock.now_ms();
+    let now_ms = provider.clock.now_ms();
     sessions.of_token((method, access), caller(request, exchange), now_ms)
 }
 
 /// Has a caller who was let in keep a session.
 pub(crate) fn set_token_session_cookie(
-    plugin: &OpenIdConnect,
+    provider: &ProviderClient,
     sessions: &Sessions,
     token_session: &TokenSession,
     request: &RequestHeader,
@@ -160,11 +161,7 @@ pub(crate) fn set_token_session_cookie(
         fields: &mut exchange.response_headers,
     };
     match sessions.set_cookie(token_session, browser) {
-        Ok(()) => sessions.tell(
-            &token_session.held,
-            plugin.provider_client.clock.now_ms(),
-            exchange,
-        ),
+        Ok(()) => sessions.tell(&token_session.held, provider.clock.now_ms(), exchange),
         Err(refusal) => missing(refusal),
     }
 }
@@ -200,7 +197,7 @@ pub(crate) async fn create_session(
         return;
     }
     let shown = (source.method, source.access);
-    let existing = token_session(plugin, sessions, shown, request, exchange);
+    let existing = token_session(&plugin.provider_client, sessions, shown, request, exchange);
     let token_session = match existing {
         Some(token_session) => Ok(Some(token_session)),
         None => {
@@ -211,9 +208,13 @@ pub(crate) async fn create_session(
         }
     };
     match token_session {
-        Ok(Some(token_session)) => {
-            set_token_session_cookie(plugin, sessions, &token_session, request, exchange)
-        }
+        Ok(Some(token_session)) => set_token_session_cookie(
+            &plugin.provider_client,
+            sessions,
+            &token_session,
+            request,
+            exchange,
+        ),
         Ok(None) => tracing::debug!("a token has begun as many sessions as it may"),
         Err(refusal) => missing(refusal),
     }

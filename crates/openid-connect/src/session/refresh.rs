@@ -125,7 +125,14 @@ async fn refresh_locked(
             let saved = sessions.save(next.clone(), of, clock.now_ms()).await;
             if let (Err(Refusal::SessionOver), Some(logout)) = (&saved, &plugin.logout) {
                 // Who has ended it meanwhile knew the last tokens alone.
-                logout::revoke(plugin, logout, &next, &Hint::ALL).await;
+                logout::revoke(
+                    plugin.config(),
+                    &plugin.provider_client,
+                    logout,
+                    &next,
+                    &Hint::ALL,
+                )
+                .await;
             }
             return saved;
         }

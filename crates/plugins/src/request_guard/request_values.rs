@@ -1,4 +1,4 @@
-//! What a request says in the places that are watched.
+//! The values of a request in the places that the guard watches.
 
 use std::borrow::Cow;
 use std::fmt;

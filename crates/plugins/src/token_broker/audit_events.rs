@@ -1,4 +1,4 @@
-//! What the audit log is told of the broker's tokens.
+//! The audit events of the broker's tokens.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -13,7 +13,7 @@ use doorward_core::model::audit::{Actor, Detail, Event, Kind, Trace};
 use doorward_core::model::broker::TokenFacts;
 use doorward_plugin_api::filter::Exchange;
 
-/// A request that concerns tokens, as far as it is known who asks.
+/// The audit events of one request, and what is known of its sender.
 pub(super) struct RequestAudit<'a> {
     broker: &'a Broker,
     proxy: &'a str,

@@ -329,12 +329,13 @@ impl Fault {
             let text = format!("{}: {}", self.code, self.text);
             // Nothing of a path can end the quoted text, or the field.
             let text: String = text.chars().filter(|c| is_quotable(*c)).collect();
-            let challenge = match self.of_client {
+            let challenge = if self.of_client {
                 // How clients may prove who they are (RFC 6749 §5.2).
-                true => format!("Basic realm=\"{realm}\""),
-                false => format!(
+                format!("Basic realm=\"{realm}\"")
+            } else {
+                format!(
                     "Bearer realm=\"{realm}\",error=\"invalid_token\",error_description=\"{text}\""
-                ),
+                )
             };
             if let Ok(value) = HeaderValue::try_from(challenge) {
                 reply = reply.header(WWW_AUTHENTICATE, value);

@@ -134,10 +134,11 @@ fn flows(
                     }
                 }
                 let message = wrong.inner().to_string();
-                match message.starts_with("unknown field") {
+                if message.starts_with("unknown field") {
                     // The list of all that are known would be longer than a screen.
-                    true => error(&place, "unknown field"),
-                    false => error(&place, serde_message::plain(&message)),
+                    error(&place, "unknown field")
+                } else {
+                    error(&place, serde_message::plain(&message))
                 }
             })?);
         }

@@ -63,7 +63,7 @@ pub(super) fn picked(balancer: &Balancer, hash: Option<u64>, now_ns: u64) -> Opt
     Some(pick.endpoint().target().to_owned())
 }
 
-/// How many of `n` picks each target gets, in the order of the lineup.
+/// How many of `n` picks each target gets, in the order of the endpoint set.
 pub(super) fn shares(balancer: &Balancer, n: usize, now_ns: u64) -> Vec<usize> {
     let endpoint_set = balancer.endpoint_set();
     let mut shares = vec![0; endpoint_set.endpoints().len()];
@@ -78,7 +78,7 @@ pub(super) fn shares(balancer: &Balancer, n: usize, now_ns: u64) -> Vec<usize> {
     shares
 }
 
-/// Sends a request to the target at `index` of the lineup and reports.
+/// Sends a request to the target at `index` of the endpoint set and reports.
 pub(super) fn report(balancer: &Balancer, index: usize, outcome: Outcome, now_ns: u64) {
     let wanted = balancer.endpoint_set().endpoints()[index]
         .target()

@@ -49,9 +49,9 @@ pub(super) struct Head {
     pub(super) upgrade: bool,
 }
 
-/// What was found where a request begins.
+/// The bytes where a request begins.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum HeadScan {
     /// A head.
     Head(Head),
     /// The beginning of one.
@@ -86,10 +86,10 @@ const CONNECT: Refusal = Refusal {
 
 /// Reads the head at the beginning of `bytes`, of which `seen` were looked at
 /// before without finding its end.
-pub(super) fn read(bytes: &[u8], seen: usize) -> Found {
+pub(super) fn read(bytes: &[u8], seen: usize) -> HeadScan {
     let blank = blank_lines(bytes);
     if blank > 0 {
-        return Found::Blank(blank);
+        return HeadScan::Blank(blank);
     }
     if seen == 0
         && let Some(found) = quick(bytes)
@@ -101,7 +101,7 @@ pub(super) fn read(bytes: &[u8], seen: usize) -> Found {
             return refused(TOO_LARGE, bytes);
         }
         return match begins(bytes) {
-            Ok(()) => Found::Part,
+            Ok(()) => HeadScan::Part,
             Err(refusal) => refused(refusal, bytes),
         };
     };
@@ -110,7 +110,7 @@ pub(super) fn read(bytes: &[u8], seen: usize) -> Found {
 }
 
 /// Reads a head that is whole and has nothing to mend, as nearly all are.
-fn quick(bytes: &[u8]) -> Option<Found> {
+fn quick(bytes: &[u8]) -> Option<HeadScan> {
     let mut space = [const { MaybeUninit::<Header<'_>>::uninit() }; FIELDS];
     let mut request = Request::new(&mut []);
     let parsed = request.parse_with_uninit_headers(bytes, &mut space);
@@ -124,7 +124,7 @@ fn quick(bytes: &[u8]) -> Option<Found> {
     }
     let newest = request.version == Some(1);
     Some(match fields(request.headers, target, newest) {
-        Ok((body, upgrade)) => Found::Head(Head {
+        Ok((body, upgrade)) => HeadScan::Head(Head {
             length,
             instead: None,
             body,
@@ -271,7 +271,7 @@ fn good_line(head: &[u8]) -> Result<(Line<'_>, usize), Refusal> {
 }
 
 /// Judges a whole head.
-fn judge(head: &[u8]) -> Result<Found, Refusal> {
+fn judge(head: &[u8]) -> Result<HeadScan, Refusal> {
     if head.len() > LONGEST {
         return Err(TOO_LARGE);
     }
@@ -293,7 +293,7 @@ fn judge(head: &[u8]) -> Result<Found, Refusal> {
     }
     let newest = request.version == Some(1);
     let (body, upgrade) = fields(request.headers, &target, newest)?;
-    Ok(Found::Head(Head {
+    Ok(HeadScan::Head(Head {
         length: head.len(),
         instead: (encoded > 0).then_some(instead),
         body,
@@ -420,7 +420,7 @@ fn authority(target: &[u8], host: Option<&[u8]>) -> Result<(), Refusal> {
 
 /// What stands for a request that is refused: whatever of it can be told, and a
 /// body without an end, so that what still comes is none of the next request.
-fn refused(refusal: Refusal, head: &[u8]) -> Found {
+fn refused(refusal: Refusal, head: &[u8]) -> HeadScan {
     let told = line(head).filter(|line| {
         let method = line.method.len() <= METHOD && line.method.iter().all(|b| is_token(*b));
         method && !line.method.is_empty()
@@ -438,7 +438,7 @@ fn refused(refusal: Refusal, head: &[u8]) -> Found {
     out.extend_from_slice(b" HTTP/1.1\r\n");
     kept(head, &mut out);
     out.extend_from_slice(b"Connection: close\r\nContent-Length: 9223372036854775807\r\n\r\n");
-    Found::Refused(refusal, out)
+    HeadScan::Refused(refusal, out)
 }
 
 /// Keeps those fields of a refused head that its answer and the log go by.

@@ -93,8 +93,8 @@ struct Block {
     pieces: SmallVec<[(usize, usize); 2]>,
 }
 
-/// What was found at a HEADERS frame.
-enum Found {
+/// The bytes at a HEADERS frame.
+enum BlockScan {
     Block(Block),
     /// The beginning of one.
     Part,
@@ -170,9 +170,9 @@ impl FieldBlocks {
     /// is known; zero while there is more to come.
     fn block(&mut self, bytes: &[u8]) -> Option<usize> {
         let block = match find(bytes) {
-            Found::Block(block) => block,
-            Found::Part => return Some(0),
-            Found::Wrong => return self.give_up(),
+            BlockScan::Block(block) => block,
+            BlockScan::Part => return Some(0),
+            BlockScan::Wrong => return self.give_up(),
         };
         let joined: Vec<u8>;
         let fragment = match &*block.pieces {
@@ -227,7 +227,7 @@ fn length(a: u8, b: u8, c: u8) -> usize {
 }
 
 /// Finds the block that begins with the HEADERS frame at the beginning of `bytes`.
-fn find(bytes: &[u8]) -> Found {
+fn find(bytes: &[u8]) -> BlockScan {
     let mut block = Block {
         length: 0,
         stream: [0; 4],
@@ -237,15 +237,12 @@ fn find(bytes: &[u8]) -> Found {
     let mut total = 0;
     loop {
         let [a, b, c, kind, flags, s1, s2, s3, s4, ..] = bytes[block.length..] else {
-            return Found::Part;
+            return BlockScan::Part;
         };
         let is_first = block.length == 0;
         let stream = [s1, s2, s3, s4];
         let length = length(a, b, c);
-        let expected = match is_first {
-            true => HEADERS,
-            false => CONTINUATION,
-        };
+        let expected = if is_first { HEADERS } else { CONTINUATION };
         if is_first {
             block.stream = stream;
             block.end_stream = flags & END_STREAM != 0;
@@ -257,16 +254,16 @@ fn find(bytes: &[u8]) -> Found {
             || total > BLOCK
             || block.pieces.len() == FRAMES
         {
-            return Found::Wrong;
+            return BlockScan::Wrong;
         }
         let (mut from, mut to) = (block.length + FRAME, block.length + FRAME + length);
         if bytes.len() < to {
-            return Found::Part;
+            return BlockScan::Part;
         }
         block.length = to;
         if is_first && flags & PADDED != 0 {
             let Some(padding) = bytes[from..to].first() else {
-                return Found::Wrong;
+                return BlockScan::Wrong;
             };
             from += 1;
             to = to.saturating_sub(usize::from(*padding));
@@ -275,11 +272,11 @@ fn find(bytes: &[u8]) -> Found {
             from += 5;
         }
         if from > to {
-            return Found::Wrong;
+            return BlockScan::Wrong;
         }
         block.pieces.push((from, to));
         if flags & END_HEADERS != 0 {
-            return Found::Block(block);
+            return BlockScan::Block(block);
         }
     }
 }

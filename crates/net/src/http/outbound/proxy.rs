@@ -95,9 +95,10 @@ fn with(
         let Some((url, authorization)) = proxy else {
             continue;
         };
-        let proxy = match secure {
-            false => reqwest::Proxy::http(url.clone()),
-            true => reqwest::Proxy::https(url.clone()),
+        let proxy = if secure {
+            reqwest::Proxy::https(url.clone())
+        } else {
+            reqwest::Proxy::http(url.clone())
         };
         let mut proxy = proxy
             .map_err(|error| chain(&error))?

@@ -101,9 +101,10 @@ impl Authorities {
 
     /// Adds them to those of the system.
     pub(super) fn add_to(&self, builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
-        match self.0.is_empty() {
-            true => builder,
-            false => builder.tls_certs_merge(self.0.iter().cloned()),
+        if self.0.is_empty() {
+            builder
+        } else {
+            builder.tls_certs_merge(self.0.iter().cloned())
         }
     }
 }

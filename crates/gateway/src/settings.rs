@@ -1,0 +1,61 @@
+//! Settings and counters of the data path.
+
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue};
+use ipnet::IpNet;
+
+use super::ending::Endings;
+use super::handler::Destinations;
+use super::own_cookies::OwnCookies;
+use super::own_headers::{DefaultType, OwnHeaders};
+use doorward_core::clock::Clock;
+use doorward_net::telemetry::access_log::AccessLog;
+use doorward_net::telemetry::client_aborts::ClientAborts;
+use doorward_net::telemetry::connections::Connections;
+use doorward_net::telemetry::traffic::RouteTraffic;
+use doorward_net::telemetry::upstreams::UpstreamMetrics;
+
+/// Settings and counters of the data path.
+pub struct Settings {
+    /// Wall time.
+    pub clock: Clock,
+    /// Proxies whose `X-Forwarded-*` are believed.
+    pub trusted: Box<[IpNet]>,
+    /// The header in which they name the client, if the file says which.
+    pub real_ip_header: Option<HeaderName>,
+    /// Port of the plain listener.
+    pub port: u16,
+    /// Port of the TLS listener.
+    pub tls_port: u16,
+    /// Both ports, plain and TLS, as text.
+    pub port_texts: [HeaderValue; 2],
+    /// Whether clients are asked for certificates.
+    pub client_certificates: bool,
+    /// Whether upstreams are told of clients' certificates.
+    pub forward_certificates: bool,
+    /// Cookies that no upstream gets.
+    pub own_cookies: OwnCookies,
+    /// Whether `X-Kong-*` headers and `Via` are added for clients and upstreams.
+    pub request_ids: bool,
+    /// The gateway's own headers that answers have.
+    pub headers: OwnHeaders,
+    /// The form of messages about failed upstreams for clients that name none.
+    pub error_default_type: DefaultType,
+    /// Whether clients that send `Kong-Debug` learn route and service.
+    pub allow_debug_header: bool,
+    /// Where requests are logged, if they are.
+    pub access_log: Option<Arc<AccessLog>>,
+    /// Makes the connections of answers that end with sessions.
+    pub endings: Endings,
+    /// Where requests of route files go.
+    pub destinations: Destinations,
+    /// Counters of requests that no route matched.
+    pub unrouted: Arc<RouteTraffic>,
+    /// Open client connections.
+    pub connections: Connections,
+    /// Clients that left.
+    pub client_aborts: ClientAborts,
+    /// Failed tries at upstreams.
+    pub upstreams: UpstreamMetrics,
+}

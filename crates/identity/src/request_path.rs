@@ -1,0 +1,44 @@
+//! The path of a request, as its sender wrote it.
+
+use std::borrow::Cow;
+
+use super::Call;
+
+/// The path without that of the base URL. Metadata addresses that RFC 8414 §3
+/// makes, with the well-known part in front, become those of OpenID Connect.
+pub(super) fn below_base<'a>(base: &str, path: &'a str) -> Cow<'a, str> {
+    for name in ["oauth-authorization-server", "openid-configuration"] {
+        let issuer = path.strip_prefix("/.well-known/");
+        let issuer = issuer.and_then(|rest| rest.strip_prefix(name));
+        if let Some(issuer) = issuer.and_then(|rest| rest.strip_prefix(base)) {
+            return Cow::Owned(format!("{issuer}/.well-known/openid-configuration"));
+        }
+    }
+    match path.strip_prefix(base) {
+        Some(rest) if rest.starts_with('/') => Cow::Borrowed(rest),
+        _ => Cow::Borrowed(path),
+    }
+}
+
+/// The path that was called, without that of the base URL.
+pub(super) fn path_below_base(call: &Call) -> Cow<'_, str> {
+    let live = call.state.live();
+    below_base(&live.base_path, call.parts.uri.path())
+}
+
+/// The address that was called, as a client knows it.
+pub(super) fn url(call: &Call) -> String {
+    let live = call.state.live();
+    let path = below_base(&live.base_path, call.parts.uri.path());
+    format!("{}{path}", live.base_url)
+}
+
+/// The path of what was called, as a client knows it: with the realm in it.
+pub(super) fn path(call: &Call) -> String {
+    let live = call.state.live();
+    if let Some(path) = &call.named_path {
+        return format!("{}{path}", live.base_path);
+    }
+    let path = below_base(&live.base_path, call.parts.uri.path());
+    format!("{}{path}", live.base_path)
+}
