@@ -58,9 +58,10 @@ fn secret(name: &'static str) -> Field {
 
 /// The mask in the place of a secret would be the secret.
 fn no_mask(text: &str) -> Result<(), String> {
-    match text == MASK {
-        true => Err(format!("'{MASK}' stands for a text that is not shown")),
-        false => Ok(()),
+    if text == MASK {
+        Err(format!("'{MASK}' stands for a text that is not shown"))
+    } else {
+        Ok(())
     }
 }
 

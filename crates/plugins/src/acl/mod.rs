@@ -190,9 +190,10 @@ impl Filter for Acl {
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
         for (name, value) in &exchange.vouched {
             if [CONSUMER_GROUPS, AUTHENTICATED_GROUPS].contains(name) {
-                let name = match *name == CONSUMER_GROUPS {
-                    true => "X-Consumer-Groups",
-                    false => "X-Authenticated-Groups",
+                let name = if *name == CONSUMER_GROUPS {
+                    "X-Consumer-Groups"
+                } else {
+                    "X-Authenticated-Groups"
                 };
                 let _ = request.insert_header(name, value);
             }

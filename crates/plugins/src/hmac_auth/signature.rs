@@ -88,9 +88,10 @@ impl<'a> Signature<'a> {
         let mut rest = after_scheme(value, "hmac")?;
         let mut parameter = |name: &str, first: bool| {
             let text = rest.trim_start();
-            let text = match first {
-                true => text,
-                false => text.strip_prefix(',')?.trim_start(),
+            let text = if first {
+                text
+            } else {
+                text.strip_prefix(',')?.trim_start()
             };
             let text = text.strip_prefix(name)?.strip_prefix("=\"")?;
             let (value, after) = text.split_once('"')?;

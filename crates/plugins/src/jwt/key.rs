@@ -23,15 +23,18 @@ pub struct TokenKey {
 
 /// The kinds of keys. The algorithm alone says which one a credential has.
 enum Material {
-    Secret {
-        /// The bytes of the text.
-        text: hmac::Key,
-        /// What the text says in Base64.
-        decoded: Option<hmac::Key>,
-    },
+    Secret(Box<SecretKeys>),
     Public(PublicKey),
     /// There is none: no token is good.
     Nothing,
+}
+
+/// The two readings of a shared secret.
+struct SecretKeys {
+    /// The bytes of the text.
+    text: hmac::Key,
+    /// What the text says in Base64.
+    decoded: Option<hmac::Key>,
 }
 
 impl TokenKey {
@@ -59,8 +62,8 @@ impl TokenKey {
         let key = match &self.material {
             Material::Nothing => return None,
             Material::Public(key) => return Some(key.has_signed(message, &token.signature)),
-            Material::Secret { decoded, .. } if base64 => decoded.as_ref()?,
-            Material::Secret { text, .. } => text,
+            Material::Secret(keys) if base64 => keys.decoded.as_ref()?,
+            Material::Secret(keys) => &keys.text,
         };
         Some(hmac::verify(key, message, &token.signature).is_ok())
     }
@@ -72,10 +75,11 @@ impl Material {
         let text = secret.expose();
         let key = |bytes: &[u8]| (!bytes.is_empty()).then(|| hmac::Key::new(hmac, bytes));
         let decoded = BASE64.decode(text).ok();
-        Some(Self::Secret {
+        let keys = SecretKeys {
             text: key(text.as_bytes())?,
             decoded: decoded.and_then(|bytes| key(&bytes)),
-        })
+        };
+        Some(Self::Secret(Box::new(keys)))
     }
 }
 

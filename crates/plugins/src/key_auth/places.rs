@@ -100,9 +100,10 @@ impl Places {
         let body = body.filter(|_| self.body);
         let body = body.map(|body| Body::read(&request.headers, body));
         let places = self.names.iter().map(|name| {
-            let in_header = match self.header {
-                true => in_headers(request, name),
-                false => Place::Nowhere,
+            let in_header = if self.header {
+                in_headers(request, name)
+            } else {
+                Place::Nowhere
             };
             in_header
                 .or_else(|| match request.uri.query() {
@@ -180,9 +181,10 @@ pub(super) fn without(form: &str, names: &[&str]) -> Option<String> {
 /// The target with another query; none, if that is empty.
 fn with_query(uri: &Uri, query: &str) -> Option<Uri> {
     let mut parts = uri.clone().into_parts();
-    let target = match query.is_empty() {
-        true => uri.path().to_owned(),
-        false => format!("{}?{query}", uri.path()),
+    let target = if query.is_empty() {
+        uri.path().to_owned()
+    } else {
+        format!("{}?{query}", uri.path())
     };
     parts.path_and_query = Some(target.parse().ok()?);
     Uri::from_parts(parts).ok()
