@@ -79,8 +79,8 @@ fn cors_request(live: &Live, path: &str, request: &Request) -> Option<cors::Cors
     cors::CorsRequest::of(request, origin, (endpoint.sharing, endpoint.methods), realm)
 }
 
-/// As [`url()`], if its path names the realm of the call: on the host of a realm,
-/// the address of the top-level one would mean another.
+/// As [`crate::request_path::url`], if its path names the realm of the call: on the
+/// host of a realm, the address of the top-level one would mean another.
 pub(super) fn url_of_realm(call: &Call) -> Option<String> {
     let live = call.state.live();
     let path = below_base(&live.base_path, call.parts.uri.path());
