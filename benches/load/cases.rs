@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
+use crate::callgrind::Runner;
 use crate::credentials::Credentials;
 use crate::door::Door;
 use crate::floor::Floor;
 use crate::http;
-use crate::nginx::Nginx;
-use crate::process::{self, Port};
+use crate::peers::Peer;
+use crate::process::Port;
 use crate::report::Report;
 use crate::wrk::{self, Round};
 
@@ -146,7 +147,7 @@ impl Case {
 pub(crate) struct Field {
     cores: usize,
     floor: Floor,
-    nginx: Option<Nginx>,
+    nginx: Option<Peer>,
     door: Door,
     credentials: Credentials,
 }
@@ -154,10 +155,7 @@ pub(crate) struct Field {
 impl Field {
     pub(crate) fn open(cores: usize, upstream: &Port, binary: &Path) -> Result<Self> {
         let floor = Floor::start(upstream, cores)?;
-        let nginx = match process::find("nginx") {
-            Some(program) => Some(Nginx::start(&program, upstream, cores)?),
-            None => None,
-        };
+        let nginx = Peer::nginx(&Runner::Direct, upstream, cores)?;
         let mut door = Door::prepare(binary, upstream, cores)?;
         door.start()?;
         let credentials = Credentials::get(&door)?;
@@ -258,7 +256,7 @@ impl Field {
     fn port(&self, case: Case) -> Option<&Port> {
         match case {
             Case::Floor => Some(self.floor.port()),
-            Case::Nginx => self.nginx.as_ref().map(Nginx::port),
+            Case::Nginx => self.nginx.as_ref().map(Peer::port),
             _ => Some(self.door.port()),
         }
     }
@@ -266,7 +264,7 @@ impl Field {
     fn cpu(&self, case: Case) -> Result<Duration> {
         match case {
             Case::Floor => self.floor.cpu(),
-            Case::Nginx => self.nginx.as_ref().map_or(Ok(Duration::ZERO), Nginx::cpu),
+            Case::Nginx => self.nginx.as_ref().map_or(Ok(Duration::ZERO), Peer::cpu),
             _ => self.door.cpu(),
         }
     }

@@ -11,10 +11,9 @@ use crate::callgrind::{Count, Runner};
 use crate::client::Client;
 use crate::door::Door;
 use crate::floor::Floor;
-use crate::haproxy::Haproxy;
 use crate::http;
-use crate::nginx::Nginx;
-use crate::process::{self, Port, Process};
+use crate::peers::Peer;
+use crate::process::{Port, Process};
 
 /// How much dearer than the baseline a row may be, in percent of it.
 const TOLERANCE: f64 = 3.0;
@@ -184,24 +183,23 @@ pub(crate) fn measure(binary: &Path, requests: usize, baseline: Option<&Path>) -
 
 /// Proxies of other makers, where they are installed.
 fn others(upstream: &Port, table: &mut Table) -> Result<()> {
-    if let Some(program) = process::find("nginx") {
-        let runner = Runner::callgrind("nginx")?;
-        let nginx = Nginx::start_under(&runner, &program, upstream, 1)?;
-        let row = Row::get("nginx, plain proxy", nginx.port(), "/plain/x", "", 200);
-        let count = row.count(nginx.port(), table.requests, |work| {
-            runner.count(nginx.process(), row.name, work)
-        })?;
-        table.add(row.name, &count);
+    let runner = Runner::callgrind("nginx")?;
+    if let Some(nginx) = Peer::nginx(&runner, upstream, 1)? {
+        count_peer("nginx, plain proxy", &runner, &nginx, table)?;
     }
-    if let Some(program) = process::find("haproxy") {
-        let runner = Runner::callgrind("haproxy")?;
-        let haproxy = Haproxy::start(&program, upstream, &runner)?;
-        let row = Row::get("haproxy, plain proxy", haproxy.port(), "/plain/x", "", 200);
-        let count = row.count(haproxy.port(), table.requests, |work| {
-            runner.count(haproxy.process(), row.name, work)
-        })?;
-        table.add(row.name, &count);
+    let runner = Runner::callgrind("haproxy")?;
+    if let Some(haproxy) = Peer::haproxy(&runner, upstream)? {
+        count_peer("haproxy, plain proxy", &runner, &haproxy, table)?;
     }
+    Ok(())
+}
+
+fn count_peer(name: &'static str, runner: &Runner, peer: &Peer, table: &mut Table) -> Result<()> {
+    let row = Row::get(name, peer.port(), "/plain/x", "", 200);
+    let count = row.count(peer.port(), table.requests, |work| {
+        runner.count(peer.process(), name, work)
+    })?;
+    table.add(name, &count);
     Ok(())
 }
 
