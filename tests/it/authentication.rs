@@ -559,8 +559,8 @@ async fn the_declarative_tool_comes_to_rest() {
         door.admin_json(Method::PUT, &path, &wanted)
             .await
             .expect(200);
-        let list = door.admin_get(&format!("/{flat}?size=1000&tags=team"));
-        let list = list.await.expect(200).json();
+        let path = format!("/{flat}?size=1000&tags=team");
+        let list = door.admin_get(&path).await.expect(200).json();
         let listed = list["data"].as_array().expect("a list");
         let there = listed.iter().find(|record| record["id"] == id);
         let there = there.expect("it is listed");
