@@ -43,6 +43,11 @@ const FILE: &str = r#"
     plugins:
     - {name: key-auth, config: {anonymous: nobody}}
     - {name: basic-auth, config: {anonymous: nobody}}
+  - name: session
+    paths: [/session]
+    plugins:
+    - {name: session, config: {secret: "of some length", cookie_secure: false}}
+    - {name: key-auth, config: {anonymous: nobody}}
   - name: both
     paths: [/both]
     plugins:
@@ -106,6 +111,7 @@ async fn every_plugin_of_one_file_does_what_it_is_for() {
     hmac_auth(&door).await;
     acl(&door, &upstream).await;
     several(&door, &upstream).await;
+    session(&door, &upstream).await;
 }
 
 async fn key_auth(door: &Door, upstream: &Upstream) {
@@ -281,6 +287,28 @@ async fn several(door: &Door, upstream: &Upstream) {
         .await
         .expect(200);
     assert_eq!(upstream.last().all("x-consumer-username"), ["anna"]);
+}
+
+async fn session(door: &Door, upstream: &Upstream) {
+    let answer = get(door, "/session?strict", &[]).await.expect(418);
+    assert!(!answer.headers.contains_key("set-cookie"));
+    let answer = get(door, "/session", &[("apikey", "annas-key")]).await;
+    let answer = answer.expect(200);
+    let (cookie, _) = answer
+        .header("set-cookie")
+        .split_once(';')
+        .expect("a cookie");
+    get(door, "/session?strict", &[("cookie", cookie)])
+        .await
+        .expect(200);
+    let seen = upstream.last();
+    assert_eq!(seen.all("x-consumer-username"), ["anna"]);
+    assert!(seen.all("cookie").is_empty());
+    let logout = http::client().delete(door.proxy_url("/session?session_logout"));
+    let answer = http::send(logout.header("cookie", cookie))
+        .await
+        .expect(200);
+    assert!(answer.header("set-cookie").contains("Max-Age=0"));
 }
 
 /// Admin listeners without and with the setting of who needs secrets shown.

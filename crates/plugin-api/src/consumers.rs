@@ -137,6 +137,11 @@ impl Consumers {
         };
         self.0.store(Arc::new(published));
     }
+
+    /// The consumer of this name or identifier.
+    pub fn find(&self, by: By, value: &str) -> Option<Caller> {
+        self.0.load().directory.find(by, value)
+    }
 }
 
 /// A consumer that was looked up, until the consumers change.

@@ -17,6 +17,7 @@ pub mod hmac_auth;
 mod ip_restriction;
 pub mod jwt;
 mod key_auth;
+mod ldap_auth;
 mod networks;
 mod oauth2_client;
 mod rate_limiting;
@@ -28,6 +29,7 @@ mod request_termination;
 mod request_transformer;
 mod resource_server;
 mod response_transformer;
+mod session;
 mod settings;
 mod template;
 #[cfg(test)]
@@ -49,6 +51,7 @@ pub static REGISTRY: &[Kind] = &[
     ip_restriction::KIND,
     jwt::KIND,
     key_auth::KIND,
+    ldap_auth::KIND,
     openid_connect::KIND,
     rate_limiting::KIND,
     redirect::KIND,
@@ -57,6 +60,7 @@ pub static REGISTRY: &[Kind] = &[
     request_termination::KIND,
     request_transformer::KIND,
     response_transformer::KIND,
+    session::KIND,
     throttling::KIND,
     token_broker::KIND,
 ];

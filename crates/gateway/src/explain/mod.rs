@@ -295,8 +295,10 @@ impl Witness<'_> {
 
 /// The plugins that find consumers.
 const AUTHENTICATION: &[&str] = &[
+    "session",
     "jwt",
     "key-auth",
+    "ldap-auth",
     "basic-auth",
     "openid-connect",
     "hmac-auth",

@@ -14,7 +14,11 @@ const PROTOCOLS: &[&str] = &["grpc", "grpcs", "http", "https"];
 
 /// Kinds whose files list the protocols of streams too, which no route here has:
 /// whether they do by default.
-const OF_STREAMS: &[(&str, bool)] = &[("ip-restriction", true), ("request-transformer", false)];
+const OF_STREAMS: &[(&str, bool)] = &[
+    ("ip-restriction", true),
+    ("request-transformer", false),
+    ("session", false),
+];
 const WITH_STREAMS: &[&str] = &["grpc", "grpcs", "http", "https", "tcp", "tls"];
 const ALL_PROTOCOLS: &[&str] = &[
     "grpc",

@@ -25,6 +25,7 @@ use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::consumers::{Anonymous, Consumers};
 use doorward_plugin_api::filter::{Code, Exchange, Flow, Outlook};
+use doorward_plugin_api::identity::Credential;
 use doorward_plugin_api::{ConfigError, Parts};
 
 pub use index::{Credentials, Directory, Entry, Index};
@@ -118,6 +119,14 @@ impl Authentication {
             Err(refusal) => refusal,
         };
         self.refuse(refusal, exchange)
+    }
+
+    /// Lets a request in that has shown this credential, which is no consumer's.
+    pub(crate) fn accept(&self, credential: Credential, exchange: &mut Exchange) -> Flow {
+        self.passed.inc();
+        exchange.consumer = None;
+        exchange.credential = Some(Arc::new(credential));
+        Flow::Continue
     }
 
     /// Refuses the request, or lets it pass as that of the anonymous consumer.

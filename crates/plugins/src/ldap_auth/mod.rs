@@ -1,0 +1,278 @@
+//! The `ldap-auth` plugin: names and passwords are those of a directory (RFC 4511).
+//!
+//! A directory knows no consumers: requests go on without one. Whoever gets in is told
+//! to the upstream by name.
+
+mod directory;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, LazyLock};
+
+use async_trait::async_trait;
+use http::HeaderName;
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+use quick_cache::sync::Cache;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::authentication::brake::Brake;
+use crate::authentication::checks::{PasswordChecks, Proof};
+use crate::authentication::login::Login;
+use crate::authentication::{self, Authentication, Challenge, Refusal, remove_header};
+use crate::settings::{Settings, UNEXPECTED};
+use directory::Directory;
+use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
+
+/// What the registry knows of the plugin.
+pub(crate) const KIND: Kind = Kind {
+    name: "ldap-auth",
+    priority: 1200,
+    of_consumers: false,
+    schema,
+    codes: || {
+        vec![
+            NO_CREDENTIAL,
+            WRONG,
+            GUESSING,
+            UNREACHABLE,
+            authentication::NO_ANONYMOUS,
+        ]
+    },
+    build,
+};
+
+const NO_CREDENTIAL: Code = Code::new(
+    "no_credential",
+    401,
+    "the request carries no name and password",
+);
+const WRONG: Code = Code::new(
+    "unknown_credential",
+    401,
+    "the directory does not take the name and the password",
+);
+const GUESSING: Code = Code::new(
+    "guessing",
+    429,
+    "the address has been wrong too often in this minute",
+);
+const UNREACHABLE: Code = Code::new("directory", 500, "the directory does not answer");
+
+/// Outcomes that are remembered.
+const REMEMBERED: usize = 16_384;
+/// Credentials of directories have identifiers of this name space.
+const NAMESPACE: Uuid = Uuid::from_u128(0x5a0b_6f1e_7d7c_4f0e_9b1d_2c53_8d0e_4a11);
+
+fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        let flag = |name| {
+            let field = Field::new(name, Type::Boolean);
+            field.default(false).required()
+        };
+        let mut fields = vec![
+            Field::new("ldap_host", Type::text()).required(),
+            Field::new("ldap_port", Type::Integer(0, 65_535))
+                .default(389)
+                .required(),
+            flag("ldaps"),
+            flag("start_tls"),
+            flag("verify_ldap_host"),
+            Field::new("base_dn", Type::text()).required(),
+            Field::new("attribute", Type::text()).required(),
+            Field::new("cache_ttl", Type::Number).default(60).required(),
+            flag("hide_credentials"),
+            Field::new("timeout", Type::Number).default(10_000),
+            Field::new("keepalive", Type::Number).default(60_000),
+            Field::new("header_type", Type::text()).default("ldap"),
+        ];
+        fields.extend(authentication::fields());
+        Schema::new(fields).check(one_kind_of_tls)
+    });
+    &SCHEMA
+}
+
+fn one_kind_of_tls(config: &Map<String, Value>, violations: &mut Violations) {
+    let config = Settings(config);
+    if config.flag("ldaps") && config.flag("start_tls") {
+        violations.put_entity("'ldaps' and 'start_tls' cannot be enabled simultaneously");
+    }
+}
+
+/// A running filter.
+struct LdapAuth {
+    directory: Directory,
+    scheme: Box<str>,
+    hides: bool,
+    /// How long outcomes are remembered, in milliseconds.
+    ttl_ms: i64,
+    challenge: Challenge,
+    authentication: Authentication,
+    checks: Arc<PasswordChecks>,
+    brake: Arc<Brake>,
+    /// Outcomes, and until when they count.
+    outcomes: Cache<Proof, (bool, i64)>,
+}
+
+fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
+    let config = Settings(config);
+    let scheme = config.some_text("header_type").unwrap_or("ldap");
+    let shown = match scheme {
+        "ldap" => "LDAP",
+        other => other,
+    };
+    #[expect(clippy::cast_possible_truncation, reason = "a time in milliseconds")]
+    let ttl_ms = (config.number("cache_ttl").unwrap_or(60.0) * 1000.0) as i64;
+    Ok(Arc::new(LdapAuth {
+        directory: Directory::read(config)?,
+        scheme: scheme.into(),
+        hides: config.flag("hide_credentials"),
+        ttl_ms,
+        challenge: Challenge::new(shown, config)?,
+        authentication: Authentication::new(KIND.name, config, parts),
+        checks: parts.slots.get_or_default(),
+        brake: parts.slots.get_or_default(),
+        outcomes: Cache::new(REMEMBERED),
+    }))
+}
+
+/// What is known of a request without asking the directory.
+enum Judgement {
+    Decided(Result<Login, Refusal>),
+    /// These have to be checked, one after the other.
+    Ask(Vec<Login>),
+}
+
+impl LdapAuth {
+    fn refused(&self, code: &'static Code) -> Refusal {
+        match code.status {
+            429 => Refusal::message(code, "Too many attempts"),
+            500 => Refusal::message(code, UNEXPECTED),
+            _ => self.challenge.add(Refusal::message(code, "Unauthorized")),
+        }
+    }
+
+    fn proof(&self, login: &Login) -> Proof {
+        self.checks.proof(&[&login.name, &login.password])
+    }
+
+    fn judge(&self, request: &RequestHeader, exchange: &Exchange) -> Judgement {
+        let now_ms = self.authentication.clock.now_ms();
+        let mut asked = Vec::new();
+        let mut some = false;
+        for login in Login::all(request, &self.scheme) {
+            some = true;
+            let known = self.outcomes.get(&self.proof(&login));
+            match known.filter(|(_, until)| now_ms < *until) {
+                Some((true, _)) if asked.is_empty() => return Judgement::Decided(Ok(login)),
+                Some((false, _)) => self.note(&login, exchange),
+                _ => asked.push(login),
+            }
+        }
+        let now = self.authentication.clock.now_secs();
+        let address = exchange.client.ip();
+        let held = |login: &Login| self.brake.holds(address, &login.name, now);
+        if asked.iter().any(held) {
+            return Judgement::Decided(Err(self.refused(&GUESSING)));
+        }
+        match (asked.is_empty(), some) {
+            (false, _) => Judgement::Ask(asked),
+            (true, true) => Judgement::Decided(Err(self.refused(&WRONG))),
+            (true, false) => Judgement::Decided(Err(self.refused(&NO_CREDENTIAL))),
+        }
+    }
+
+    async fn ask(&self, logins: Vec<Login>, exchange: &Exchange) -> Result<Login, Refusal> {
+        for login in logins {
+            let right = self.directory.takes(&login).await.map_err(|error| {
+                tracing::warn!(%error, "the directory of ldap-auth does not answer");
+                self.refused(&UNREACHABLE)
+            })?;
+            let until = self
+                .authentication
+                .clock
+                .now_ms()
+                .saturating_add(self.ttl_ms);
+            self.outcomes.insert(self.proof(&login), (right, until));
+            if right {
+                return Ok(login);
+            }
+            self.note(&login, exchange);
+        }
+        Err(self.refused(&WRONG))
+    }
+
+    fn note(&self, login: &Login, exchange: &Exchange) {
+        let now = self.authentication.clock.now_secs();
+        self.brake.note(exchange.client.ip(), &login.name, now);
+    }
+
+    fn settle(
+        &self,
+        judged: Result<Login, Refusal>,
+        request: &mut RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Flow {
+        match judged {
+            Ok(login) => {
+                if self.hides {
+                    remove_header(request, &login.header);
+                }
+                let id = Uuid::new_v5(&NAMESPACE, &login.name);
+                let name = String::from_utf8_lossy(&login.name);
+                let credential = identity::Credential::new(id, &name);
+                self.authentication.accept(credential, exchange)
+            }
+            Err(refusal) => self.authentication.refuse(refusal, exchange),
+        }
+    }
+}
+
+#[async_trait]
+impl Filter for LdapAuth {
+    fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        if self.authentication.is_spared(exchange) {
+            return Verdict::Now(Flow::Continue);
+        }
+        match self.judge(session.req_header(), exchange) {
+            Judgement::Decided(judged) => {
+                Verdict::Now(self.settle(judged, session.req_header_mut(), exchange))
+            }
+            Judgement::Ask(_) => Verdict::Wait,
+        }
+    }
+
+    async fn on_request_slow(&self, session: &mut Session, exchange: &mut Exchange) -> Flow {
+        let judged = match self.judge(session.req_header(), exchange) {
+            Judgement::Decided(judged) => judged,
+            Judgement::Ask(logins) => self.ask(logins, exchange).await,
+        };
+        self.settle(judged, session.req_header_mut(), exchange)
+    }
+
+    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+        if self.authentication.is_spared(exchange) {
+            return Some(Outlook::passes("a credential has let the request in"));
+        }
+        if Login::all(request, &self.scheme).next().is_none() {
+            let refusal = self.refused(&NO_CREDENTIAL);
+            return Some(self.authentication.foresee_refusal(&refusal, exchange));
+        }
+        Some(Outlook::depends("whether the directory takes the password"))
+    }
+
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+        identity::write(exchange, request);
+    }
+
+    fn owned_headers(&self) -> &[HeaderName] {
+        &identity::HEADERS
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.directory.warnings()
+    }
+}

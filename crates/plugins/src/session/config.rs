@@ -1,0 +1,159 @@
+//! The fields of `session`.
+
+use std::sync::LazyLock;
+
+use http::Method;
+use serde_json::json;
+
+use crate::settings::{Settings, wrong};
+use doorward_core::clock::random_bytes;
+use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_net::session::cookie::{SameSite, Style};
+use doorward_net::session::seal::Sealer;
+use doorward_net::session::timers::Timers;
+use doorward_plugin_api::ConfigError;
+
+/// What is told to client or upstream about a session; not served here.
+const TELLINGS: &[&str] = &[
+    "id",
+    "audience",
+    "subject",
+    "timeout",
+    "idling-timeout",
+    "rolling-timeout",
+    "absolute-timeout",
+];
+
+pub(super) fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        let flag = |name, default: bool| Field::new(name, Type::Boolean).default(default);
+        let text = |name, default: &'static str| Field::new(name, Type::text()).default(default);
+        let seconds = |name, default: i64| Field::new(name, Type::Number).default(default);
+        let tellings = |name| Field::new(name, Type::set(Type::word(TELLINGS)));
+        Schema::new(vec![
+            Field::new("secret", Type::text()),
+            Field::new("storage", Type::word(&["cookie", "kong"])).default("cookie"),
+            text("audience", "default"),
+            seconds("idling_timeout", 900).aliases(&["cookie_idletime"]),
+            seconds("rolling_timeout", 3600).aliases(&["cookie_lifetime"]),
+            seconds("absolute_timeout", 86_400),
+            seconds("stale_ttl", 10).aliases(&["cookie_discard"]),
+            text("cookie_name", "session"),
+            text("cookie_path", "/"),
+            Field::new("cookie_domain", Type::text()),
+            Field::new(
+                "cookie_same_site",
+                Type::word(&["Strict", "Lax", "None", "Default"]),
+            )
+            .default("Strict")
+            .aliases(&["cookie_samesite"]),
+            flag("cookie_http_only", true).aliases(&["cookie_httponly"]),
+            flag("cookie_secure", true),
+            flag("remember", false).aliases(&["cookie_persistent"]),
+            text("remember_cookie_name", "remember"),
+            seconds("remember_rolling_timeout", 604_800),
+            seconds("remember_absolute_timeout", 2_592_000),
+            tellings("response_headers"),
+            tellings("request_headers"),
+            flag("read_body_for_logout", false),
+            Field::new(
+                "logout_methods",
+                Type::set(Type::word(&["GET", "POST", "DELETE"])),
+            )
+            .default(json!(["POST", "DELETE"])),
+            text("logout_query_arg", "session_logout"),
+            text("logout_post_arg", "session_logout"),
+        ])
+    });
+    &SCHEMA
+}
+
+/// The fields, read.
+pub(super) struct Config {
+    pub(super) sealer: Sealer,
+    pub(super) style: Style,
+    pub(super) timers: Timers,
+    pub(super) audience: Box<str>,
+    pub(super) logout_methods: Box<[Method]>,
+    pub(super) logout_query: Box<str>,
+    pub(super) logout_body: Box<str>,
+    pub(super) reads_body: bool,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Config {
+    pub(super) fn read(config: Settings<'_>) -> Result<Self, ConfigError> {
+        refuse(config)?;
+        let mut warnings = Vec::new();
+        let random = random_bytes::<32>();
+        let secret = config.some_text("secret");
+        if secret.is_none() {
+            warnings.push(
+                "secret: without one, sessions end with the process, and no other node \
+                 knows them"
+                    .to_owned(),
+            );
+        }
+        let secret = secret.map_or(&random[..], str::as_bytes);
+        let sealer = Sealer::new("session plugin", [secret]);
+        let text = |field, default| config.some_text(field).unwrap_or(default);
+        let style = Style::new(
+            text("cookie_name", "session"),
+            text("cookie_path", "/"),
+            config.some_text("cookie_domain"),
+        );
+        let style = style.map_err(|error| wrong("cookie_name", error.to_string()))?;
+        let same_site = match config.text("cookie_same_site") {
+            Some("Lax") => SameSite::Lax,
+            Some("None") => SameSite::None,
+            Some("Default") => SameSite::Unsaid,
+            _ => SameSite::Strict,
+        };
+        let flag = |field, default| config.get(field).map_or(default, |_| config.flag(field));
+        let secure = flag("cookie_secure", true);
+        let http_only = flag("cookie_http_only", true);
+        let methods = config.texts("logout_methods");
+        Ok(Self {
+            sealer: sealer.map_err(|error| wrong("secret", error.to_string()))?,
+            style: style.with(same_site, http_only, Some(secure)),
+            timers: Timers {
+                rolling: bound(config, "rolling_timeout"),
+                idling: bound(config, "idling_timeout"),
+                absolute: bound(config, "absolute_timeout"),
+            },
+            audience: text("audience", "default").into(),
+            logout_methods: methods.filter_map(|name| name.parse().ok()).collect(),
+            logout_query: text("logout_query_arg", "session_logout").into(),
+            logout_body: text("logout_post_arg", "session_logout").into(),
+            reads_body: config.flag("read_body_for_logout"),
+            warnings,
+        })
+    }
+}
+
+/// A bound in milliseconds; 0 is none.
+fn bound(config: Settings<'_>, field: &str) -> Option<i64> {
+    let seconds = config.number(field).filter(|seconds| *seconds > 0.0)?;
+    #[expect(clippy::cast_possible_truncation, reason = "saturates")]
+    let ms = (seconds * 1000.0) as i64;
+    Some(ms)
+}
+
+/// What can't be done here.
+fn refuse(config: Settings<'_>) -> Result<(), ConfigError> {
+    if config.text("storage") == Some("kong") {
+        let message = "sessions are kept in cookies here: set cookie";
+        return Err(wrong("storage", message));
+    }
+    if config.flag("remember") {
+        let message = "no second cookie is given here: set absolute_timeout and \
+            rolling_timeout to the time that browsers shall be known";
+        return Err(wrong("remember", message));
+    }
+    for field in ["response_headers", "request_headers"] {
+        if config.texts(field).next().is_some() {
+            return Err(wrong(field, "nothing is told about sessions: leave it out"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! What a session's cookie holds.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::config::Config;
+
+/// A session, as its cookie has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SessionState {
+    #[serde(rename = "c")]
+    pub(super) consumer: Uuid,
+    #[serde(rename = "i")]
+    pub(super) credential: Uuid,
+    #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
+    pub(super) groups: Option<Box<[Box<str>]>>,
+    #[serde(rename = "s")]
+    pub(super) started_ms: i64,
+    #[serde(rename = "r")]
+    pub(super) renewed_ms: i64,
+}
+
+impl SessionState {
+    /// A session that begins.
+    pub(super) fn new(
+        consumer: Uuid,
+        credential: Uuid,
+        groups: Option<Box<[Box<str>]>>,
+        now_ms: i64,
+    ) -> Self {
+        Self {
+            consumer,
+            credential,
+            groups,
+            started_ms: now_ms,
+            renewed_ms: now_ms,
+        }
+    }
+
+    /// The same session, used now.
+    pub(super) fn renewed(&self, now_ms: i64) -> Self {
+        Self {
+            renewed_ms: now_ms,
+            ..self.clone()
+        }
+    }
+
+    /// Whether it is the session of this consumer by this credential.
+    pub(super) fn is_of(&self, consumer: Uuid, credential: Uuid) -> bool {
+        (self.consumer, self.credential) == (consumer, credential)
+    }
+
+    /// The session in a cookie, if it was sealed here for this audience.
+    pub(super) fn open(config: &Config, text: &str) -> Option<Self> {
+        let plain = config.sealer.open(config.audience.as_bytes(), text).ok()?;
+        serde_json::from_slice(&plain).ok()
+    }
+
+    /// The text of the cookie.
+    pub(super) fn seal(&self, config: &Config) -> Option<String> {
+        let plain = serde_json::to_vec(self).ok()?;
+        config.sealer.seal(config.audience.as_bytes(), &plain).ok()
+    }
+}

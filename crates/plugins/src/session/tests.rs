@@ -1,0 +1,159 @@
+use serde_json::json;
+use uuid::Uuid;
+
+use super::*;
+use crate::authentication::testing::{Outcome, ask, ask_as, caller, filter, parts_with};
+use crate::testing::plugin;
+use doorward_plugin_api::consumers::{Caller, Directory};
+
+/// The consumers in force: anna, or nobody.
+struct Anna(bool);
+
+impl Directory for Anna {
+    fn find(&self, _: By, value: &str) -> Option<Caller> {
+        let known = self.0 && value == Uuid::nil().to_string();
+        known.then(|| Caller::clone(&caller("anna", &[])))
+    }
+}
+
+fn world(config: Value) -> (Arc<dyn Filter>, Parts) {
+    let parts = parts_with(|_| {});
+    parts.consumers.publish(Box::new(Anna(true)));
+    let mut config = config;
+    config["secret"] = json!("a secret of some length");
+    (filter(&KIND, &config, &parts), parts)
+}
+
+/// The cookies that an answer to this request sets.
+fn cookies(filter: &dyn Filter, outcome: &Outcome) -> Vec<String> {
+    let mut response = ResponseHeader::build(200, None).expect("a head");
+    filter.on_response_to(&outcome.head, &outcome.exchange, &mut response);
+    let cookies = response.headers.get_all(SET_COOKIE).iter();
+    let text = |value: &http::HeaderValue| value.to_str().expect("text").to_owned();
+    cookies.map(text).collect()
+}
+
+/// The cookie of a session of anna's.
+async fn begin(filter: &dyn Filter) -> String {
+    let known = Exchange {
+        consumer: Some(caller("anna", &[])),
+        credential: Some(Arc::new(identity::Credential::new(Uuid::from_u128(7), "k"))),
+        ..Exchange::default()
+    };
+    let outcome = ask_as(filter, "GET / HTTP/1.1", known).await;
+    let cookies = cookies(filter, &outcome);
+    let [cookie] = cookies.as_slice() else {
+        panic!("one cookie: {cookies:?}");
+    };
+    for attribute in ["; Path=/", "; SameSite=Strict", "; HttpOnly", "; Secure"] {
+        assert!(cookie.contains(attribute), "{cookie}");
+    }
+    let (pair, _) = cookie.split_once(';').expect("attributes");
+    pair.to_owned()
+}
+
+async fn show(filter: &dyn Filter, lines: &str, cookie: &str) -> Outcome {
+    ask(filter, &format!("{lines}\r\nCookie: {cookie}")).await
+}
+
+#[tokio::test]
+async fn a_session_stands_for_the_credential_that_began_it() {
+    let (filter, parts) = world(json!({}));
+    let cookie = begin(&*filter).await;
+    let outcome = show(&*filter, "GET / HTTP/1.1", &cookie).await;
+    assert_eq!(outcome.consumer(), Some("anna"));
+    let credential = outcome.exchange.credential.as_ref();
+    assert_eq!(credential.map(|one| one.id), Some(Uuid::from_u128(7)));
+    // It is young: nothing new is set.
+    assert!(cookies(&*filter, &outcome).is_empty());
+    let (name, value) = cookie.split_once('=').expect("a value");
+    assert!(filter.owns_cookie(name, value) && !filter.owns_cookie("other", value));
+    // Whoever is no consumer any more has no session.
+    parts.consumers.publish(Box::new(Anna(false)));
+    let outcome = show(&*filter, "GET / HTTP/1.1", &cookie).await;
+    assert_eq!(outcome.consumer(), None);
+    let gone = cookies(&*filter, &outcome);
+    assert!(
+        gone.iter().all(|cookie| cookie.contains("Max-Age=0")),
+        "{gone:?}"
+    );
+    assert_eq!(gone.len(), 1);
+}
+
+#[tokio::test]
+async fn a_session_that_was_changed_or_made_for_others_is_none() {
+    let (filter, _) = world(json!({}));
+    let cookie = begin(&*filter).await;
+    let (other, _) = world(json!({"audience": "others"}));
+    let outcome = show(&*other, "GET / HTTP/1.1", &cookie).await;
+    assert_eq!(outcome.consumer(), None);
+    let (begin, end) = cookie.split_at(40);
+    let letter = if end.starts_with('A') { "B" } else { "A" };
+    let forged = format!("{begin}{letter}{}", &end[1..]);
+    for cookie in [forged.as_str(), "session=1", "session=", "session=1AAAA"] {
+        let outcome = show(&*filter, "GET / HTTP/1.1", cookie).await;
+        assert_eq!(outcome.consumer(), None, "{cookie}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_ends_by_its_timers_and_lasts_with_use() {
+    let (filter, parts) = world(json!({"absolute_timeout": 2000}));
+    let mut cookie = begin(&*filter).await;
+    for _ in 0..2 {
+        parts.clock.advance(600_000);
+        let outcome = show(&*filter, "GET / HTTP/1.1", &cookie).await;
+        assert_eq!(outcome.consumer(), Some("anna"));
+        let renewed = cookies(&*filter, &outcome);
+        let (pair, _) = renewed[0].split_once(';').expect("attributes");
+        assert_ne!(pair, cookie);
+        pair.clone_into(&mut cookie);
+    }
+    // However much it is used.
+    parts.clock.advance(900_000);
+    let outcome = show(&*filter, "GET / HTTP/1.1", &cookie).await;
+    assert_eq!(outcome.consumer(), None);
+}
+
+#[tokio::test]
+async fn logout_ends_a_session_and_needs_one() {
+    let (filter, _) = world(json!({}));
+    let cookie = begin(&*filter).await;
+    let outcome = show(&*filter, "POST /?session_logout HTTP/1.1", &cookie).await;
+    let reply = outcome.reply.expect("an answer");
+    assert_eq!(reply.status, StatusCode::OK);
+    let (_, value) = reply.headers.first().expect("a cookie");
+    assert!(value.to_str().is_ok_and(|text| text.contains("Max-Age=0")));
+    let outcome = show(&*filter, "GET /?session_logout HTTP/1.1", &cookie).await;
+    assert!(outcome.reply.is_none());
+    let outcome = ask(&*filter, "POST /?session_logout HTTP/1.1").await;
+    assert!(outcome.reply.is_none());
+}
+
+#[tokio::test]
+async fn nobody_gets_no_session() {
+    let (filter, _) = world(json!({}));
+    let anonymous = Exchange {
+        consumer: Some(caller("nobody", &[])),
+        ..Exchange::default()
+    };
+    let outcome = ask_as(&*filter, "GET / HTTP/1.1", anonymous).await;
+    assert!(cookies(&*filter, &outcome).is_empty());
+}
+
+#[test]
+fn what_can_not_be_done_is_refused_with_what_can() {
+    for (config, field) in [
+        (json!({"storage": "kong"}), "storage: "),
+        (json!({"remember": true}), "remember: "),
+        (json!({"response_headers": ["id"]}), "response_headers: "),
+        (json!({"cookie_name": "a b"}), "cookie_name: "),
+    ] {
+        let refused = plugin(&KIND, &config).err().unwrap_or_default();
+        assert!(refused.starts_with(field), "{refused}");
+    }
+    let (filter, _) = world(json!({}));
+    assert!(filter.warnings().is_empty());
+    let random = plugin(&KIND, &json!({"cookie_lifetime": 60})).expect("a filter");
+    assert_eq!(random.warnings().len(), 1);
+}
