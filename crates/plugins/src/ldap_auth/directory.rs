@@ -50,9 +50,10 @@ impl Directory {
         } else {
             "ldap"
         };
-        let host = match host.contains(':') && !host.starts_with('[') {
-            true => format!("[{host}]"),
-            false => host.to_owned(),
+        let host = if host.contains(':') && !host.starts_with('[') {
+            format!("[{host}]")
+        } else {
+            host.to_owned()
         };
         let url = format!("{scheme}://{host}:{port}");
         if url::Url::parse(&url).is_err() {
