@@ -229,8 +229,8 @@ impl Filter for HmacAuth {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let dated = |name: &&Box<str>| matches!(&***name, "date" | "x-date");
-        let has_date = self.enforced.iter().any(|name| dated(&name));
+        let mut enforced = self.enforced.iter();
+        let has_date = enforced.any(|name| matches!(&**name, "date" | "x-date"));
         let unsigned = "enforce_headers: without date or x-date (and request-line) a client's \
             signature can be sent again with another date, for ever";
         if has_date {

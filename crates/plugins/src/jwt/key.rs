@@ -25,9 +25,9 @@ pub struct TokenKey {
 enum Material {
     Secret {
         /// The bytes of the text.
-        text: hmac::Key,
+        text: Box<hmac::Key>,
         /// What the text says in Base64.
-        decoded: Option<hmac::Key>,
+        decoded: Option<Box<hmac::Key>>,
     },
     Public(PublicKey),
     /// There is none: no token is good.
@@ -70,7 +70,7 @@ impl Material {
     /// An empty secret is none: everybody knows it.
     fn secret(hmac: hmac::Algorithm, secret: &Secret) -> Option<Self> {
         let text = secret.expose();
-        let key = |bytes: &[u8]| (!bytes.is_empty()).then(|| hmac::Key::new(hmac, bytes));
+        let key = |bytes: &[u8]| (!bytes.is_empty()).then(|| Box::new(hmac::Key::new(hmac, bytes)));
         let decoded = BASE64.decode(text).ok();
         Some(Self::Secret {
             text: key(text.as_bytes())?,
