@@ -17,6 +17,8 @@ const FILE: &str = r#"
 - name: guarded
   url: @UPSTREAM@
   routes:
+  - name: open
+    paths: [/open]
   - name: key-auth
     paths: [/key-auth]
     plugins:
@@ -112,6 +114,25 @@ async fn every_plugin_of_one_file_does_what_it_is_for() {
     acl(&door, &upstream).await;
     several(&door, &upstream).await;
     session(&door, &upstream).await;
+}
+
+#[tokio::test]
+async fn nobody_claims_to_be_a_consumer_where_no_plugin_asks() {
+    let (door, upstream) = door().await;
+    let spoofed = [
+        ("x-consumer-username", "root"),
+        ("x_consumer_id", "root"),
+        ("x-credential-identifier", "root"),
+        ("x-authenticated-userid", "root"),
+        ("x-consumer-groups", "admins"),
+        ("x-mine", "stays"),
+    ];
+    get(&door, "/open", &spoofed).await.expect(200);
+    let seen = upstream.last();
+    for (name, _) in &spoofed[..5] {
+        assert!(seen.all(name).is_empty(), "{name}");
+    }
+    assert_eq!(seen.all("x-mine"), ["stays"]);
 }
 
 async fn key_auth(door: &Door, upstream: &Upstream) {

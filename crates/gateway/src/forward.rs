@@ -11,6 +11,7 @@ use super::answer::{X_KONG_REQUEST_ID, via};
 use super::head::{self, RequestFields};
 use super::router::path::upstream_path;
 use super::snapshot::{LiveRoute, LiveService};
+use doorward_plugin_api::identity;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -24,6 +25,9 @@ const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 pub(super) struct Manner<'a> {
     /// Headers that filters vouch for.
     pub(super) owned_headers: &'a [HeaderName],
+    /// Whether strangers may not say who is calling ([`identity::HEADERS`]), also
+    /// where no filter of the route vouches for it.
+    pub(super) guards_identity: bool,
     /// Whether the matched prefix is cut off.
     pub(super) strip_path: bool,
     /// Whether the client's Host header is kept.
@@ -39,6 +43,7 @@ impl<'a> Manner<'a> {
     pub(super) fn of(route: &'a LiveRoute, service: &'a LiveService) -> Self {
         Self {
             owned_headers: &route.owned_headers,
+            guards_identity: true,
             strip_path: route.strip_path,
             preserve_host: route.preserve_host,
             v1_paths: route.v1_paths,
@@ -50,6 +55,7 @@ impl<'a> Manner<'a> {
     pub(super) fn plain(owned_headers: &'a [HeaderName]) -> Self {
         Self {
             owned_headers,
+            guards_identity: false,
             strip_path: false,
             preserve_host: false,
             v1_paths: false,
@@ -104,7 +110,9 @@ pub(super) fn prepare(
 ) -> pingora::Result<()> {
     let send_end_stream = request.send_end_stream();
     let mut parts = head::take_request(request);
-    strip_owned(&mut parts.headers, manner.owned_headers);
+    // A trusted proxy in front may be a gateway that has asked.
+    let guards_identity = manner.guards_identity && !origin.trusted;
+    strip_owned(&mut parts.headers, manner.owned_headers, guards_identity);
     let host = origin.asked.cloned().or_else(|| client_host(&parts));
     let path = origin.client_path.unwrap_or(parts.uri.path());
     let path = HeaderValue::from_str(path).ok();
@@ -154,15 +162,23 @@ fn client_host(request: &request::Parts) -> Option<HeaderValue> {
 
 /// Removes what only the gateway may say. `_` counts as `-`, since many
 /// upstreams read both as one.
-fn strip_owned(headers: &mut HeaderMap, owned: &[HeaderName]) {
+fn strip_owned(headers: &mut HeaderMap, owned: &[HeaderName], guards_identity: bool) {
     // Few names are as long as an owned one; a search for each costs more.
     let bit = |name: &HeaderName| 1_u64 << (name.as_str().len() & 63);
     let lengths = owned.iter().fold(0, |bits, name| bits | bit(name));
-    let named = |name: &HeaderName| lengths & bit(name) != 0 && owned.contains(name);
+    let is_identity = |name: &str| {
+        let mut all = identity::HEADERS.iter();
+        guards_identity && name.starts_with("x-") && all.any(|own| own.as_str() == name)
+    };
+    let named = |name: &HeaderName| {
+        lengths & bit(name) != 0 && owned.contains(name) || is_identity(name.as_str())
+    };
     let twin = |name: &HeaderName| name.as_str().as_bytes().contains(&b'_');
     let is_owned = |name: &HeaderName| {
         let dashed = name.as_str().replace('_', "-");
-        owned.iter().any(|own| own.as_str() == dashed) || is_gateways(&dashed)
+        owned.iter().any(|own| own.as_str() == dashed)
+            || is_gateways(&dashed)
+            || is_identity(&dashed)
     };
     let is_doomed =
         |name: &&HeaderName| named(name) || is_of_proxies(name) || twin(name) && is_owned(name);
