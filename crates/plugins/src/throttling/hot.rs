@@ -3,8 +3,14 @@
 //! Every decision is noted while there are few; of very many, a sample. The
 //! weight of an entry halves every minute, and a newcomer takes the place of
 //! the lightest with its weight and one more, so whoever is heavy stays.
+//!
+//! Each thread has a part of its own, and takes the next free one where another
+//! thread holds that: decisions of the same moment do not get in each other's way.
+//! The parts are added up when read.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -13,10 +19,11 @@ use parking_lot::Mutex;
 use super::bucket;
 use super::partitions::Key;
 use super::rate::Rate;
+use doorward_net::telemetry::metrics::{STRIPES, stripe};
 
 /// Partitions in the list.
 const LENGTH: usize = 128;
-/// Decisions noted in a second; a burst of as many is noted whole.
+/// Decisions that a worker notes in a second; a burst of as many is noted whole.
 const NOTED: u64 = 10_000;
 /// Longest text that is kept, in bytes.
 const MAX_TEXT: usize = 256;
@@ -25,6 +32,13 @@ const HALF_LIFE: u64 = 60_000_000_000;
 /// The list.
 pub(super) struct Hot {
     sample: Rate,
+    /// Made when they are first wanted.
+    parts: [OnceLock<Box<Part>>; STRIPES],
+}
+
+/// What has been noted by one thread, or by few.
+#[derive(Default)]
+struct Part {
     budget: AtomicU64,
     list: Mutex<List>,
 }
@@ -34,6 +48,8 @@ struct List {
     /// The keys apart: they are searched for every decision that is noted.
     keys: Vec<Option<Key>>,
     entries: Vec<Noted>,
+    /// When a decision was noted last.
+    noted_at: u64,
     halved_at: u64,
 }
 
@@ -56,8 +72,7 @@ impl Hot {
         let sample = Rate::new(NOTED, Duration::from_secs(1));
         Self {
             sample: sample.unwrap_or(Rate::slowest()),
-            budget: AtomicU64::new(0),
-            list: Mutex::new(List::default()),
+            parts: [const { OnceLock::new() }; STRIPES],
         }
     }
 
@@ -70,29 +85,60 @@ impl Hot {
         passed: bool,
         text: impl FnOnce() -> Cow<'a, str>,
     ) {
-        let noted = bucket::take(&self.budget, &self.sample, now);
+        let part = |at: usize| self.parts[at % STRIPES].get_or_init(Box::default);
+        let mine = stripe();
+        let noted = bucket::take(&part(mine).budget, &self.sample, now);
         if !noted.is_ok_and(bucket::Decision::passes) {
             return;
         }
-        if let Some(mut list) = self.list.try_lock() {
+        let free = (mine..mine + STRIPES).find_map(|at| part(at).list.try_lock());
+        if let Some(mut list) = free {
             list.note(now, key, limit, passed, text);
         }
     }
 
     /// The partitions in the list, the hottest first.
     pub(super) fn hottest(&self) -> Vec<Noted> {
-        let mut entries = self.list.lock().entries.clone();
+        let parts = || self.parts.iter().filter_map(OnceLock::get);
+        let latest = parts().map(|part| part.list.lock().noted_at).max();
+        let mut all: HashMap<Option<Key>, Noted> = HashMap::new();
+        for part in parts() {
+            let mut list = part.list.lock();
+            // A worker that has nothing to do any more forgets as the others do.
+            list.age(latest.unwrap_or_default());
+            for entry in &list.entries {
+                all.entry(entry.key)
+                    .and_modify(|sum| sum.add(entry))
+                    .or_insert_with(|| entry.clone());
+            }
+        }
+        let mut entries: Vec<Noted> = all.into_values().collect();
         entries.sort_by_key(|entry| std::cmp::Reverse((entry.weight, entry.refused)));
+        entries.truncate(LENGTH);
         entries
     }
 
     /// Forgets a partition.
     pub(super) fn forget(&self, key: Option<Key>) {
-        let mut list = self.list.lock();
-        if let Some(at) = list.keys.iter().position(|known| *known == key) {
-            list.keys.swap_remove(at);
-            list.entries.swap_remove(at);
+        for part in self.parts.iter().filter_map(OnceLock::get) {
+            let mut list = part.list.lock();
+            if let Some(at) = list.keys.iter().position(|known| *known == key) {
+                list.keys.swap_remove(at);
+                list.entries.swap_remove(at);
+            }
         }
+    }
+}
+
+impl Noted {
+    /// Adds what another part has noted of the same partition.
+    fn add(&mut self, other: &Self) {
+        if other.weight > self.weight {
+            self.limit.clone_from(&other.limit);
+        }
+        self.passed += other.passed;
+        self.refused += other.refused;
+        self.weight += other.weight;
     }
 }
 
@@ -105,9 +151,8 @@ impl List {
         passed: bool,
         text: impl FnOnce() -> Cow<'a, str>,
     ) {
-        if now.saturating_sub(self.halved_at) > HALF_LIFE {
-            self.halve(now);
-        }
+        self.age(now);
+        self.noted_at = now;
         let known = self.keys.iter().position(|known| *known == key);
         let at = known.unwrap_or_else(|| self.admit(key, &text()));
         let Some(entry) = self.entries.get_mut(at) else {
@@ -144,7 +189,11 @@ impl List {
         at
     }
 
-    fn halve(&mut self, now: u64) {
+    /// Halves the weights where that is due.
+    fn age(&mut self, now: u64) {
+        if now.saturating_sub(self.halved_at) <= HALF_LIFE {
+            return;
+        }
         self.halved_at = now;
         self.entries.retain_mut(|entry| {
             entry.weight /= 2;
@@ -201,6 +250,28 @@ mod tests {
         let texts: Vec<_> = hot.hottest().iter().map(|e| e.text.clone()).collect();
         assert_eq!(texts, [Box::<str>::from("user 8")]);
         hot.forget(key(8));
+        assert!(hot.hottest().is_empty());
+    }
+
+    #[test]
+    fn decisions_of_the_same_moment_are_all_noted_and_added_up() {
+        let hot = Hot::new();
+        let start = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (hot, start) = (&hot, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    for _ in 0..500 {
+                        note(hot, 1, 7, thread > 0);
+                    }
+                });
+            }
+        });
+        let hottest = hot.hottest();
+        assert_eq!(hottest.len(), 1);
+        assert_eq!((hottest[0].passed, hottest[0].refused), (1_500, 500));
+        hot.forget(key(7));
         assert!(hot.hottest().is_empty());
     }
 

@@ -25,7 +25,7 @@ use super::slots::{Slots, Stop};
 /// A bucket: two hashes of a partition's text under keys of their own, the
 /// lower 16 bits of the second replaced by the number of its rate. One bit of
 /// each is set: neither is ever zero.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key(pub(super) u64, pub(super) u64);
 
 impl Key {
