@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+use url::form_urlencoded;
 
 /// Most parameters of a form.
 const MAX_PARAMETERS: usize = 100;
@@ -141,6 +142,20 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16)?.try_into().ok()
 }
 
+/// A form or a query without parameters of these names, and otherwise as it was
+/// written; `None`: it has none of them.
+pub fn without(form: &str, names: &[&str]) -> Option<String> {
+    let is_named = |pair: &&str| {
+        let mut parsed = form_urlencoded::parse(pair.as_bytes());
+        parsed
+            .next()
+            .is_some_and(|(name, _)| names.contains(&&*name))
+    };
+    let kept: Vec<&str> = form.split('&').filter(|pair| !is_named(pair)).collect();
+    let kept = kept.join("&");
+    (kept.len() != form.len()).then_some(kept)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,5 +209,17 @@ mod tests {
     #[test]
     fn of_a_query_the_first_parameter_of_a_name_counts() {
         assert_eq!(first(b"x=1&a=2&a=3", "a").as_deref(), Some("2"));
+    }
+
+    #[test]
+    fn a_query_loses_the_named_parameters_and_nothing_else() {
+        let names = ["user%name", "password"];
+        for (query, left) in [
+            ("a=1&user%25name=x&b=%20", Some("a=1&b=%20")),
+            ("password=1", Some("")),
+            ("passwords=1&&x", None),
+        ] {
+            assert_eq!(without(query, &names).as_deref(), left, "{query}");
+        }
     }
 }

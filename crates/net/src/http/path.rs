@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use http::Uri;
+
 /// Why a path is refused with 400 before any filter sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
@@ -128,4 +130,11 @@ fn remove_dot_segments(path: &str) -> String {
         out.push('/');
     }
     out
+}
+/// `uri` with another path and query. The rest stays: over HTTP/2 nothing else names
+/// the host. `None`: the text is none.
+pub fn with_path_and_query(uri: &Uri, target: &str) -> Option<Uri> {
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(target.parse().ok()?);
+    Uri::from_parts(parts).ok()
 }

@@ -12,10 +12,11 @@ use pingora::http::RequestHeader;
 
 use crate::config::fields::{Fields, header_names};
 use crate::config::methods::{Method, Methods};
-use crate::credentials::arguments::{Arguments, Where, retarget, without};
+use crate::credentials::arguments::{Arguments, Where, retarget};
 use crate::decide::refusal::Refusal;
 use crate::session::creation::CredentialPlace;
 use doorward_core::model::secret::Secret;
+use doorward_net::http::form::without;
 use doorward_plugin_api::ConfigError;
 
 /// What a request shows.

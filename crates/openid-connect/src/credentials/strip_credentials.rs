@@ -6,9 +6,9 @@ use http::HeaderValue;
 use pingora::http::RequestHeader;
 
 use crate::config::Config;
-use crate::credentials::arguments::without;
 use crate::credentials::bearer::{PARAMETER, Places, body};
 use crate::decide::refusal::Refusal;
+use doorward_net::http::form::without;
 use doorward_plugin_api::filter::Exchange;
 
 /// Takes out of the head of a request that passes without a verified token

@@ -17,7 +17,7 @@ use crate::OpenIdConnect;
 use crate::authorize;
 use crate::authorize::VerifiedRequest;
 use crate::config::methods::Method;
-use crate::credentials::arguments::{Arguments, without};
+use crate::credentials::arguments::Arguments;
 use crate::credentials::bearer::{PARAMETER, body};
 use crate::credentials::strip_credentials::strip_exchanged_token;
 use crate::credentials::{Credential, PresentedCredential};
@@ -38,6 +38,7 @@ use crate::session::Browser;
 use crate::session::creation;
 use crate::session::creation::{CredentialPlace, SessionSource};
 use crate::session::decision;
+use doorward_net::http::form::without;
 use doorward_plugin_api::filter::{Exchange, Flow};
 
 impl OpenIdConnect {

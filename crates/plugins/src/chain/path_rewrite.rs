@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::settings::{Reading, Settings};
 use super::{ObjectLookup, origin};
+use doorward_net::http::path::with_path_and_query;
 use doorward_net::http::reply::Reply;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Parts};
@@ -132,9 +133,7 @@ pub(super) fn with_path(uri: &Uri, path: &str) -> Option<Uri> {
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),
     };
-    let mut parts = uri.clone().into_parts();
-    parts.path_and_query = Some(target.try_into().ok()?);
-    Uri::from_parts(parts).ok()
+    with_path_and_query(uri, &target)
 }
 
 impl Filter for PathRewrite {

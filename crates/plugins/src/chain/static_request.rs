@@ -17,6 +17,7 @@ use super::ObjectLookup;
 use super::field::{self, Source};
 use super::settings::{Reading, Settings};
 use doorward_expr::{Expression, Scope};
+use doorward_net::http::path::with_path_and_query;
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
@@ -134,7 +135,7 @@ impl StaticRequest {
                     headers.push((CONTENT_TYPE, FORM));
                     body = Bytes::from(form);
                 } else if !form.is_empty() {
-                    uri = with_query(uri, &form)?;
+                    uri = with_query(&uri, &form)?;
                 }
             }
         }
@@ -286,13 +287,11 @@ fn form(fields: &[(String, Expression)], scope: &Scope<'_>) -> String {
     form.finish()
 }
 
-fn with_query(uri: Uri, form: &str) -> Option<Uri> {
+fn with_query(uri: &Uri, form: &str) -> Option<Uri> {
     let query = match uri.query() {
         Some(query) if !query.is_empty() => format!("{query}&{form}"),
         _ => form.to_owned(),
     };
     let target = format!("{}?{query}", uri.path());
-    let mut parts = uri.into_parts();
-    parts.path_and_query = Some(target.try_into().ok()?);
-    Uri::from_parts(parts).ok()
+    with_path_and_query(uri, &target)
 }

@@ -7,7 +7,8 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 
-use super::places::{Place, values, without};
+use super::places::{Place, values};
+use doorward_net::http::form::without;
 
 /// The body of a request, as far as it can be read.
 pub(super) enum Body<'a> {

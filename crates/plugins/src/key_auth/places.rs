@@ -8,8 +8,9 @@ use pingora::http::RequestHeader;
 use url::form_urlencoded;
 
 use super::body::Body;
-use crate::authentication::remove_header;
 use crate::settings::{Settings, wrong};
+use doorward_net::http::form::without;
+use doorward_net::http::path::with_path_and_query;
 use doorward_plugin_api::ConfigError;
 use doorward_plugin_api::filter::Exchange;
 
@@ -124,7 +125,7 @@ impl Places {
     pub(super) fn hide(&self, request: &mut RequestHeader, exchange: &mut Exchange) {
         for name in &self.names {
             for header in name.headers() {
-                remove_header(request, header);
+                request.remove_header(header);
             }
         }
         let names: Vec<&str> = self.names.iter().map(|name| &*name.text).collect();
@@ -165,27 +166,12 @@ pub(super) fn values<'a>(form: &'a str, name: &str) -> impl Iterator<Item = Cow<
     })
 }
 
-/// A form without parameters of these names; `None`: it has none of them.
-pub(super) fn without(form: &str, names: &[&str]) -> Option<String> {
-    let is_named = |pair: &&str| {
-        let mut parsed = form_urlencoded::parse(pair.as_bytes());
-        parsed
-            .next()
-            .is_some_and(|(name, _)| names.contains(&&*name))
-    };
-    let kept: Vec<&str> = form.split('&').filter(|pair| !is_named(pair)).collect();
-    let kept = kept.join("&");
-    (kept.len() != form.len()).then_some(kept)
-}
-
 /// The target with another query; none, if that is empty.
 fn with_query(uri: &Uri, query: &str) -> Option<Uri> {
-    let mut parts = uri.clone().into_parts();
     let target = if query.is_empty() {
         uri.path().to_owned()
     } else {
         format!("{}?{query}", uri.path())
     };
-    parts.path_and_query = Some(target.parse().ok()?);
-    Uri::from_parts(parts).ok()
+    with_path_and_query(uri, &target)
 }
