@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, PROXY_AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
-use pingora::http::RequestHeader;
 
 use crate::settings::{Settings, UNEXPECTED, wrong};
 use doorward_core::clock::Clock;
@@ -226,9 +225,4 @@ pub(crate) fn after_scheme<'a>(value: &'a HeaderValue, scheme: &str) -> Option<&
     let text = value.to_str().ok()?;
     let (start, rest) = text.split_at_checked(scheme.len())?;
     start.eq_ignore_ascii_case(scheme).then_some(rest)
-}
-
-/// Takes a header out of a request, in every spelling.
-pub(crate) fn remove_header(request: &mut RequestHeader, name: &HeaderName) {
-    while request.remove_header(name).is_some() {}
 }

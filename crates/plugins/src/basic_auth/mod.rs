@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use crate::authentication::brake::Brake;
 use crate::authentication::checks::{PasswordChecks, Proof};
 use crate::authentication::login::Login;
-use crate::authentication::{self, Authentication, Challenge, Entry, Refusal, remove_header};
+use crate::authentication::{self, Authentication, Challenge, Entry, Refusal};
 use crate::settings::Settings;
 use doorward_core::model::schema::{Field, Schema, Type};
 use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
@@ -202,7 +202,7 @@ impl BasicAuth {
     /// Takes the header out that was read.
     fn hide(&self, request: &mut RequestHeader) {
         if self.hides && Login::all(request, SCHEME).any(|login| login.header == AUTHORIZATION) {
-            remove_header(request, &AUTHORIZATION);
+            request.remove_header(&AUTHORIZATION);
         }
     }
 

@@ -19,7 +19,7 @@ use pingora::proxy::Session;
 use serde_json::{Map, Value, json};
 
 use crate::authentication::{
-    self, Authentication, CREDENTIAL_HEADERS, Challenge, Directory, Entry, Refusal, remove_header,
+    self, Authentication, CREDENTIAL_HEADERS, Challenge, Directory, Entry, Refusal,
 };
 use crate::settings::Settings;
 use doorward_core::clock::http_date;
@@ -202,7 +202,7 @@ impl Filter for HmacAuth {
         let judged = self.judge(request, exchange.body.as_ref(), &directory);
         let is_signature = |value: &HeaderValue| Signature::read(value).is_some();
         if self.hides && request.headers.get(AUTHORIZATION).is_some_and(is_signature) {
-            remove_header(request, &AUTHORIZATION);
+            request.remove_header(&AUTHORIZATION);
         }
         Verdict::Now(self.authentication.settle(judged, exchange))
     }

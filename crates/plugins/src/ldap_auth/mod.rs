@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::authentication::brake::Brake;
 use crate::authentication::checks::{PasswordChecks, Proof};
 use crate::authentication::login::Login;
-use crate::authentication::{self, Authentication, Challenge, Refusal, remove_header};
+use crate::authentication::{self, Authentication, Challenge, Refusal};
 use crate::settings::{Settings, UNEXPECTED};
 use directory::Directory;
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
@@ -219,7 +219,7 @@ impl LdapAuth {
         match judged {
             Ok(login) => {
                 if self.hides {
-                    remove_header(request, &login.header);
+                    request.remove_header(&login.header);
                 }
                 let id = Uuid::new_v5(&NAMESPACE, &login.name);
                 let name = String::from_utf8_lossy(&login.name);
