@@ -183,30 +183,24 @@ pub(super) trait Fields {
     fn put(&mut self, name: HeaderName, value: Option<HeaderValue>);
 }
 
-impl Fields for ResponseHeader {
-    fn map(&self) -> &HeaderMap {
-        &self.headers
-    }
+/// The same for both kinds of head.
+macro_rules! fields {
+    ($head:ty) => {
+        impl Fields for $head {
+            fn map(&self) -> &HeaderMap {
+                &self.headers
+            }
 
-    fn put(&mut self, name: HeaderName, value: Option<HeaderValue>) {
-        self.remove_header(&name);
-        if let Some(value) = value {
-            // A value that was one before.
-            let _ = self.insert_header(name, value);
+            fn put(&mut self, name: HeaderName, value: Option<HeaderValue>) {
+                self.remove_header(&name);
+                if let Some(value) = value {
+                    // A value that was one before.
+                    let _ = self.insert_header(name, value);
+                }
+            }
         }
-    }
+    };
 }
 
-impl Fields for RequestHeader {
-    fn map(&self) -> &HeaderMap {
-        &self.headers
-    }
-
-    fn put(&mut self, name: HeaderName, value: Option<HeaderValue>) {
-        self.remove_header(&name);
-        if let Some(value) = value {
-            // A value that was one before.
-            let _ = self.insert_header(name, value);
-        }
-    }
-}
+fields!(RequestHeader);
+fields!(ResponseHeader);
