@@ -8,7 +8,7 @@ use pingora::http::RequestHeader;
 use pingora::prelude::{ErrorType, OrErr};
 
 use super::answer::{X_KONG_REQUEST_ID, via};
-use super::head::{self, RequestFields};
+use super::head::{self, HeadFields};
 use super::router::path::upstream_path;
 use super::snapshot::{LiveRoute, LiveService};
 use doorward_plugin_api::identity;
@@ -104,7 +104,7 @@ pub(super) struct Origin<'a> {
 /// When the path can't be represented, which the strict parse rules out.
 pub(super) fn prepare(
     request: &mut RequestHeader,
-    fields: RequestFields,
+    fields: HeadFields,
     manner: &Manner<'_>,
     origin: &Origin<'_>,
 ) -> pingora::Result<()> {
@@ -116,7 +116,7 @@ pub(super) fn prepare(
     let host = origin.asked.cloned().or_else(|| client_host(&parts));
     let path = origin.client_path.unwrap_or(parts.uri.path());
     let path = HeaderValue::from_str(path).ok();
-    let chain = if fields.has(RequestFields::FORWARDED_FOR) {
+    let chain = if fields.has(HeadFields::FORWARDED_FOR) {
         appended(&parts.headers, origin.peer)
     } else {
         origin.peer.clone()
@@ -126,7 +126,7 @@ pub(super) fn prepare(
     parts.headers.insert(X_FORWARDED_FOR, chain);
     forwarded(&mut parts.headers, manner, origin, host.as_ref(), path);
     set_path(&mut parts, manner, origin)?;
-    if fields.has(RequestFields::COOKIES) {
+    if fields.has(HeadFields::COOKIES) {
         join_cookies(&mut parts.headers);
     }
     let kept = host.filter(|_| manner.preserve_host);

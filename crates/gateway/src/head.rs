@@ -66,49 +66,12 @@ pub(super) fn take_response(head: &mut ResponseHeader) -> (response::Parts, Opti
     (parts, reason)
 }
 
-/// Which fields a request head has, of those that forwarding asks for: one pass over
-/// the head in the place of a search for each.
+/// Which fields a head has, of those that the gateway asks for: one pass over the head
+/// in the place of a search for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct RequestFields(u8);
+pub(super) struct HeadFields(u16);
 
-impl RequestFields {
-    /// `Trailer`.
-    pub(super) const TRAILER: Self = Self(1);
-    /// `X-Forwarded-For`.
-    pub(super) const FORWARDED_FOR: Self = Self(1 << 1);
-    /// `Cookie`.
-    pub(super) const COOKIE: Self = Self(1 << 2);
-    /// More than one `Cookie`.
-    pub(super) const COOKIES: Self = Self(1 << 3);
-
-    /// What `headers` have.
-    pub(super) fn of(headers: &HeaderMap) -> Self {
-        let mut all = Self::default();
-        for (name, _) in headers {
-            let field = match name.as_str() {
-                "trailer" => Self::TRAILER,
-                "x-forwarded-for" => Self::FORWARDED_FOR,
-                "cookie" if all.has(Self::COOKIE) => Self::COOKIES,
-                "cookie" => Self::COOKIE,
-                _ => continue,
-            };
-            all.0 |= field.0;
-        }
-        all
-    }
-
-    /// Whether they have `field`.
-    pub(super) fn has(self, field: Self) -> bool {
-        self.0 & field.0 != 0
-    }
-}
-
-/// Which fields a response head has, of those that the gateway asks for: one pass over
-/// the head in the place of a search for each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ResponseFields(u8);
-
-impl ResponseFields {
+impl HeadFields {
     /// `Transfer-Encoding`.
     pub(super) const TRANSFER_ENCODING: Self = Self(1);
     /// `Set-Cookie`.
@@ -121,9 +84,15 @@ impl ResponseFields {
     pub(super) const CONNECTION: Self = Self(1 << 4);
     /// More than one `Content-Length`, or a list of them.
     pub(super) const LENGTHS: Self = Self(1 << 5);
+    /// `X-Forwarded-For`.
+    pub(super) const FORWARDED_FOR: Self = Self(1 << 6);
+    /// More than one `Cookie`.
+    pub(super) const COOKIES: Self = Self(1 << 7);
 
     /// A `Content-Length` that is a number.
-    const LENGTH: Self = Self(1 << 6);
+    const LENGTH: Self = Self(1 << 8);
+    /// A `Cookie`.
+    const COOKIE: Self = Self(1 << 9);
 
     /// What `headers` have.
     pub(super) fn of(headers: &HeaderMap) -> Self {
@@ -138,6 +107,9 @@ impl ResponseFields {
                 "content-length" if all.has(Self::LENGTH) => Self::LENGTHS,
                 "content-length" if value.as_bytes().contains(&b',') => Self::LENGTHS,
                 "content-length" => Self::LENGTH,
+                "x-forwarded-for" => Self::FORWARDED_FOR,
+                "cookie" if all.has(Self::COOKIE) => Self::COOKIES,
+                "cookie" => Self::COOKIE,
                 _ => continue,
             };
             all.0 |= field.0;
@@ -284,17 +256,17 @@ pub(super) fn strip_nominated(headers: &mut HeaderMap) {
 mod tests {
     use super::*;
 
-    fn fields(lines: &[(&'static str, &'static str)]) -> ResponseFields {
+    fn fields(lines: &[(&'static str, &'static str)]) -> HeadFields {
         let mut headers = HeaderMap::new();
         for (name, value) in lines {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        ResponseFields::of(&headers)
+        HeadFields::of(&headers)
     }
 
     #[test]
     fn a_response_head_tells_in_one_pass_which_fields_it_has() {
-        use ResponseFields as F;
+        use HeadFields as F;
         let none = fields(&[("content-type", "text/plain"), ("content-length", "12")]);
         for field in [F::TRANSFER_ENCODING, F::SET_COOKIE, F::DATE, F::TRAILER] {
             assert!(!none.has(field));
@@ -315,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_request_head_tells_in_one_pass_which_fields_it_has() {
-        use RequestFields as F;
+        use HeadFields as F;
         let mut headers = HeaderMap::new();
         headers.append("accept", HeaderValue::from_static("*/*"));
         assert_eq!(F::of(&headers), F::default());
@@ -335,7 +307,7 @@ mod tests {
     #[test]
     fn a_content_length_that_is_said_twice_is_seen() {
         let twice = fields(&[("content-length", "1"), ("content-length", "1")]);
-        assert!(twice.has(ResponseFields::LENGTHS));
-        assert!(fields(&[("content-length", "1, 1")]).has(ResponseFields::LENGTHS));
+        assert!(twice.has(HeadFields::LENGTHS));
+        assert!(fields(&[("content-length", "1, 1")]).has(HeadFields::LENGTHS));
     }
 }

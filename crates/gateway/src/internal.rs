@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::context::Ctx;
 use super::handler::unwind;
-use super::head::ResponseFields;
+use super::head::HeadFields;
 use super::outgoing::finish_head;
 use super::{answer, passage};
 use doorward_net::http::bridge::{self, BodyError, Bounds, ClientInfo, RequestId, SecretPath};
@@ -47,7 +47,7 @@ pub(super) async fn respond(
     let now = Instant::now();
     ctx.upstream_time = Some(now - started);
     passage::close_if_stopping(session, now - ctx.started);
-    let fields = ResponseFields::of(&head.headers);
+    let fields = HeadFields::of(&head.headers);
     finish_head(session.req_header(), &mut head, fields, ctx, now)?;
     if head.extensions.get::<SecretPath>().is_some() {
         let path = ctx.path(session.req_header());

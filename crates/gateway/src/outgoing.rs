@@ -10,7 +10,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use super::answer::{X_KONG_PROXY_LATENCY, X_KONG_REQUEST_ID, X_KONG_UPSTREAM_LATENCY, via};
 use super::context::Ctx;
 use super::forward::Manner;
-use super::head::{RequestFields, ResponseFields};
+use super::head::HeadFields;
 use super::own_headers::OwnHeaders;
 use super::peer::Dialer;
 use super::proxy::Gateway;
@@ -22,7 +22,7 @@ impl Gateway {
         let (Some(service), Some(connection)) = (ctx.service(), &ctx.connection) else {
             return Ok(());
         };
-        let fields = RequestFields::of(&request.headers);
+        let fields = HeadFields::of(&request.headers);
         let uri = request.uri.clone();
         let (manner, path) = match (&ctx.route, &ctx.journey) {
             (Some(route), _) => {
@@ -34,7 +34,7 @@ impl Gateway {
         };
         let origin = ctx.origin(connection, path, service, &self.settings);
         let http2 = service.dialer.as_ref().is_some_and(Dialer::is_http2);
-        if fields.has(RequestFields::TRAILER) && !(http2 && ctx.http2) {
+        if fields.has(HeadFields::TRAILER) && !(http2 && ctx.http2) {
             // No trailers follow, so none are to be waited for.
             request.remove_header(&header::TRAILER);
         }
@@ -78,7 +78,7 @@ const ENGINE_FIELDS: usize = 2;
 pub(super) fn finish_head(
     request: &RequestHeader,
     response: &mut ResponseHeader,
-    fields: ResponseFields,
+    fields: HeadFields,
     ctx: &Ctx,
     now: Instant,
 ) -> Result<()> {
@@ -92,13 +92,13 @@ pub(super) fn finish_head(
     // The gateway's version, whatever the upstream speaks (RFC 9112 §2.3).
     parts.version = Version::HTTP_11;
     let headers = &mut parts.headers;
-    if fields.has(ResponseFields::CONNECTION) {
+    if fields.has(HeadFields::CONNECTION) {
         head::strip_nominated(headers);
     }
-    if fields.has(ResponseFields::LENGTHS) {
+    if fields.has(HeadFields::LENGTHS) {
         head::unify_length(headers);
     }
-    if fields.has(ResponseFields::TRAILER) && !(http2 && ctx.http2) {
+    if fields.has(HeadFields::TRAILER) && !(http2 && ctx.http2) {
         // Trailers pass from HTTP/2 to HTTP/2 only (RFC 9110 §6.5.1).
         headers.remove(header::TRAILER);
     }

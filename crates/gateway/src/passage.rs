@@ -13,7 +13,7 @@ use pingora::proxy::Session;
 use super::balance::endpoint::Endpoint;
 use super::balance::{Balancer, key};
 use super::context::Ctx;
-use super::head::ResponseFields;
+use super::head::HeadFields;
 use super::peer::{Dialer, host_of};
 use super::resolve::{ResolveError, Resolver};
 use super::{admit, observe, tries};
@@ -95,10 +95,10 @@ pub(super) fn close_if_stopping(session: &mut Session, taken: Duration) {
 pub(super) fn refuse_unsound(
     session: &Session,
     response: &ResponseHeader,
-    fields: ResponseFields,
+    fields: HeadFields,
 ) -> Result<()> {
     let unsound = |reason| Err(Error::explain(ErrorType::InvalidHTTPHeader, reason).into_up());
-    if fields.has(ResponseFields::TRANSFER_ENCODING) {
+    if fields.has(HeadFields::TRANSFER_ENCODING) {
         let mut codings = response.headers.get_all(header::TRANSFER_ENCODING).iter();
         let chunked = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"chunked");
         if !codings.next().is_some_and(chunked) || codings.next().is_some() {
@@ -119,11 +119,11 @@ pub(super) fn prepare_way(
     session: &Session,
     ctx: &Ctx,
     response: &ResponseHeader,
-    fields: ResponseFields,
+    fields: HeadFields,
 ) {
     let session = session.as_downstream();
     // Filters may have given it another one.
-    let dated = fields.has(ResponseFields::DATE) || ctx.has_filters();
+    let dated = fields.has(HeadFields::DATE) || ctx.has_filters();
     if dated && let Some(date) = response.headers.get(header::DATE) {
         framing::keep_date(session, date.as_bytes());
     }

@@ -18,7 +18,7 @@ use super::balance::Outcome;
 use super::context::Ctx;
 use super::decide::peer;
 use super::handler::unwind;
-use super::head::ResponseFields;
+use super::head::HeadFields;
 use super::outgoing::finish_head;
 use super::settings::Settings;
 use super::snapshot::{Snapshot, Upstream};
@@ -237,7 +237,7 @@ impl ProxyHttp for Gateway {
         response: &mut ResponseHeader,
         ctx: &mut Box<Ctx>,
     ) -> Result<()> {
-        let fields = ResponseFields::of(&response.headers);
+        let fields = HeadFields::of(&response.headers);
         passage::refuse_unsound(session, response, fields)?;
         ctx.attempts
             .report(Outcome::Status(response.status.as_u16()));
@@ -255,7 +255,7 @@ impl ProxyHttp for Gateway {
         if session.req_header().version == Version::HTTP_10 {
             passage::unchunk(session, response);
         }
-        if fields.has(ResponseFields::SET_COOKIE) {
+        if fields.has(HeadFields::SET_COOKIE) {
             let filters = ctx.filters().iter().map(|link| &link.filter);
             let own = &self.settings.own_cookies;
             own.refuse(filters, &self.live.load().cookie_givers, response);

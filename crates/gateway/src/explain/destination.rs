@@ -10,7 +10,7 @@ use super::answer::{Destination, Explanation, Refusal, Target};
 use super::origin::Origins;
 use crate::balance::Balancer;
 use crate::forward::{self, Manner, Origin};
-use crate::head::{self, RequestFields};
+use crate::head::{self, HeadFields};
 use crate::router::Match;
 use crate::snapshot::{LiveRoute, Upstream};
 use doorward_core::model::service::Service;
@@ -76,7 +76,7 @@ impl Witness<'_> {
             host: first.map_or(&live.host, |endpoint| endpoint.authority(live.tls)),
         };
         head::strip_hop_by_hop(&mut request);
-        let (fields, manner) = (RequestFields::of(&request.headers), Manner::of(route, live));
+        let (fields, manner) = (HeadFields::of(&request.headers), Manner::of(route, live));
         if forward::prepare(&mut request, fields, &manner, &origin).is_err() {
             return;
         }
