@@ -1,6 +1,7 @@
 //! The gateway's entities: what snapshots are compiled from.
 
 mod credentials;
+mod index;
 mod kind;
 mod kinds;
 mod table;

@@ -35,8 +35,13 @@ impl BalancerRegistry {
         previous: Option<(&BalancerRegistry, &Entities)>,
         now_ns: u64,
     ) -> Self {
-        let none = (Self::default(), Entities::default());
-        let (previous, before) = previous.unwrap_or((&none.0, &none.1));
+        let none;
+        let (previous, before) = if let Some(both) = previous {
+            both
+        } else {
+            none = (Self::default(), Entities::default());
+            (&none.0, &none.1)
+        };
         let mut registry = Self {
             by_id: previous.by_id.clone(),
         };

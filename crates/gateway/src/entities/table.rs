@@ -1,12 +1,13 @@
 //! Tables of records: cheap to clone, changed by copying what is touched.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::index::Index;
 use super::{Entity, Record, Unique};
 use crate::copy_on_write_map::differing;
 
@@ -14,8 +15,6 @@ use crate::copy_on_write_map::differing;
 const PARTS: usize = 256;
 
 type Records<T> = BTreeMap<Uuid, Arc<Record<T>>>;
-/// Hashes of what records can be found by, and the records' ids.
-type Index = BTreeSet<(u64, Uuid)>;
 
 /// All records of one kind, by id, by what is unique about them, and by what
 /// they refer to.
@@ -57,7 +56,7 @@ impl<T> Clone for Parts<T> {
 impl<T> Default for Table<T> {
     fn default() -> Self {
         let records = Arc::new(Records::new());
-        let index = Arc::new(Index::new());
+        let index = Arc::new(Index::default());
         Self {
             parts: Arc::new(Parts {
                 records: std::array::from_fn(|_| records.clone()),
@@ -95,13 +94,11 @@ impl<T: Entity> Table<T> {
         after: Option<Uuid>,
     ) -> impl Iterator<Item = &Arc<Record<T>>> {
         let hash = hash_of(&(field, to));
-        let from = match after {
-            Some(after) => Excluded((hash, after)),
-            None => Included((hash, Uuid::nil())),
-        };
+        let from = (hash, after.unwrap_or_default());
         self.parts.index[part_of_hash(hash)]
-            .range((from, Included((hash, Uuid::max()))))
-            .filter_map(|(_, id)| self.get(*id))
+            .range(from..=(hash, Uuid::max()))
+            .filter(move |(_, id)| Some(*id) != after)
+            .filter_map(|(_, id)| self.get(id))
             .filter(move |record| record.value.references().contains(&(field, to)))
     }
 
@@ -191,7 +188,7 @@ impl<T: Entity> Table<T> {
     fn indexed(&self, hash: u64) -> impl Iterator<Item = Uuid> {
         self.parts.index[part_of_hash(hash)]
             .range((hash, Uuid::nil())..=(hash, Uuid::max()))
-            .map(|(_, id)| *id)
+            .map(|(_, id)| id)
     }
 }
 

@@ -37,8 +37,13 @@ pub(super) fn build(
     previous: Option<&Snapshot>,
 ) -> Result<Filters, CompileError> {
     let mut filters = previous.map_or_else(Filters::default, |one| one.filters.clone());
-    let none = Table::default();
-    let before = previous.map_or(&none, |one| &one.entities.plugins);
+    let none;
+    let before = if let Some(one) = previous {
+        &one.entities.plugins
+    } else {
+        none = Table::default();
+        &none
+    };
     for id in entities.plugins.changed_since(before) {
         let record = entities.plugins.get(id).filter(|p| p.value.enabled);
         let Some(record) = record else {
