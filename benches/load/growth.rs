@@ -1,8 +1,9 @@
 //! What a change costs, by how many services there are: CPU time of the program,
-//! and whether its memory grows with the number of changes.
+//! whether its memory grows with the number of changes, and how long it takes to
+//! make thousands of services with their routes.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -20,6 +21,9 @@ const ROUNDS: usize = 100;
 const CHANGES: usize = 6;
 /// The most that a change may cost among ten thousand services, in milliseconds.
 const BAR_MS: f64 = 1.2;
+/// How many services with a route each are made at once, and the most seconds that
+/// may take.
+const MADE: (usize, f64) = (3000, 8.0);
 
 /// Prints the cost of a change among each of these numbers of services.
 pub(crate) fn measure(binary: &Path, upstream: &Port, counts: &[usize]) -> Result<()> {
@@ -46,6 +50,29 @@ pub(crate) fn measure(binary: &Path, upstream: &Port, counts: &[usize]) -> Resul
         );
         door.stop();
     }
+    Ok(())
+}
+
+/// Prints how long it takes to make services and routes over the Admin API.
+pub(crate) fn synchronise(binary: &Path, upstream: &Port) -> Result<()> {
+    let (count, bar) = MADE;
+    let mut door = Door::prepare(binary, upstream, 1)?;
+    door.start()?;
+    let (before, began) = (door.cpu()?, Instant::now());
+    many::over_admin_api(&door, upstream, count)?;
+    let (took, spent) = (began.elapsed(), door.cpu()?.saturating_sub(before));
+    let met = if took.as_secs_f64() <= bar {
+        "met"
+    } else {
+        "missed"
+    };
+    println!(
+        "  {count} services and routes are made in {:.1} s   (bar: {bar} s): {met}; {:.1} s of CPU \
+         time",
+        took.as_secs_f64(),
+        spent.as_secs_f64()
+    );
+    door.stop();
     Ok(())
 }
 
