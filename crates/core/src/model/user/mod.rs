@@ -109,6 +109,9 @@ pub struct RetiredName {
 /// Upper case first, so that letters with several lower-case forms (the Greek
 /// sigma, the German sharp s) meet in one.
 pub fn fold(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
     text.chars()
         .flat_map(char::to_uppercase)
         .flat_map(char::to_lowercase)
