@@ -2,6 +2,8 @@
 //!
 //! Relative paths in it are relative to the directory of the file.
 
+mod relocation;
+
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -9,7 +11,6 @@ use std::path::{Path, PathBuf};
 use http::HeaderName;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 
 use doorward_audit::AuditConfig;
 use doorward_core::model::client::Profile;
@@ -23,6 +24,8 @@ use doorward_net::http::cipher_suites;
 use doorward_net::shared::RedisConfig;
 use doorward_plugins::token_broker::config::BrokerConfig;
 use doorward_store as store;
+
+use relocation::relocate;
 
 /// The configuration file as it is written.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -507,100 +510,6 @@ impl Config {
     }
 }
 
-/// Where paths stand in the file; `*` is every key and every item.
-const PATHS: &[&str] = &[
-    "entities.*",
-    "proxy.upstream_ca",
-    "proxy.dns.resolv_conf",
-    "proxy.dns.hosts_file",
-    "proxy.tls.certificate",
-    "proxy.tls.key",
-    "proxy.tls.client_certificates.ca",
-    "admin.tls.certificate",
-    "admin.tls.key",
-    "admin.tls.client_certificates.ca",
-    "identity.pages.theme",
-    "identity.outbound.ca_file",
-    "identity.realms.*.settings.password_policy.breached_list",
-    "identity.realms.*.settings.ldap.ca_file",
-    "redis.ca",
-    "audit.file",
-];
-
-/// Has the relative paths of a document begin at its directory. What is not
-/// there, but is in the working directory, where earlier versions looked for
-/// it, is taken from there; the answer says which.
-fn relocate(document: &mut Document) -> Vec<String> {
-    let file = document.file().to_owned();
-    let directory = file.parent().unwrap_or(Path::new("")).to_owned();
-    let mut warnings = Vec::new();
-    if directory.as_os_str().is_empty() {
-        return warnings;
-    }
-    let mut place = |key: &str, path: &str| -> Option<String> {
-        let path = Path::new(path);
-        if path.is_absolute() || path.as_os_str().is_empty() {
-            return None;
-        }
-        let there = directory.join(path);
-        if !there.exists() && path.exists() {
-            warnings.push(format!(
-                "{}: {key}: {} is taken from the working directory, since there is no {}; paths \
-                 are relative to the file that names them",
-                file.display(),
-                path.display(),
-                there.display()
-            ));
-            return None;
-        }
-        there.to_str().map(str::to_owned)
-    };
-    let value = document.value_mut();
-    for pattern in PATHS {
-        let pieces: Vec<&str> = pattern.split('.').collect();
-        let key = pattern.trim_end_matches(".*");
-        each(value, &pieces, &mut |text| {
-            if let Some(moved) = place(key, text) {
-                *text = moved;
-            }
-        });
-    }
-    each(value, &["store"], &mut |text| {
-        let path = text.strip_prefix("sqlite:");
-        let path = path.map(|path| path.strip_prefix("//").unwrap_or(path));
-        if let Some(moved) = path.and_then(|path| place("store", path)) {
-            *text = format!("sqlite:{moved}");
-        }
-    });
-    each(value, &["telemetry", "access_log"], &mut |text| {
-        if !matches!(text.as_str(), "stdout" | "off")
-            && let Some(moved) = place("telemetry.access_log", text)
-        {
-            *text = moved;
-        }
-    });
-    warnings
-}
-
-/// Calls `act` with each text at `path`.
-fn each(value: &mut Value, path: &[&str], act: &mut impl FnMut(&mut String)) {
-    match (path.split_first(), value) {
-        (None, Value::String(text)) => act(text),
-        (Some((&"*", rest)), Value::Array(list)) => {
-            list.iter_mut().for_each(|item| each(item, rest, act));
-        }
-        (Some((&"*", rest)), Value::Object(map)) => {
-            map.values_mut().for_each(|item| each(item, rest, act));
-        }
-        (Some((key, rest)), Value::Object(map)) => {
-            if let Some(inner) = map.get_mut(*key) {
-                each(inner, rest, act);
-            }
-        }
-        _ => {}
-    }
-}
-
 /// Whether this is an origin as browsers send it (RFC 6454 §6.2).
 fn is_origin(text: &str) -> bool {
     url::Url::parse(text).is_ok_and(|url| {
@@ -658,184 +567,4 @@ fn header_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Head
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refused(text: &str) -> String {
-        let file = Path::new("d.yaml");
-        let document = Document::parse(text, file).expect("YAML");
-        let config = match document.deserialize::<Config>() {
-            Ok(config) => config,
-            Err(error) => return error.to_string(),
-        };
-        let mut config = config;
-        config.complete();
-        lines(&config.check(&document))
-    }
-
-    #[test]
-    fn an_error_names_file_line_and_key() {
-        assert_eq!(
-            refused("proxy:\n  listen: [\"nowhere\"]\n"),
-            "d.yaml:2: proxy.listen[0]: 'nowhere' is not ADDRESS:PORT"
-        );
-        assert!(
-            refused("proxy:\n  lisen: []\n").starts_with("d.yaml:2: proxy.lisen: unknown field")
-        );
-        assert!(refused("proxy:\n  trusted_ips: [x]\n").contains("'x' is not an address"));
-        let header = refused("proxy:\n  real_ip_header: a b\n");
-        assert!(
-            header.contains("'a b' is not the name of a header"),
-            "{header}"
-        );
-    }
-
-    #[test]
-    fn a_wrong_user_is_named_with_its_line() {
-        let text = "identity:\n  realms:\n    /:\n      users:\n        - userName: demo\n          emails: [{value: 5}]\n";
-        assert_eq!(
-            refused(text),
-            "d.yaml:6: identity.realms./.users[0].emails[0].value: expected a string"
-        );
-    }
-
-    #[test]
-    fn half_a_tls_section_is_refused_with_its_line() {
-        let message = refused("proxy:\n  tls:\n    certificate: a.pem\n");
-        assert_eq!(message, "d.yaml:3: proxy.tls.certificate: needs its key");
-        let message = refused("proxy:\n  tls:\n    client_certificates: {mode: required}\n");
-        assert!(message.contains("mode: needs ca"), "{message}");
-        let message = refused("admin:\n  tls: {listen: [\"0.0.0.0:8444\"]}\n");
-        assert!(message.contains("needs admin.token"), "{message}");
-        let message = refused("proxy:\n  tls: {min_version: SSLv3}\n");
-        assert!(message.contains("min_version"), "{message}");
-    }
-
-    #[test]
-    fn a_redis_is_an_address_or_a_map_and_what_is_wrong_is_named() {
-        let accepted = |text: &str| {
-            let document = Document::parse(text, Path::new("d.yaml")).expect("YAML");
-            let config: Config = document.deserialize().expect("a configuration");
-            assert_eq!(config.check(&document), []);
-            config.redis.expect("a Redis")
-        };
-        let short = accepted("redis: redis://user:sesame@127.0.0.1:6379/2\n");
-        assert_eq!(short.deadline, "50 ms");
-        let long = accepted("redis:\n  url: redis://h\n  password: sesame\n  deadline: 20 ms\n");
-        assert!(!format!("{short:?} {long:?}").contains("sesame"));
-        for (text, message) in [
-            (
-                "redis: http://h\n",
-                "d.yaml:1: redis: expected redis://[USER",
-            ),
-            ("redis: sesame\n", "d.yaml:1: redis: expected redis://[USER"),
-            ("redis: {}\n", "d.yaml:1: redis: missing field `url`"),
-            (
-                "redis:\n  url: redis://h\n  deadline: 1 h\n",
-                "d.yaml:3: redis.deadline: expected",
-            ),
-            (
-                "redis:\n  url: redis://h\n  pasword: x\n",
-                "d.yaml:3: redis.pasword: unknown field",
-            ),
-            (
-                "redis:\n  url: rediss://h\n  ca: /no/such\n",
-                "d.yaml:3: redis.ca: /no/such",
-            ),
-        ] {
-            let refused = refused(text);
-            assert!(refused.starts_with(message), "{refused}");
-            assert!(!refused.contains("sesame"), "{refused}");
-        }
-    }
-
-    #[test]
-    fn origins_of_pages_are_whole_and_all_of_them_need_a_token() {
-        for (origin, wanted) in [
-            ("https://a.example/", "expected an origin"),
-            ("a.example", "expected an origin"),
-            ("'null'", "expected an origin"),
-            ("'*'", "need admin.token"),
-        ] {
-            let told = refused(&format!("admin:\n  cors_origins: [{origin}]\n"));
-            assert!(
-                told.starts_with("d.yaml:2: admin.cors_origins[0]: "),
-                "{told}"
-            );
-            assert!(told.contains(wanted), "{told}");
-        }
-        assert_eq!(
-            refused("admin: {cors_origins: ['http://localhost:3000']}\n"),
-            ""
-        );
-    }
-
-    #[test]
-    fn ports_are_mapped_to_those_that_clients_know() {
-        let text = "proxy: {port_maps: ['80:8000', '443:8443']}\n";
-        let document = Document::parse(text, Path::new("d.yaml")).expect("YAML");
-        let config: Config = document.deserialize().expect("a configuration");
-        let known = |port| config.proxy.port_maps.known_to_clients(port);
-        assert_eq!((known(8000), known(8443), known(9000)), (80, 443, 9000));
-        for wrong in ["80", "80:0", "a:b", "80:8000:1"] {
-            let told = refused(&format!("proxy: {{port_maps: ['{wrong}']}}\n"));
-            assert!(told.contains("is not PORT:PORT"), "{told}");
-        }
-    }
-
-    #[test]
-    fn an_open_admin_listener_without_token_is_refused() {
-        let message = refused("admin:\n  listen: 0.0.0.0:8001\n");
-        assert!(message.starts_with("d.yaml:2: admin.listen: "), "{message}");
-        let message = refused("admin:\n  listen: 0.0.0.0:8001\n  token: short\n");
-        assert!(message.starts_with("d.yaml:3: admin.token: "), "{message}");
-    }
-
-    #[test]
-    fn all_that_is_wrong_is_told_by_lines() {
-        let text = "proxy:\n  listen: [\"nowhere\"]\n  head_seconds: 0\nadmin:\n  \
-                    listen: 0.0.0.0:8001\nstore: x\n";
-        let told = refused(text);
-        let keys = told.lines().filter_map(|line| line.split(' ').nth(1));
-        let keys: Vec<_> = keys.collect();
-        let wanted = [
-            "proxy.listen[0]:",
-            "proxy.head_seconds:",
-            "admin.listen:",
-            "store:",
-        ];
-        assert_eq!(keys, wanted, "{told}");
-    }
-
-    #[test]
-    fn relative_paths_begin_at_the_file_that_names_them() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let conf = directory.path().join("conf");
-        std::fs::create_dir(&conf).expect("a directory");
-        let file = conf.join("d.yaml");
-        let text = "entities: [routes.yaml, /srv/a.yaml]\nstore: sqlite:../data/x.db\n\
-                    proxy: {upstream_ca: tls/ca.pem}\naudit: {file: audit.log}\n\
-                    telemetry: {access_log: stdout}\n\
-                    identity: {base_url: 'http://h', pages: {theme: theme}}\n";
-        let mut document = Document::parse(text, &file).expect("YAML");
-        assert!(relocate(&mut document).is_empty());
-        let config: Config = document.deserialize().expect("a configuration");
-        assert_eq!(
-            config.entities,
-            [conf.join("routes.yaml"), "/srv/a.yaml".into()]
-        );
-        let store = format!("sqlite:{}", conf.join("../data/x.db").display());
-        assert_eq!(config.store.0, store);
-        assert_eq!(config.proxy.upstream_ca, Some(conf.join("tls/ca.pem")));
-        assert_eq!(config.audit.file, Some(conf.join("audit.log")));
-        assert_eq!(config.telemetry.access_log, "stdout");
-        let identity = config.identity.expect("a provider");
-        assert_eq!(identity.pages.theme, Some(conf.join("theme")));
-        // The directory of the tests is that of the repository.
-        let text = "entities: [Cargo.toml]\n";
-        let mut document = Document::parse(text, &file).expect("YAML");
-        let warnings = relocate(&mut document);
-        assert!(warnings[0].contains("working directory"), "{warnings:?}");
-        assert_eq!(document.value()["entities"][0], "Cargo.toml");
-    }
-}
+mod tests;
