@@ -1,11 +1,14 @@
 //! The command line.
 
 mod audit;
+mod check;
 mod config;
 mod explain;
 pub mod identity;
+mod manual;
 mod output;
 mod run;
+mod setup;
 mod store;
 mod terminal;
 
@@ -17,10 +20,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::boot;
 use crate::config::Config;
-use crate::server::tls;
-use doorward_core::clock::Clock;
 use doorward_gateway::explain::Listeners;
 use doorward_net::telemetry::process_log;
 
@@ -34,6 +34,8 @@ use doorward_net::telemetry::process_log;
     max_term_width = 80
 )]
 pub struct Cli {
+    #[command(flatten)]
+    file: FileArg,
     #[command(subcommand)]
     command: Command,
 }
@@ -41,13 +43,24 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Starts what the configuration file asks for
-    Run(FileArg),
+    Run,
+    /// Starts a door to try things with: no file, a user, a client, hints
+    StartDev(setup::start_dev::Arguments),
+    /// Starts a door before one upstream, from flags alone
+    Proxy(Box<setup::proxy::Arguments>),
+    /// Writes a commented configuration to begin with
+    Init(setup::init::Arguments),
     /// Checks every file without running anything; exit status 1 if one is wrong
-    Check(FileArg),
+    Check {
+        /// How findings are told
+        #[arg(long, value_enum, default_value_t)]
+        format: check::Format,
+    },
     /// Asks a running instance whether it is ready; exit status 1 if not
     Health {
-        #[command(flatten)]
-        file: FileArg,
+        /// Asks whether it is ready for requests, as without a flag
+        #[arg(long, conflicts_with = "live")]
+        ready: bool,
         /// Asks whether it is alive, which it is without its store, too
         #[arg(long)]
         live: bool,
@@ -69,19 +82,40 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Prints the manual page, or writes those of all commands
+    Man {
+        /// Writes a page for each command into this directory
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, clap::Args)]
 struct FileArg {
-    /// The configuration file
+    /// The configuration file [default: conf/doorward.yaml if there is one, else
+    /// /etc/doorward/doorward.yaml]
     #[arg(
         short,
         long,
         value_name = "FILE",
         env = "DOORWARD_CONFIG",
-        default_value = "conf/doorward.yaml"
+        global = true
     )]
-    config: PathBuf,
+    config: Option<PathBuf>,
+}
+
+/// Where the configuration file is when none is named: that of the working
+/// directory, or else the machine's.
+const USUAL_FILES: [&str; 2] = ["conf/doorward.yaml", "/etc/doorward/doorward.yaml"];
+
+impl FileArg {
+    /// The configuration file.
+    fn find(self) -> PathBuf {
+        self.config.unwrap_or_else(|| {
+            let [here, machine] = USUAL_FILES.map(Path::new);
+            if here.exists() { here } else { machine }.to_owned()
+        })
+    }
 }
 
 /// Exit status for a wrong flag or file.
@@ -91,29 +125,33 @@ const USAGE: u8 = 2;
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     install_crypto();
-    let code = act(cli.command);
+    let code = act(cli.command, &cli.file.find());
     process_log::flush();
     code
 }
 
-fn act(command: Command) -> ExitCode {
+fn act(command: Command, file: &Path) -> ExitCode {
     match command {
-        Command::Run(file) => run::run(&file.config),
-        Command::Check(file) => check(&file.config),
-        Command::Health { file, live } => {
-            health(&file.config, if live { "/status" } else { "/status/ready" })
+        Command::Run => run::run(file),
+        Command::StartDev(arguments) => setup::start_dev::run(&arguments),
+        Command::Proxy(arguments) => setup::proxy::run(&arguments),
+        Command::Init(arguments) => setup::init::run(&arguments),
+        Command::Check { format } => check::run(file, format),
+        Command::Health { live, .. } => {
+            health(file, if live { "/status" } else { "/status/ready" })
         }
-        Command::Explain(arguments) => explain::run(*arguments),
-        Command::Config(action) => config::run(&action),
-        Command::Store(command) => store::run(&command),
-        Command::Audit(command) => audit::run(&command),
-        Command::Identity(command) => identity::run(*command),
+        Command::Explain(arguments) => explain::run(*arguments, file),
+        Command::Config(action) => config::run(&action, file),
+        Command::Store(command) => store::run(&command, file),
+        Command::Audit(command) => audit::run(&command, file),
+        Command::Identity(command) => identity::run(*command, file),
         Command::Completions { shell } => {
             let mut command = Cli::command();
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command, "doorward", &mut script);
             output::print(&String::from_utf8_lossy(&script))
         }
+        Command::Man { directory } => manual::run(directory.as_deref()),
     }
 }
 
@@ -160,33 +198,6 @@ fn listeners(config: &Config) -> Listeners {
         tls_port: config.proxy.tls.as_ref().map_or(0, |tls| port(&tls.listen)),
         trusted: config.proxy.trusted_ips.clone().into(),
         real_ip_header: config.proxy.real_ip_header.clone(),
-    }
-}
-
-fn check(file: &Path) -> ExitCode {
-    process_log::direct();
-    match try_check(file) {
-        Ok(()) => output::print(&format!("{}: ok\n", file.display())),
-        Err(error) => {
-            complain(&error);
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn try_check(file: &Path) -> anyhow::Result<()> {
-    let config = Config::load(file)?;
-    for warning in &config.warnings {
-        tracing::warn!("{warning}");
-    }
-    let clock = Clock::system();
-    let tls = tls::check(&config, &clock).map_err(|error| error.located(&config));
-    let rest = boot::check(&config, &clock).map_err(|error| error.to_string());
-    let findings: Vec<String> = [tls, rest].into_iter().filter_map(Result::err).collect();
-    if findings.is_empty() {
-        Ok(())
-    } else {
-        anyhow::bail!(findings.join("\n"))
     }
 }
 

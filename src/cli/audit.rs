@@ -127,8 +127,8 @@ impl Which {
 }
 
 /// Does what the command says; exit status 1 when it can't, 2 for a wrong file.
-pub(super) fn run(command: &Command) -> ExitCode {
-    let url = match command.place.find() {
+pub(super) fn run(command: &Command, file: &Path) -> ExitCode {
+    let url = match command.place.find(file) {
         Ok((url, _)) => url,
         Err(error) => {
             complain(&error);

@@ -13,7 +13,7 @@ use clap::Subcommand;
 use serde_json::Value;
 
 use super::identity::audit_events::operator;
-use super::{FileArg, USAGE, complain, output, with_causes};
+use super::{USAGE, complain, output, with_causes};
 use crate::boot;
 use crate::config::Config;
 use doorward_audit::Audit;
@@ -37,8 +37,6 @@ pub(super) enum Action {
     /// declarative document. It holds every secret in clear text, as it is
     /// stored; a file is made readable for its owner only
     Export {
-        #[command(flatten)]
-        file: FileArg,
         /// Where to write to; by default to standard output
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
@@ -46,8 +44,6 @@ pub(super) enum Action {
     /// Makes the stored entities those of a declarative document: what it does
     /// not declare is removed, what files own stays
     Import {
-        #[command(flatten)]
-        file: FileArg,
         /// The document; `-` is standard input
         document: PathBuf,
         /// Says what would change, and changes nothing
@@ -57,9 +53,8 @@ pub(super) enum Action {
 }
 
 /// Does what the command says; exit status 1 when it can't, 2 for a wrong file.
-pub(super) fn run(action: &Action) -> ExitCode {
-    let (Action::Export { file, .. } | Action::Import { file, .. }) = action;
-    let config = match Config::load(&file.config) {
+pub(super) fn run(action: &Action, file: &Path) -> ExitCode {
+    let config = match Config::load(file) {
         Ok(config) => config,
         Err(error) => {
             complain(&error);
@@ -68,10 +63,8 @@ pub(super) fn run(action: &Action) -> ExitCode {
     };
     process_log::direct();
     let done = match action {
-        Action::Export { output, .. } => export(&config, output.as_deref()),
-        Action::Import {
-            document, check, ..
-        } => import(&config, document, *check),
+        Action::Export { output } => export(&config, output.as_deref()),
+        Action::Import { document, check } => import(&config, document, *check),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

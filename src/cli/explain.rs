@@ -2,12 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream, ToSocketAddrs};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{FileArg, USAGE, complain, listeners, output};
+use super::{USAGE, complain, listeners, output};
 use crate::boot;
 use crate::config::Config;
 use doorward_core::clock::Clock;
@@ -54,8 +55,6 @@ pub(super) struct Arguments {
     /// and if nobody answers there, files and store are read
     #[arg(long, value_name = "URL")]
     admin: Option<String>,
-    #[command(flatten)]
-    file: FileArg,
 }
 
 /// Why nothing could be explained.
@@ -76,7 +75,7 @@ enum Failure {
 }
 
 /// Explains; the exit status is 1 if no route was found.
-pub(super) fn run(arguments: Arguments) -> ExitCode {
+pub(super) fn run(arguments: Arguments, file: &Path) -> ExitCode {
     if arguments.refusals {
         return list(arguments.json);
     }
@@ -87,7 +86,7 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let config = match Config::load(&arguments.file.config) {
+    let config = match Config::load(file) {
         Ok(config) => config,
         Err(error) => {
             complain(&error);

@@ -23,7 +23,7 @@ mod tokens;
 mod users;
 
 use std::io::{BufRead, Write};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -133,16 +133,6 @@ pub enum Command {
 /// Which store, which realm, which form of output.
 #[derive(Debug, Args)]
 struct Target {
-    /// The configuration file that names the store
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        env = "DOORWARD_CONFIG",
-        default_value = "conf/doorward.yaml",
-        global = true
-    )]
-    config: PathBuf,
     /// The store itself (sqlite:PATH), without a configuration file
     #[arg(long, value_name = "URL", global = true)]
     store: Option<String>,
@@ -198,7 +188,7 @@ impl Desk<'_> {
 }
 
 /// Does what the command says; exit status 1 when it can't, 2 for a wrong file.
-pub fn run(command: Command) -> ExitCode {
+pub fn run(command: Command, file: &Path) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -218,7 +208,7 @@ pub fn run(command: Command) -> ExitCode {
         Command::Keys(keys) => &keys.target,
         Command::Broker(broker) => &broker.target,
     };
-    let (url, config) = match (&target.store, Config::load(&target.config)) {
+    let (url, config) = match (&target.store, Config::load(file)) {
         (Some(url), config) => (url.clone(), config.unwrap_or_default()),
         (None, Ok(config)) => (config.store.0.clone(), config),
         (None, Err(error)) => {

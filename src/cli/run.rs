@@ -43,6 +43,11 @@ const OPERATORS: [&str; 2] = ["doorward::boot", "doorward_gateway::route_files"]
 const LAST_RECORDS: Duration = Duration::from_secs(5);
 
 pub(super) fn run(file: &Path) -> ExitCode {
+    run_with_hints(file, None)
+}
+
+/// Runs, and prints `hints` once the listeners are served.
+pub(super) fn run_with_hints(file: &Path, hints: Option<String>) -> ExitCode {
     let began = Instant::now();
     let seen = FileDigests::before_reading(file);
     let config = match Config::load(file) {
@@ -88,7 +93,7 @@ pub(super) fn run(file: &Path) -> ExitCode {
         }
     };
     let reloader = Reloader::new(file, &config, parts.clone(), seen, clock.clone());
-    background.block_on(serve(reloader, &config, &clock, parts, began))
+    background.block_on(serve(reloader, &config, &clock, parts, (began, hints)))
 }
 
 async fn serve(
@@ -96,7 +101,7 @@ async fn serve(
     config: &Config,
     clock: &Clock,
     parts: Arc<Opened>,
-    began: Instant,
+    (began, hints): (Instant, Option<String>),
 ) -> ExitCode {
     // Before anybody can know that it runs: an early signal would end it.
     let mut signals = match Signals::listen() {
@@ -166,6 +171,9 @@ async fn serve(
         milliseconds = began.elapsed().as_millis(),
         "ready"
     );
+    if let Some(hints) = hints {
+        process_log::say(&hints);
+    }
     let started = Event::new(Kind::ProcessStart, Actor::System);
     let started = started.with("version", env!("CARGO_PKG_VERSION"));
     let now_ms = clock.now_ms();

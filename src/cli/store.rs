@@ -49,16 +49,6 @@ pub(super) struct Command {
 /// Which store.
 #[derive(Debug, Args)]
 pub(super) struct Place {
-    /// The configuration file that names the store
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        env = "DOORWARD_CONFIG",
-        default_value = "conf/doorward.yaml",
-        global = true
-    )]
-    config: PathBuf,
     /// The store itself (sqlite:PATH or postgres://…), without a configuration file
     #[arg(long, value_name = "URL", global = true)]
     store: Option<String>,
@@ -66,8 +56,11 @@ pub(super) struct Place {
 
 impl Place {
     /// The address of the store, and the rules of its audit log.
-    pub(super) fn find(&self) -> Result<(String, AuditConfig), crate::config::ConfigError> {
-        match (&self.store, Config::load(&self.config)) {
+    pub(super) fn find(
+        &self,
+        file: &Path,
+    ) -> Result<(String, AuditConfig), crate::config::ConfigError> {
+        match (&self.store, Config::load(file)) {
             (Some(url), config) => Ok((url.clone(), config.unwrap_or_default().audit)),
             (None, config) => config.map(|config| (config.store.0, config.audit)),
         }
@@ -98,8 +91,8 @@ enum Action {
 }
 
 /// Does what the command says; exit status 1 when it can't, 2 for a wrong file.
-pub(super) fn run(command: &Command) -> ExitCode {
-    let (url, log) = match command.place.find() {
+pub(super) fn run(command: &Command, file: &Path) -> ExitCode {
+    let (url, log) = match command.place.find(file) {
         Ok(found) => found,
         Err(error) => {
             complain(&error);

@@ -12,8 +12,9 @@ use uuid::Uuid;
 use super::call::Call;
 use super::entity::Answer;
 use super::error::ApiError;
-use super::{State, WORKSPACE, reply, route_files};
+use super::{State, WORKSPACE, overview, reply, route_files};
 use doorward_core::clock;
+use doorward_gateway::answer::prefers_html;
 use doorward_plugins::REGISTRY;
 
 /// The `Server` header.
@@ -30,6 +31,11 @@ pub(super) struct Node {
 }
 
 impl Node {
+    /// The machine's name, as it knows it.
+    pub(super) fn hostname(&self) -> &str {
+        &self.hostname
+    }
+
     /// Identifies this run of the process.
     pub(super) fn id(&self) -> Uuid {
         self.id
@@ -80,9 +86,15 @@ fn listeners(of: &[Listener]) -> Value {
     of.iter().map(|listener| listener.shown()).collect()
 }
 
-/// `GET /`.
+/// `GET /`: a page for browsers, JSON for everybody else.
 pub(super) fn root(call: Call) -> Answer {
-    Box::pin(async move { Ok(reply::json(StatusCode::OK, &about(&call.state))) })
+    Box::pin(async move {
+        Ok(if prefers_html(&call.headers) {
+            overview::page(&call.state)
+        } else {
+            reply::json(StatusCode::OK, &about(&call.state))
+        })
+    })
 }
 
 fn about(state: &State) -> Value {

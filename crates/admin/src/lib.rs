@@ -26,6 +26,7 @@ mod info;
 mod issuers;
 mod list;
 mod login_sessions;
+mod overview;
 mod path;
 mod plugins;
 mod reply;

@@ -290,7 +290,8 @@ fn json(message: &str, request_id: Option<&str>) -> Vec<u8> {
     out
 }
 
-fn escape(text: &str) -> Cow<'_, str> {
+/// `text` as HTML shows it, in an element or a quoted attribute.
+pub fn escape(text: &str) -> Cow<'_, str> {
     if text.contains(['<', '>', '&', '"', '\'']) {
         let text = text.replace('&', "&amp;").replace('<', "&lt;");
         let text = text.replace('>', "&gt;").replace('"', "&quot;");
@@ -376,6 +377,11 @@ impl Format {
         }
         best.0
     }
+}
+
+/// Whether the client would rather read a page than JSON: browsers do.
+pub fn prefers_html(headers: &HeaderMap) -> bool {
+    Format::wanted(headers) == Format::Html
 }
 
 /// The answer to a request that no route wants.

@@ -15,7 +15,8 @@ use super::choose::{self, Arrival, Unrouted};
 use super::context::Ctx;
 use super::proxy::Gateway;
 use super::snapshot::{LiveRoute, Snapshot};
-use super::{admit, answer, client_certificate, handler};
+use super::welcome::no_route_for;
+use super::{admit, client_certificate, handler};
 use doorward_net::http::bridge;
 use doorward_net::http::handshake::Handshake;
 use doorward_net::http::listener::malformed;
@@ -165,7 +166,7 @@ impl Gateway {
             {
                 Ok(Some(Guard::into_inner(snapshot)))
             }
-            Err(Unrouted::NoRoute) => Err(answer::no_route()),
+            Err(Unrouted::NoRoute) => Err(no_route_for(request, &ctx.exchange)),
             Err(Unrouted::Refused(reply)) => Err(reply),
         }
     }

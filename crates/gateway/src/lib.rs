@@ -1,7 +1,7 @@
 //! The gateway: routing table, data path, and the only writer of both.
 
 mod admit;
-mod answer;
+pub mod answer;
 mod attempt;
 pub mod balance;
 pub mod certificates;
@@ -42,3 +42,4 @@ pub mod snapshot;
 pub mod tries;
 pub mod upload;
 pub mod upstream;
+mod welcome;

@@ -193,6 +193,12 @@ impl Door {
         self.spawn_command(command, Stdio::piped(), Stdio::piped());
     }
 
+    /// Starts another subcommand that serves, without waiting.
+    pub(crate) fn spawn_as(&mut self, arguments: &[&str]) {
+        let command = self.command(arguments);
+        self.spawn_command(command, Stdio::piped(), Stdio::piped());
+    }
+
     /// As [`Door::spawn`], with other streams for what the program prints.
     pub(crate) fn spawn_printing(&mut self, stdout: Stdio, stderr: Stdio) {
         let command = self.command(&["run", "-c", &self.config]);

@@ -13,6 +13,7 @@ use crate::answer;
 use crate::context::Ctx;
 use crate::router::path;
 use crate::snapshot::Snapshot;
+use crate::welcome::no_route_for;
 use doorward_net::http::reply::Reply;
 
 /// Paths at and below this are the gateway's own, and never a route file's.
@@ -51,7 +52,7 @@ pub(crate) async fn ask(
         Ok(Some(handler)) => walk.through(handler).await,
         Ok(None) => {
             ctx.journey = None;
-            return Some(answer::no_route());
+            return Some(no_route_for(session.req_header(), &ctx.exchange));
         }
         Err(reply) => End::Reply(reply),
     };
