@@ -12,12 +12,14 @@ mod bot_detection;
 pub mod chain;
 mod correlation_id;
 mod cors;
+pub mod delivery;
 mod field_rules;
 pub mod hmac_auth;
 mod ip_restriction;
 pub mod jwt;
 mod key_auth;
 mod ldap_auth;
+mod logging;
 mod networks;
 mod oauth2_client;
 mod rate_limiting;
@@ -47,7 +49,9 @@ pub static REGISTRY: &[Kind] = &[
     bot_detection::KIND,
     correlation_id::KIND,
     cors::KIND,
+    logging::file_log::KIND,
     hmac_auth::KIND,
+    logging::http_log::KIND,
     ip_restriction::KIND,
     jwt::KIND,
     key_auth::KIND,
@@ -61,8 +65,11 @@ pub static REGISTRY: &[Kind] = &[
     request_transformer::KIND,
     response_transformer::KIND,
     session::KIND,
+    logging::syslog::KIND,
+    logging::tcp_log::KIND,
     throttling::KIND,
     token_broker::KIND,
+    logging::udp_log::KIND,
 ];
 
 /// The kind called `name`.
