@@ -285,3 +285,75 @@ plugins:
     assert_eq!(get(&door, "/echo", &[]).await, 200);
     assert_eq!(record(&receiver, "/echo").await["response"]["status"], 200);
 }
+
+#[tokio::test]
+async fn prometheus_counts_under_the_names_of_the_imitated_gateway() {
+    let upstream = Upstream::echo().await;
+    let services = format!(
+        "
+- name: orders
+  url: {}
+  routes:
+  - name: orders
+    paths: [/orders]
+    plugins:
+    - {{name: key-auth}}
+    - name: prometheus
+      config:
+        per_consumer: true
+        status_code_metrics: true
+        latency_metrics: true
+        bandwidth_metrics: true
+        upstream_health_metrics: true
+  - {{name: others, paths: [/others]}}
+- name: balanced
+  host: pool
+  routes:
+  - {{name: balanced, paths: [/balanced]}}
+upstreams:
+- name: pool
+  targets: [{{target: \"127.0.0.1:9\"}}]
+consumers:
+- username: anna
+  keyauth_credentials: [{{key: key-of-anna}}]
+",
+        upstream.url("")
+    );
+    let door = Setup::new().services(&services).start().await;
+    assert_eq!(
+        get(&door, "/orders", &[("apikey", "key-of-anna")]).await,
+        200
+    );
+    assert_eq!(get(&door, "/orders", &[]).await, 401);
+    assert_eq!(get(&door, "/others", &[]).await, 200);
+    let page = door.admin_get("/metrics").await.expect(200).body;
+    let labels = "service=\"orders\",route=\"orders\"";
+    for line in [
+        format!(
+            "kong_http_requests_total{{{labels},code=\"200\",source=\"service\",\
+             workspace=\"default\",consumer=\"anna\"}} 1"
+        ),
+        format!(
+            "kong_http_requests_total{{{labels},code=\"401\",source=\"kong\",\
+             workspace=\"default\",consumer=\"\"}} 1"
+        ),
+        format!("kong_request_latency_ms_count{{{labels},workspace=\"default\"}} 2"),
+        format!("kong_upstream_latency_ms_count{{{labels},workspace=\"default\"}} 1"),
+        format!("kong_kong_latency_ms_bucket{{{labels},workspace=\"default\",le=\"6000\"}} 2"),
+        "# TYPE kong_request_latency_ms histogram".to_owned(),
+        "kong_upstream_target_health{upstream=\"pool\",target=\"127.0.0.1:9\",\
+         address=\"127.0.0.1:9\",state=\"healthchecks_off\",subsystem=\"http\"} 1"
+            .to_owned(),
+        "kong_datastore_reachable 1".to_owned(),
+        "kong_nginx_metric_errors_total 0".to_owned(),
+    ] {
+        assert!(page.contains(&line), "{line} in\n{page}");
+    }
+    let bandwidth = format!("kong_bandwidth_bytes{{{labels},direction=\"egress\"");
+    assert!(page.contains(&bandwidth), "{page}");
+    assert!(page.contains("kong_node_info{node_id=\""), "{page}");
+    assert!(
+        !page.contains("route=\"others\",code"),
+        "a route without the plugin"
+    );
+}

@@ -22,6 +22,7 @@ mod ldap_auth;
 mod logging;
 mod networks;
 mod oauth2_client;
+mod prometheus;
 mod rate_limiting;
 mod redirect;
 mod redis_settings;
@@ -57,6 +58,7 @@ pub static REGISTRY: &[Kind] = &[
     key_auth::KIND,
     ldap_auth::KIND,
     openid_connect::KIND,
+    prometheus::KIND,
     rate_limiting::KIND,
     redirect::KIND,
     request_guard::KIND,

@@ -393,6 +393,7 @@ impl Telemetry {
         ]);
         families.extend(self.target_families());
         families.extend(self.delivery_families());
+        families.extend(self.kong_families());
         // A family without samples is left out rather than refused.
         families.retain(|family| !family.get_metric().is_empty());
         families
@@ -589,7 +590,7 @@ impl Telemetry {
     }
 }
 
-fn family(
+pub(super) fn family(
     name: &str,
     help: &str,
     kind: MetricType,
@@ -616,7 +617,7 @@ fn labelled(labels: &[(&str, &str)]) -> Metric {
     Metric::from_label(pairs)
 }
 
-fn counter(labels: &[(&str, &str)], n: u64) -> Metric {
+pub(super) fn counter(labels: &[(&str, &str)], n: u64) -> Metric {
     let mut metric = labelled(labels);
     let mut value = CounterValue::default();
     value.set_value(n as f64);
@@ -624,7 +625,7 @@ fn counter(labels: &[(&str, &str)], n: u64) -> Metric {
     metric
 }
 
-fn gauge(labels: &[(&str, &str)], n: i64) -> Metric {
+pub(super) fn gauge(labels: &[(&str, &str)], n: i64) -> Metric {
     let mut metric = labelled(labels);
     let mut value = GaugeValue::default();
     value.set_value(n as f64);
@@ -635,6 +636,18 @@ fn gauge(labels: &[(&str, &str)], n: i64) -> Metric {
 fn histogram(labels: &[(&str, &str)], sum: &HistogramSum) -> Metric {
     let seconds = BOUNDS_US.map(|bound| bound as f64 / 1e6);
     histogram_with(labels, &seconds, &sum.buckets, sum.sum_us as f64 / 1e6)
+}
+
+/// A histogram with whole numbers for bounds; the last of `counts` is above all of
+/// them.
+pub(super) fn histogram_of(
+    labels: &[(&str, &str)],
+    bounds: &[u64],
+    counts: &[u64],
+    sum: u64,
+) -> Metric {
+    let bounds: Vec<f64> = bounds.iter().map(|&bound| bound as f64).collect();
+    histogram_with(labels, &bounds, counts, sum as f64)
 }
 
 fn histogram_with(labels: &[(&str, &str)], bounds: &[f64], counts: &[u64], sum: f64) -> Metric {

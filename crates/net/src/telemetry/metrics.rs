@@ -9,6 +9,8 @@ use std::sync::{Arc, OnceLock};
 
 use dashmap::DashMap;
 
+use super::kong_metrics::KongMetrics;
+
 /// How many parts a metric has, so that workers rarely write the same cache line.
 pub const STRIPES: usize = 16;
 
@@ -115,6 +117,8 @@ pub struct Metrics {
     issuer_fetches: CountersByName,
     deliveries: DashMap<(&'static str, &'static str), Counter>,
     deliveries_waiting: DashMap<&'static str, Gauge>,
+    /// Series under the names of the imitated gateway.
+    pub kong: KongMetrics,
 }
 
 /// Counters by a name of the settings and an outcome.

@@ -11,7 +11,7 @@ mod record;
 pub(crate) mod syslog;
 pub(crate) mod tcp_log;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub(crate) mod udp_log;
 
 use std::net::SocketAddr;
@@ -25,6 +25,7 @@ use crate::delivery::Queue;
 use custom_fields::CustomFields;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, Verdict};
 use doorward_plugin_api::record::RequestRecord;
+pub(crate) use record::{millis, workspace};
 
 /// What operators are told of a filter that lets every request pass.
 pub(crate) const OBSERVES: &str = "it only observes";
