@@ -357,3 +357,71 @@ consumers:
         "a route without the plugin"
     );
 }
+
+/// The lines of the next `count` datagrams.
+async fn datagrams(socket: &UdpSocket, count: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for _ in 0..count {
+        let mut buffer = vec![0; 65_536];
+        let (length, _) = socket.recv_from(&mut buffer).await.expect("a datagram");
+        lines.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
+    }
+    lines
+}
+
+#[tokio::test]
+async fn statsd_and_datadog_tell_of_services_and_consumers() {
+    let upstream = Upstream::echo().await;
+    let statsd = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+    let datadog = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+    let services = format!(
+        "
+- name: orders.v1
+  url: {}
+  routes:
+  - {{name: orders, paths: [/orders], plugins: [{{name: key-auth}}]}}
+consumers:
+- username: anna
+  custom_id: \"7\"
+  keyauth_credentials: [{{key: key-of-anna}}]
+plugins:
+- name: statsd
+  config:
+    host: 127.0.0.1
+    port: {}
+    metrics:
+    - {{name: request_count, stat_type: counter, sample_rate: 1}}
+    - {{name: status_count_per_user, stat_type: counter, sample_rate: 1,
+       consumer_identifier: username}}
+    - {{name: unique_users, stat_type: set}}
+- name: datadog
+  config:
+    host: 127.0.0.1
+    port: {}
+    metrics:
+    - {{name: request_count, stat_type: counter, sample_rate: 1, tags: [\"app:kong\", prod]}}
+",
+        upstream.url(""),
+        statsd.local_addr().expect("an address").port(),
+        datadog.local_addr().expect("an address").port(),
+    );
+    let door = Setup::new().services(&services).start().await;
+    assert_eq!(
+        get(&door, "/orders", &[("apikey", "key-of-anna")]).await,
+        200
+    );
+    assert_eq!(
+        datagrams(&statsd, 3).await,
+        [
+            "kong.service.orders_v1.request.count:1|c",
+            "kong.service.orders_v1.user.anna.status.200:1|c",
+            "kong.service.orders_v1.user.uniques:7|s",
+        ]
+    );
+    let line = "kong.request.count:1|c|#name:orders_v1,status:200,consumer:7,app:kong,prod";
+    assert_eq!(datagrams(&datadog, 1).await, [line]);
+    // What no route takes has no service.
+    assert_eq!(get(&door, "/nowhere", &[]).await, 404);
+    let lines = datagrams(&statsd, 1).await;
+    assert_eq!(lines, ["kong.global.unmatched.request.count:1|c"]);
+}

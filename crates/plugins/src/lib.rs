@@ -34,6 +34,7 @@ mod resource_server;
 mod response_transformer;
 mod session;
 mod settings;
+mod statsd;
 mod template;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -50,6 +51,7 @@ pub static REGISTRY: &[Kind] = &[
     bot_detection::KIND,
     correlation_id::KIND,
     cors::KIND,
+    statsd::datadog::KIND,
     logging::file_log::KIND,
     hmac_auth::KIND,
     logging::http_log::KIND,
@@ -67,6 +69,7 @@ pub static REGISTRY: &[Kind] = &[
     request_transformer::KIND,
     response_transformer::KIND,
     session::KIND,
+    statsd::KIND,
     logging::syslog::KIND,
     logging::tcp_log::KIND,
     throttling::KIND,
