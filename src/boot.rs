@@ -34,6 +34,7 @@ use doorward_net::telemetry::line_sink::LineSink;
 use doorward_net::telemetry::{Telemetry, access_log};
 use doorward_openid_connect::{Providers, Storages};
 use doorward_plugin_api::Parts;
+use doorward_plugins::delivery::Deliveries;
 use doorward_plugins::token_broker::Broker;
 use doorward_store::{self as store, SharedSecretError, Store, StoreError, shared_secret};
 use reading::Read;
@@ -111,6 +112,8 @@ pub struct Opened {
     pub identity: Option<Arc<Identity>>,
     /// The token broker.
     pub broker: Arc<Broker>,
+    /// The queues of plugins that deliver.
+    pub deliveries: Arc<Deliveries>,
     /// Finds the addresses of hosts.
     pub resolver: Arc<Resolver>,
     /// Every counter.
@@ -167,6 +170,7 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
         workshop.parts.redis = Some(Redis::open(section, &telemetry.metrics)?);
     }
     let slots = workshop.parts.slots.clone();
+    let deliveries = slots.get_or_default::<Deliveries>();
     slots.put(providers(config, &store).await?);
     slots.put(Storages::on(store.clone(), clock.clone()).await);
     let mut route_files = route_files(&workshop);
@@ -198,6 +202,7 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
         control,
         identity,
         broker,
+        deliveries,
         resolver,
         telemetry,
         store,

@@ -41,6 +41,8 @@ const ADMIN_HEAD: Duration = Duration::from_secs(15);
 const OPERATORS: [&str; 2] = ["doorward::boot", "doorward_gateway::route_files"];
 /// How long the last audit records may take to be written.
 const LAST_RECORDS: Duration = Duration::from_secs(5);
+/// How long the queues of plugins may take to be emptied.
+const LAST_DELIVERIES: Duration = Duration::from_secs(5);
 
 pub(super) fn run(file: &Path) -> ExitCode {
     run_with_hints(file, None)
@@ -198,6 +200,9 @@ async fn serve(
     // Neither a store nor a disk that does not answer holds up the end.
     if timeout(LAST_RECORDS, parts.audit.flush()).await.is_err() {
         tracing::error!("audit records were not written before the end");
+    }
+    if !parts.deliveries.flush(LAST_DELIVERIES).await {
+        tracing::warn!("entries of log plugins were not delivered before the end");
     }
     if let Some(log) = log {
         log.flush(process_log::LAST_WORDS);

@@ -34,6 +34,7 @@ mod login_sessions;
 mod mutual_tls;
 mod names;
 mod naming;
+mod observation;
 mod openid_connect;
 mod openid_connect_attacks;
 mod openid_connect_exchange;

@@ -22,7 +22,7 @@ pub(super) const SERVER: &str = concat!("doorward/", env!("CARGO_PKG_VERSION"));
 
 /// The version of the imitated gateway whose interface this is: tools choose
 /// their dialect by it.
-const INTERFACE_VERSION: &str = "3.9.1";
+pub(super) const INTERFACE_VERSION: &str = "3.9.1";
 
 /// This process.
 pub(super) struct Node {
@@ -206,6 +206,9 @@ pub(super) fn metrics(call: Call) -> Answer {
         if !call.state.metrics {
             return Err(ApiError::NotFound);
         }
+        let reachable = call.state.store.answers().await.is_ok();
+        let kong = &call.state.telemetry.metrics.kong;
+        kong.datastore_reachable.set(i64::from(reachable));
         let mut response = Response::new(Body::from(call.state.telemetry.render()));
         response.headers_mut().insert(
             header::CONTENT_TYPE,

@@ -167,6 +167,9 @@ pub fn router(state: AdminState) -> Router {
         broker: state.broker,
         node: info::Node::of_this_process(),
     });
+    let id = state.node.id().to_string();
+    let kong = &state.telemetry.metrics.kong;
+    kong.identify(&id, info::INTERFACE_VERSION);
     Router::new().fallback(move |request: Request| answer(state.clone(), request))
 }
 

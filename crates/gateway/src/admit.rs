@@ -80,7 +80,7 @@ const IN_HOST: [bool; 256] = {
 
 /// Splits `host[:port]`; `None` if it is not one (RFC 3986 §3.2.2; user
 /// information is refused).
-fn split_authority(text: &str) -> Option<(&str, Option<u16>)> {
+pub(super) fn split_authority(text: &str) -> Option<(&str, Option<u16>)> {
     // As bytes: a colon is no part of another character.
     let (host, port) = match text.bytes().rposition(|byte| byte == b':') {
         Some(colon) if !text.ends_with(']') => (&text[..colon], Some(&text[colon + 1..])),

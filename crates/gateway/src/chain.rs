@@ -149,6 +149,10 @@ pub(super) struct Chain {
     pub(super) owned_headers: Box<[HeaderName]>,
     /// Whether a filter wants to know what the route knows of a request.
     pub(super) needs_route: bool,
+    /// Whether a filter wants to know of requests that are over.
+    pub(super) observed: bool,
+    /// Where filters expect secrets, if a filter observes.
+    pub(super) secret_fields: Box<[Box<str>]>,
 }
 
 impl Chains {
@@ -221,21 +225,36 @@ impl Chains {
         let candidates = candidates.filter(|link| link.applies(place)).collect();
         let links: Box<[Link]> = chosen(candidates).into_iter().cloned().collect();
         let scoped = self.scoped.reaches(place).then(|| self.scoped.clone());
-        let (owned_headers, needs_route) = {
-            let of_consumers = scoped.iter().flat_map(|scoped| scoped.links());
-            let all: Vec<&Link> = links.iter().chain(of_consumers).collect();
-            let owned = all.iter().flat_map(|link| link.filter.owned_headers());
-            let mut owned: Vec<HeaderName> = owned.cloned().collect();
-            owned.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-            owned.dedup();
-            (owned, all.iter().any(|link| link.filter.needs_route()))
+        let of_consumers = scoped.iter().flat_map(|scoped| scoped.links());
+        let all: Vec<&Link> = links.iter().chain(of_consumers).collect();
+        let owned = all.iter().flat_map(|link| link.filter.owned_headers());
+        let mut owned: Vec<HeaderName> = owned.cloned().collect();
+        owned.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        owned.dedup();
+        let needs_route = all.iter().any(|link| link.filter.needs_route());
+        let observed = all.iter().any(|link| link.filter.observes());
+        let secret_fields = if observed {
+            let fields = all.iter().flat_map(|link| link.filter.secret_fields());
+            fields.map(Box::from).collect()
+        } else {
+            Box::default()
         };
         Chain {
             needs_route,
+            observed,
+            secret_fields,
             links,
             scoped,
-            owned_headers: owned_headers.into(),
+            owned_headers: owned.into(),
         }
+    }
+
+    /// The plugins of everything that want to know of requests that are over: they
+    /// are told of those that no route takes, too.
+    pub(super) fn observers(&self) -> Arc<[Link]> {
+        let all = self.of_all.iter();
+        let observing = all.filter(|link| link.filter.observes()).collect();
+        chosen(observing).into_iter().cloned().collect()
     }
 }
 

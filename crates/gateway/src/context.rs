@@ -13,6 +13,7 @@ use super::attempt::Attempts;
 use super::chain::Link;
 use super::forward::Origin;
 use super::handler::HandlerContext;
+use super::log_phase::Trail;
 use super::own_headers::OwnHeaders;
 use super::settings::Settings;
 use super::snapshot::{LiveRoute, LiveService};
@@ -59,6 +60,8 @@ pub struct Ctx {
     pub(super) in_flight: Option<InFlight>,
     /// The connection of a try with a long body.
     pub(super) upload: Option<Arc<Upload>>,
+    /// What filters that observe will be told, where there are any.
+    pub(super) trail: Option<Box<Trail>>,
 }
 
 fn whole_millis(time: Duration) -> u64 {
@@ -90,6 +93,7 @@ impl Ctx {
             connection: None,
             in_flight: None,
             upload: None,
+            trail: None,
         }
     }
 

@@ -36,6 +36,7 @@ impl Gateway {
         match self.find_route(session, ctx) {
             Ok(None) => {}
             Ok(Some(snapshot)) => {
+                ctx.trail = (!snapshot.observers.is_empty()).then(Box::default);
                 let destinations = &self.settings.destinations;
                 // Boxed: what entity routes need not carry about.
                 return Box::pin(handler::ask(session, ctx, &snapshot, destinations)).await;
@@ -153,6 +154,7 @@ impl Gateway {
             Ok((found, route)) => {
                 ctx.matched = found.matched;
                 ctx.route = Some(route.clone());
+                ctx.trail = route.observed.then(Box::default);
                 ctx.exchange.route = Some(route.id());
                 ctx.exchange.service = route.place.service;
                 if settings.allow_debug_header && request.headers.contains_key(KONG_DEBUG) {

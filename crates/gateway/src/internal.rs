@@ -14,7 +14,7 @@ use super::context::Ctx;
 use super::handler::unwind;
 use super::head::HeadFields;
 use super::outgoing::finish_head;
-use super::{answer, passage};
+use super::{answer, log_phase, passage};
 use doorward_net::http::bridge::{self, BodyError, Bounds, ClientInfo, RequestId, SecretPath};
 use doorward_net::http::reply::Reply;
 use doorward_plugin_api::filter::TOO_LARGE;
@@ -46,6 +46,7 @@ pub(super) async fn respond(
     let (mut head, body) = bridge::ask(router, head, body).await?;
     let now = Instant::now();
     ctx.upstream_time = Some(now - started);
+    log_phase::note_status(ctx, head.status);
     passage::close_if_stopping(session, now - ctx.started);
     let fields = HeadFields::of(&head.headers);
     finish_head(session.req_header(), &mut head, fields, ctx, now)?;

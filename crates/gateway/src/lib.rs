@@ -23,6 +23,7 @@ mod forward;
 pub mod handler;
 mod head;
 pub mod internal;
+mod log_phase;
 pub mod mount;
 mod observe;
 mod outgoing;

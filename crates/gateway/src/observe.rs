@@ -167,7 +167,7 @@ pub(super) fn finished(
     session: &Session,
     error: Option<&Error>,
     ctx: &mut Ctx,
-) {
+) -> Observation {
     let seen = Observation {
         status: session.response_written().map_or(0, |r| r.status.as_u16()),
         total: ctx.started.elapsed(),
@@ -189,6 +189,7 @@ pub(super) fn finished(
     if let Some(log) = &settings.access_log {
         log.note(&entry(settings, session, error, ctx, seen));
     }
+    seen
 }
 
 fn entry<'a>(

@@ -24,7 +24,7 @@ use super::settings::Settings;
 use super::snapshot::{Snapshot, Upstream};
 use super::tries::RetryBudget;
 use super::upload::Uploads;
-use super::{answer, ending, forward, head, internal, observe, own_cookies, passage};
+use super::{answer, ending, forward, head, internal, log_phase, observe, own_cookies, passage};
 use doorward_expr as expr;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::{accept, bridge, framing};
@@ -133,6 +133,7 @@ impl ProxyHttp for Gateway {
         let mut head = session.req_header().clone();
         head::strip_hop_by_hop(&mut head);
         self.forward_head(&mut head, ctx)?;
+        log_phase::note_target(ctx, &head);
         internal::respond(session, &router, head, ctx, started).await?;
         Ok(true)
     }
@@ -144,6 +145,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut Box<Ctx>,
     ) -> Result<Box<HttpPeer>> {
         ctx.upstream_started.get_or_insert_with(Instant::now);
+        log_phase::begin_choice(ctx);
         let nowhere = || Error::explain(ErrorType::InternalError, "no peer to proxy to");
         let service = ctx.service().ok_or_else(nowhere)?;
         let dialer = service.dialer.as_ref().ok_or_else(nowhere)?;
@@ -179,6 +181,7 @@ impl ProxyHttp for Gateway {
             tokio::time::sleep(pause).await;
         }
         ctx.tries.begin(address);
+        log_phase::note_try(ctx, address, &self.settings.clock);
         let mut peer = peer;
         let endings = &self.settings.endings;
         endings.bind(&mut peer, session.req_header(), &ctx.exchange);
@@ -201,6 +204,7 @@ impl ProxyHttp for Gateway {
         // A further try begins with the first byte again.
         ctx.body_received = 0;
         self.forward_head(request, ctx)?;
+        log_phase::note_target(ctx, request);
         if request.headers.contains_key(header::COOKIE) {
             self.settings.own_cookies.strip(request);
             own_cookies::strip_of_filters(&self.live.load().cookie_givers, request);
@@ -248,6 +252,7 @@ impl ProxyHttp for Gateway {
         {
             peers.reachable(address);
         }
+        log_phase::note_status(ctx, response.status);
         if !response.status.is_informational() {
             passage::keep_after_interim(session, ctx);
             passage::close_if_stopping(session, now - ctx.started);
@@ -296,7 +301,9 @@ impl ProxyHttp for Gateway {
         reused: bool,
     ) -> Box<Error> {
         let error = error.more_context(format!("Peer: {peer}"));
-        self.broken(session, error, ctx, reused)
+        let error = self.broken(session, error, ctx, reused);
+        log_phase::note_failure(ctx, &error);
+        error
     }
 
     fn fail_to_connect(
@@ -306,6 +313,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut Box<Ctx>,
         error: Box<Error>,
     ) -> Box<Error> {
+        log_phase::note_failure(ctx, &error);
         self.unconnected(session, ctx, error)
     }
 
@@ -375,7 +383,8 @@ impl ProxyHttp for Gateway {
     /// 5. Count and log, whatever the outcome, and part as is proper.
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Box<Ctx>) {
         accept::head_awaited(session.as_downstream());
-        observe::finished(&self.settings, session, error, ctx);
+        let seen = observe::finished(&self.settings, session, error, ctx);
+        log_phase::end(&self.live, &self.settings, session, ctx, seen);
         if error.is_none() || ctx.answered {
             // The upstream has done its part.
             ctx.attempts = Attempts::default();

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::balance::registry::BalancerRegistry;
 use super::certificates::Certificates;
-use super::chain::Chains;
+use super::chain::{Chains, Link};
 use super::entities::{Entities, Entity};
 use super::handler::Routes;
 use super::resolve::Resolver;
@@ -80,6 +80,8 @@ pub struct Snapshot {
     providers: usize,
     /// Filters that give browsers cookies of their own.
     pub cookie_givers: Arc<[Arc<dyn Filter>]>,
+    /// Filters that are told of requests that no route takes.
+    pub observers: Arc<[Link]>,
     services: Services,
     filters: Filters,
     chains: Chains,
@@ -134,6 +136,7 @@ impl Snapshot {
                 None => workshop.mount.clone(),
             },
             providers,
+            observers: chains.observers(),
             services,
             filters,
             chains,

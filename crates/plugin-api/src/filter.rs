@@ -24,6 +24,7 @@ use doorward_net::http::reply::Reply;
 
 use crate::consumers::Caller;
 use crate::identity::Credential;
+use crate::record::RequestRecord;
 pub use outlook::{Code, Outlook};
 
 /// What clients are told whose body is longer than [`Exchange::body_limit`].
@@ -118,6 +119,24 @@ pub trait Filter: Send + Sync + 'static {
         _exchange: &Exchange,
         _response: &mut ResponseHeader,
     ) {
+    }
+
+    /// Whether the filter wants to know of requests that are over
+    /// ([`Filter::on_end`]). Other routes collect nothing for that.
+    fn observes(&self) -> bool {
+        false
+    }
+
+    /// A request of its routes is over: answered, refused, failed, or left by its
+    /// client. A filter of everything is also told of requests that no route took.
+    /// It may not have seen the request before. Must not wait; what takes time goes
+    /// into a queue.
+    fn on_end(&self, _record: &RequestRecord<'_>) {}
+
+    /// Names of headers, cookies and parameters in which it expects secrets:
+    /// records of requests leave their values out.
+    fn secret_fields(&self) -> Vec<&str> {
+        Vec::new()
     }
 
     /// Names of the request headers that this filter vouches for: client-sent
@@ -257,6 +276,8 @@ pub struct Exchange {
     pub local: Option<SocketAddr>,
     /// The id of the exchange, where an expression may ask for it.
     pub transaction: Option<HeaderValue>,
+    /// The identifier that `correlation-id` gave the request.
+    pub correlation_id: Option<HeaderValue>,
     /// Whether the client (or the trusted proxy in front) used TLS.
     pub secure: bool,
     /// Whether the peer is a trusted proxy, whose `X-Forwarded-*` are believed.
@@ -323,6 +344,7 @@ impl Default for Exchange {
             sent_names: Box::default(),
             local: None,
             transaction: None,
+            correlation_id: None,
             secure: false,
             trusted: false,
             handshake: None,

@@ -4,6 +4,7 @@
 pub mod consumers;
 pub mod filter;
 pub mod identity;
+pub mod record;
 mod slots;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -12,14 +12,17 @@ mod bot_detection;
 pub mod chain;
 mod correlation_id;
 mod cors;
+pub mod delivery;
 mod field_rules;
 pub mod hmac_auth;
 mod ip_restriction;
 pub mod jwt;
 mod key_auth;
 mod ldap_auth;
+mod logging;
 mod networks;
 mod oauth2_client;
+mod prometheus;
 mod rate_limiting;
 mod redirect;
 mod redis_settings;
@@ -31,6 +34,7 @@ mod resource_server;
 mod response_transformer;
 mod session;
 mod settings;
+mod statsd;
 mod template;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -47,12 +51,16 @@ pub static REGISTRY: &[Kind] = &[
     bot_detection::KIND,
     correlation_id::KIND,
     cors::KIND,
+    statsd::datadog::KIND,
+    logging::file_log::KIND,
     hmac_auth::KIND,
+    logging::http_log::KIND,
     ip_restriction::KIND,
     jwt::KIND,
     key_auth::KIND,
     ldap_auth::KIND,
     openid_connect::KIND,
+    prometheus::KIND,
     rate_limiting::KIND,
     redirect::KIND,
     request_guard::KIND,
@@ -61,8 +69,12 @@ pub static REGISTRY: &[Kind] = &[
     request_transformer::KIND,
     response_transformer::KIND,
     session::KIND,
+    statsd::KIND,
+    logging::syslog::KIND,
+    logging::tcp_log::KIND,
     throttling::KIND,
     token_broker::KIND,
+    logging::udp_log::KIND,
 ];
 
 /// The kind called `name`.

@@ -3,6 +3,7 @@
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
+use url::Url;
 
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_plugin_api::ConfigError;
@@ -88,6 +89,24 @@ pub(crate) fn header_name(text: &str) -> Result<(), String> {
             "bad header name '{text}', allowed characters are A-Z, a-z, 0-9, '_', and '-'"
         ));
     }
+    Ok(())
+}
+
+/// The check of a URL: it has a scheme and a host.
+pub(crate) fn url_text(text: &str) -> Result<(), String> {
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) => (scheme, rest),
+        None => ("", text.trim_start_matches('/')),
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    if host.is_empty() || (scheme.is_empty() && !text.starts_with("//")) {
+        return Err("missing host in url".to_owned());
+    }
+    if scheme.is_empty() {
+        return Err("missing scheme in url".to_owned());
+    }
+    Url::parse(text).map_err(|error| format!("could not parse url. {error}"))?;
     Ok(())
 }
 

@@ -181,3 +181,48 @@ fn whoever_turns_out_to_be_somebody_else_loses_the_plugins_of_the_first() {
         assert_eq!(shown(&rest), ["openid-connect", "throttling r"]);
     }
 }
+
+struct Observer;
+
+impl Filter for Observer {
+    fn on_request(&self, _: &mut Session, _: &mut Exchange) -> Verdict {
+        Verdict::Now(Flow::Continue)
+    }
+
+    fn observes(&self) -> bool {
+        true
+    }
+
+    fn secret_fields(&self) -> Vec<&str> {
+        vec!["apikey"]
+    }
+}
+
+/// The same with a filter that observes.
+fn observing(link: Link) -> Link {
+    Link::new(link.record, Arc::new(Observer))
+}
+
+#[test]
+fn only_routes_with_a_filter_that_observes_collect_for_it() {
+    let chain = |links: Vec<Link>| Chains::of(links.into_iter()).chain(PLACE);
+    let plain = chain(vec![link("throttling", "")]);
+    assert!(!plain.observed && plain.secret_fields.is_empty());
+    for place in ["r", "s", "c", ""] {
+        let observed = chain(vec![observing(link("http-log", place))]);
+        assert!(observed.observed, "{place}");
+        assert_eq!(observed.secret_fields, ["apikey".into()].into());
+    }
+}
+
+#[test]
+fn what_no_route_takes_is_for_the_observers_of_everything() {
+    let links = [
+        link("throttling", ""),
+        observing(link("http-log", "")),
+        observing(link("file-log", "s")),
+        observing(link("prometheus", "")),
+    ];
+    let observers = Chains::of(links.into_iter()).observers();
+    assert_eq!(shown(&observers), ["prometheus", "http-log"]);
+}

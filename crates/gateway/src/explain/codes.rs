@@ -97,7 +97,18 @@ mod tests {
 
     use super::*;
 
-    const REFUSE_NOTHING: &[&str] = &["correlation-id", "response-transformer"];
+    const REFUSE_NOTHING: &[&str] = &[
+        "correlation-id",
+        "datadog",
+        "file-log",
+        "http-log",
+        "prometheus",
+        "response-transformer",
+        "statsd",
+        "syslog",
+        "tcp-log",
+        "udp-log",
+    ];
 
     #[test]
     fn every_code_of_a_plugin_is_there_once_and_explained() {

@@ -32,6 +32,10 @@ pub struct LiveRoute {
     pub scoped: Option<Arc<Scoped>>,
     /// Headers that filters vouch for and clients may not send.
     pub owned_headers: Box<[HeaderName]>,
+    /// Whether a filter wants to know of requests that are over.
+    pub observed: bool,
+    /// Where filters expect secrets, if a filter observes.
+    pub secret_fields: Box<[Box<str>]>,
     /// Whether the matched prefix is cut off.
     pub strip_path: bool,
     /// Whether short bodies are read before a peer is chosen.
@@ -191,6 +195,8 @@ fn live(record: &Arc<Record<Route>>, parts: &Parts<'_>) -> Arc<LiveRoute> {
         filters: chain.links,
         scoped: chain.scoped,
         owned_headers: chain.owned_headers,
+        observed: chain.observed,
+        secret_fields: chain.secret_fields,
         strip_path: route.strip_path,
         gathers_body: route.request_buffering,
         sends_at_once: !route.response_buffering,

@@ -257,6 +257,21 @@ impl Outbound {
         self.send(Method::POST, url, headers, body, options).await
     }
 
+    /// Sends a request with this body.
+    ///
+    /// # Errors
+    /// [`OutboundError`], but never for a status.
+    pub async fn request(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: HeaderMap,
+        body: Bytes,
+        options: Options,
+    ) -> Result<Answer, OutboundError> {
+        self.send(method, url, headers, body, options).await
+    }
+
     async fn send(
         &self,
         method: Method,

@@ -392,9 +392,35 @@ impl Telemetry {
             ),
         ]);
         families.extend(self.target_families());
+        families.extend(self.delivery_families());
+        families.extend(self.kong_families());
         // A family without samples is left out rather than refused.
         families.retain(|family| !family.get_metric().is_empty());
         families
+    }
+
+    fn delivery_families(&self) -> [MetricFamily; 2] {
+        let entries = self.metrics.all_deliveries().into_iter();
+        let entries = entries.map(|(plugin, outcome, n)| {
+            let labels = [("plugin", plugin), ("outcome", outcome)];
+            counter(&labels, n)
+        });
+        let waiting = self.metrics.all_deliveries_waiting().into_iter();
+        let waiting = waiting.map(|(plugin, n)| gauge(&[("plugin", plugin)], n));
+        [
+            family(
+                "doorward_deliveries_total",
+                "Entries of the queues of plugins that were delivered or lost.",
+                MetricType::COUNTER,
+                entries.collect(),
+            ),
+            family(
+                "doorward_deliveries_waiting",
+                "Entries that wait in the queues of plugins.",
+                MetricType::GAUGE,
+                waiting.collect(),
+            ),
+        ]
     }
 
     fn target_families(&self) -> Vec<MetricFamily> {
@@ -564,7 +590,12 @@ impl Telemetry {
     }
 }
 
-fn family(name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
+pub(super) fn family(
+    name: &str,
+    help: &str,
+    kind: MetricType,
+    metrics: Vec<Metric>,
+) -> MetricFamily {
     let mut family = MetricFamily::default();
     family.set_name(name.to_owned());
     family.set_help(help.to_owned());
@@ -586,7 +617,7 @@ fn labelled(labels: &[(&str, &str)]) -> Metric {
     Metric::from_label(pairs)
 }
 
-fn counter(labels: &[(&str, &str)], n: u64) -> Metric {
+pub(super) fn counter(labels: &[(&str, &str)], n: u64) -> Metric {
     let mut metric = labelled(labels);
     let mut value = CounterValue::default();
     value.set_value(n as f64);
@@ -594,7 +625,7 @@ fn counter(labels: &[(&str, &str)], n: u64) -> Metric {
     metric
 }
 
-fn gauge(labels: &[(&str, &str)], n: i64) -> Metric {
+pub(super) fn gauge(labels: &[(&str, &str)], n: i64) -> Metric {
     let mut metric = labelled(labels);
     let mut value = GaugeValue::default();
     value.set_value(n as f64);
@@ -603,20 +634,37 @@ fn gauge(labels: &[(&str, &str)], n: i64) -> Metric {
 }
 
 fn histogram(labels: &[(&str, &str)], sum: &HistogramSum) -> Metric {
+    let seconds = BOUNDS_US.map(|bound| bound as f64 / 1e6);
+    histogram_with(labels, &seconds, &sum.buckets, sum.sum_us as f64 / 1e6)
+}
+
+/// A histogram with whole numbers for bounds; the last of `counts` is above all of
+/// them.
+pub(super) fn histogram_of(
+    labels: &[(&str, &str)],
+    bounds: &[u64],
+    counts: &[u64],
+    sum: u64,
+) -> Metric {
+    let bounds: Vec<f64> = bounds.iter().map(|&bound| bound as f64).collect();
+    histogram_with(labels, &bounds, counts, sum as f64)
+}
+
+fn histogram_with(labels: &[(&str, &str)], bounds: &[f64], counts: &[u64], sum: f64) -> Metric {
     let mut metric = labelled(labels);
     let mut count = 0;
-    let mut buckets = Vec::with_capacity(BOUNDS_US.len());
-    for (bound, n) in BOUNDS_US.iter().zip(&sum.buckets) {
+    let mut buckets = Vec::with_capacity(bounds.len());
+    for (bound, n) in bounds.iter().zip(counts) {
         count += n;
         let mut bucket = Bucket::default();
-        bucket.set_upper_bound(*bound as f64 / 1e6);
+        bucket.set_upper_bound(*bound);
         bucket.set_cumulative_count(count);
         buckets.push(bucket);
     }
-    count += sum.buckets[BOUNDS_US.len()];
+    count += counts.get(bounds.len()).copied().unwrap_or_default();
     let mut value = Histogram::default();
     value.set_sample_count(count);
-    value.set_sample_sum(sum.sum_us as f64 / 1e6);
+    value.set_sample_sum(sum);
     value.set_bucket(buckets);
     metric.set_histogram(value);
     metric

@@ -9,6 +9,8 @@ use std::sync::{Arc, OnceLock};
 
 use dashmap::DashMap;
 
+use super::kong_metrics::KongMetrics;
+
 /// How many parts a metric has, so that workers rarely write the same cache line.
 pub const STRIPES: usize = 16;
 
@@ -113,6 +115,10 @@ pub struct Metrics {
     directories: CountersByName,
     issuers: DashMap<String, Gauge>,
     issuer_fetches: CountersByName,
+    deliveries: DashMap<(&'static str, &'static str), Counter>,
+    deliveries_waiting: DashMap<&'static str, Gauge>,
+    /// Series under the names of the imitated gateway.
+    pub kong: KongMetrics,
 }
 
 /// Counters by a name of the settings and an outcome.
@@ -268,6 +274,40 @@ impl Metrics {
             .entry((plugin, decision))
             .or_default()
             .clone()
+    }
+
+    /// Entries of a plugin's queues, by `outcome`: `delivered`, `dropped` (the queue
+    /// was full) or `failed` (`doorward_deliveries_total`).
+    pub fn deliveries(&self, plugin: &'static str, outcome: &'static str) -> Counter {
+        let key = (plugin, outcome);
+        self.deliveries.entry(key).or_default().clone()
+    }
+
+    /// The same so far: plugin, outcome, count.
+    pub(super) fn all_deliveries(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let mut all: Vec<_> = self
+            .deliveries
+            .iter()
+            .map(|entry| (entry.key().0, entry.key().1, entry.value().get()))
+            .collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Entries that wait in a plugin's queues (`doorward_deliveries_waiting`).
+    pub fn deliveries_waiting(&self, plugin: &'static str) -> Gauge {
+        self.deliveries_waiting.entry(plugin).or_default().clone()
+    }
+
+    /// The same now, for all plugins.
+    pub(super) fn all_deliveries_waiting(&self) -> Vec<(&'static str, i64)> {
+        let mut all: Vec<_> = self
+            .deliveries_waiting
+            .iter()
+            .map(|entry| (*entry.key(), entry.value().get()))
+            .collect();
+        all.sort_unstable();
+        all
     }
 
     /// Look-ups of verified tokens, by `result`: `hit` or `miss`

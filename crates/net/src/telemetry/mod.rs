@@ -5,6 +5,8 @@ pub mod client_aborts;
 pub mod connections;
 mod engine_log;
 pub mod exposition;
+mod kong_exposition;
+pub mod kong_metrics;
 pub mod line_sink;
 pub mod listeners;
 pub mod log_file;

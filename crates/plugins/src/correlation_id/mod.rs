@@ -144,6 +144,8 @@ impl Filter for CorrelationId {
             let field = (self.header.clone(), id.clone());
             exchange.response_headers.push(field);
         }
+        // Records of the request have it too.
+        exchange.correlation_id = Some(id.clone());
         exchange.vouched.push((self.header.clone(), id));
         Verdict::Now(Flow::Continue)
     }

@@ -101,6 +101,13 @@ impl Config {
 }
 
 impl Places {
+    /// The names of all of them.
+    pub(super) fn names(&self) -> Vec<&str> {
+        let texts = self.parameters.iter().chain(&self.cookies);
+        let headers = self.headers.iter().map(HeaderName::as_str);
+        texts.map(|name| &**name).chain(headers).collect()
+    }
+
     /// The one token of a request; the same one may be in several places.
     ///
     /// # Errors

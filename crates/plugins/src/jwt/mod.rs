@@ -241,6 +241,10 @@ fn too_early(nbf: f64, now: f64) -> Option<&'static str> {
 
 #[async_trait]
 impl Filter for Jwt {
+    fn secret_fields(&self) -> Vec<&str> {
+        self.config.places.names()
+    }
+
     fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
         let request = session.req_header();
         if self.passes_as_preflight(request) || self.authentication.is_spared(exchange) {

@@ -112,6 +112,10 @@ impl KeyAuth {
 
 #[async_trait]
 impl Filter for KeyAuth {
+    fn secret_fields(&self) -> Vec<&str> {
+        self.places.names()
+    }
+
     fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
         let request = session.req_header_mut();
         if self.passes_as_preflight(request) || self.authentication.is_spared(exchange) {

@@ -92,6 +92,11 @@ impl Places {
         })
     }
 
+    /// The names.
+    pub(super) fn names(&self) -> Vec<&str> {
+        self.names.iter().map(|name| &*name.text).collect()
+    }
+
     /// The first place that has something: of each name header, query, body.
     pub(super) fn find<'a>(
         &self,

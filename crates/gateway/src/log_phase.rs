@@ -1,0 +1,233 @@
+//! The log phase: filters that observe are told of requests that are over.
+//!
+//! Where no filter observes, a request has no [`Trail`], and each of these
+//! functions looks at one pointer.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use http::{HeaderMap, StatusCode, Version};
+use pingora::http::RequestHeader;
+use pingora::prelude::Error;
+use pingora::proxy::Session;
+
+use super::chain::Link;
+use super::context::Ctx;
+use super::settings::Settings;
+use super::snapshot::Snapshot;
+use super::{admit, observe};
+use doorward_core::clock::Clock;
+use doorward_net::telemetry::traffic::Observation;
+use doorward_plugin_api::record::{
+    Latencies, RequestFacts, RequestRecord, ResponseFacts, TlsFacts, Try, UpstreamFacts,
+};
+
+/// Most tries of a request that are told.
+const TRIES: usize = 64;
+
+/// The status of a request whose client left before an answer, as the imitated
+/// gateway tells it.
+const CLIENT_LEFT: u16 = 499;
+
+/// What filters that observe will be told of a request.
+#[derive(Debug, Default)]
+pub(super) struct Trail {
+    upstream_uri: Box<str>,
+    status: Option<u16>,
+    tries: Vec<Try>,
+    /// When the upstream was first thought of.
+    upstream_started: Option<Instant>,
+    /// When the current peer was first looked for.
+    choice_started: Option<Instant>,
+}
+
+/// A peer is looked for.
+pub(super) fn begin_choice(ctx: &mut Ctx) {
+    if let Some(trail) = &mut ctx.trail {
+        let now = Instant::now();
+        trail.upstream_started.get_or_insert(now);
+        trail.choice_started = Some(now);
+    }
+}
+
+/// A try at `address` begins.
+pub(super) fn note_try(ctx: &mut Ctx, address: SocketAddr, clock: &Clock) {
+    let Some(trail) = &mut ctx.trail else { return };
+    let choice = trail.choice_started.map_or(Duration::ZERO, |t| t.elapsed());
+    if trail.tries.len() < TRIES {
+        trail.tries.push(Try {
+            address,
+            started_ms: clock.now_ms().saturating_sub(whole_millis(choice)),
+            choice,
+            failure: None,
+        });
+    }
+}
+
+/// The current try has failed.
+pub(super) fn note_failure(ctx: &mut Ctx, error: &Error) {
+    let Some(trail) = &mut ctx.trail else { return };
+    if let Some(last) = trail.tries.last_mut() {
+        let status = observe::failure(error).map(|(status, _)| status.as_u16());
+        last.failure = Some(status.unwrap_or(502));
+    }
+}
+
+/// The upstream's request is made.
+pub(super) fn note_target(ctx: &mut Ctx, request: &RequestHeader) {
+    let Some(trail) = &mut ctx.trail else { return };
+    trail.upstream_started.get_or_insert_with(Instant::now);
+    let target = request.uri.path_and_query();
+    trail.upstream_uri = target.map_or("/", |target| target.as_str()).into();
+}
+
+/// The upstream has answered with this status.
+pub(super) fn note_status(ctx: &mut Ctx, status: StatusCode) {
+    if let Some(trail) = &mut ctx.trail {
+        trail.status = Some(status.as_u16());
+    }
+}
+
+/// The request is over.
+pub(super) fn end(
+    live: &ArcSwap<Snapshot>,
+    settings: &Settings,
+    session: &Session,
+    ctx: &Ctx,
+    seen: Observation,
+) {
+    match &ctx.route {
+        Some(route) if !route.observed => {}
+        Some(route) => {
+            let fields = &route.secret_fields;
+            tell(ctx.filters(), fields, settings, session, ctx, seen);
+        }
+        None => {
+            let snapshot = live.load();
+            if !snapshot.observers.is_empty() {
+                tell(&snapshot.observers, &[], settings, session, ctx, seen);
+            }
+        }
+    }
+}
+
+fn tell(
+    links: &[Link],
+    secret_fields: &[Box<str>],
+    settings: &Settings,
+    session: &Session,
+    ctx: &Ctx,
+    seen: Observation,
+) {
+    let latencies = latencies(ctx, seen);
+    let written = session.response_written();
+    let record = RequestRecord {
+        request: request(settings, session, ctx, seen),
+        upstream: upstream(ctx),
+        response: ResponseFacts {
+            status: match seen.status {
+                0 => CLIENT_LEFT,
+                status => status,
+            },
+            headers: written.map(|head| &head.headers),
+            size: seen.sent + written.map_or(0, |head| fields_size(&head.headers) + STATUS_LINE),
+        },
+        latencies,
+        exchange: &ctx.exchange,
+        route: ctx.route.as_ref().map(|route| &route.record().value),
+        service: ctx.service().map(|service| &service.record().value),
+        started_ms: (settings.clock.now_ms()).saturating_sub(whole_millis(latencies.request)),
+        secret_fields,
+    };
+    for link in links.iter().filter(|link| link.filter.observes()) {
+        link.filter.on_end(&record);
+    }
+}
+
+/// Bytes of `HTTP/1.1 200 OK` with both line ends around the fields.
+const STATUS_LINE: u64 = 19;
+
+/// Bytes of the fields of a head, as HTTP/1 writes them.
+fn fields_size(headers: &HeaderMap) -> u64 {
+    let fields = headers.iter();
+    let sizes = fields.map(|(name, value)| name.as_str().len() + value.len() + 4);
+    sizes.sum::<usize>() as u64
+}
+
+fn request<'a>(
+    settings: &Settings,
+    session: &'a Session,
+    ctx: &'a Ctx,
+    seen: Observation,
+) -> RequestFacts<'a> {
+    let head = session.req_header();
+    let original = ctx.exchange.original.as_deref();
+    let method = original.map_or(&head.method, |original| &original.method);
+    let uri = original.map_or(&head.uri, |original| &original.uri);
+    let target = uri.path_and_query().map_or("/", |target| target.as_str());
+    let journey_host = ctx.journey.as_ref().and_then(|journey| {
+        let host = journey.host.as_ref()?.to_str().ok()?;
+        admit::split_authority(host)
+    });
+    let host = journey_host.or_else(|| admit::authority(head));
+    let tls = session
+        .digest()
+        .and_then(|digest| digest.ssl_digest.as_ref());
+    let line = method.as_str().len() + target.len() + " HTTP/1.1".len() + 5;
+    let port = if tls.is_some() {
+        settings.tls_port
+    } else {
+        settings.port
+    };
+    RequestFacts {
+        id: ctx.request_id.as_ref().and_then(|id| id.to_str().ok()),
+        method,
+        target,
+        host: host.map_or("", |(host, _)| host),
+        port,
+        secure: ctx.exchange.secure,
+        version: match head.version {
+            Version::HTTP_2 => Version::HTTP_2,
+            Version::HTTP_10 => Version::HTTP_10,
+            _ => Version::HTTP_11,
+        },
+        headers: &head.headers,
+        size: line as u64 + fields_size(&head.headers) + seen.received,
+        tls: tls.map(|tls| TlsFacts {
+            version: &tls.version,
+            cipher: &tls.cipher,
+            client_verified: ctx.exchange.client_certificate().is_some(),
+        }),
+    }
+}
+
+fn upstream(ctx: &Ctx) -> UpstreamFacts<'_> {
+    let diverted = ctx.journey.as_ref().is_some_and(|journey| journey.diverted);
+    let Some(trail) = &ctx.trail else {
+        return UpstreamFacts::default();
+    };
+    UpstreamFacts {
+        uri: &trail.upstream_uri,
+        status: trail.status,
+        tries: (!trail.tries.is_empty()).then_some(&trail.tries),
+        answered: trail.status.is_some() && !ctx.answered && !diverted,
+    }
+}
+
+fn latencies(ctx: &Ctx, seen: Observation) -> Latencies {
+    let started = ctx.trail.as_ref().and_then(|trail| trail.upstream_started);
+    let gateway = started.map_or(seen.total, |asked| asked - ctx.started);
+    Latencies {
+        request: seen.total,
+        gateway,
+        upstream: seen.upstream,
+        receive: seen.upstream.map_or(Duration::ZERO, |upstream| {
+            seen.total.saturating_sub(gateway + upstream)
+        }),
+    }
+}
+
+fn whole_millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}

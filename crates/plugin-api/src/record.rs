@@ -1,0 +1,141 @@
+//! What is known of a request that is over, for filters that observe.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, Method, Version};
+use uuid::Uuid;
+
+use doorward_core::model::consumer::Consumer;
+use doorward_core::model::route::Route;
+use doorward_core::model::service::Service;
+
+use crate::filter::Exchange;
+
+/// A request that is over: answered, refused, failed, or left by its client.
+#[derive(Debug)]
+pub struct RequestRecord<'a> {
+    /// What the client asked for.
+    pub request: RequestFacts<'a>,
+    /// What the upstream was asked and what it said.
+    pub upstream: UpstreamFacts<'a>,
+    /// What the client got.
+    pub response: ResponseFacts<'a>,
+    /// Where the time went.
+    pub latencies: Latencies,
+    /// What filters have found out.
+    pub exchange: &'a Exchange,
+    /// The route, if an entity's route took the request.
+    pub route: Option<&'a Route>,
+    /// The service, if the request has one.
+    pub service: Option<&'a Service>,
+    /// Milliseconds since the epoch when the request came.
+    pub started_ms: i64,
+    /// Names of headers, cookies and parameters in which filters of the route
+    /// expect secrets.
+    pub secret_fields: &'a [Box<str>],
+}
+
+/// A request as the client sent it.
+#[derive(Debug)]
+pub struct RequestFacts<'a> {
+    /// The identifier that the gateway gave it.
+    pub id: Option<&'a str>,
+    /// The method.
+    pub method: &'a Method,
+    /// The path with its query, as it was sent.
+    pub target: &'a str,
+    /// The host that was asked for, without its port.
+    pub host: &'a str,
+    /// The port of the listener.
+    pub port: u16,
+    /// Whether the client used TLS, itself or with a trusted proxy in front.
+    pub secure: bool,
+    /// The version of HTTP.
+    pub version: Version,
+    /// Its headers.
+    pub headers: &'a HeaderMap,
+    /// Bytes of head and body.
+    pub size: u64,
+    /// The connection's TLS, if it has any.
+    pub tls: Option<TlsFacts<'a>>,
+}
+
+/// The TLS of a client's connection.
+#[derive(Debug, Clone, Copy)]
+pub struct TlsFacts<'a> {
+    /// As `TLSv1.3`.
+    pub version: &'a str,
+    /// The cipher suite.
+    pub cipher: &'a str,
+    /// Whether a certificate of the client was verified.
+    pub client_verified: bool,
+}
+
+/// What became of a request at its upstream.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct UpstreamFacts<'a> {
+    /// The path with its query, as it was sent on; empty: nothing was sent.
+    pub uri: &'a str,
+    /// The status of the upstream's answer.
+    pub status: Option<u16>,
+    /// Each try; `None`: no peer was looked for.
+    pub tries: Option<&'a [Try]>,
+    /// Whether the client got the upstream's answer, and not the gateway's own.
+    pub answered: bool,
+}
+
+/// A try at a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Try {
+    /// The peer.
+    pub address: SocketAddr,
+    /// Milliseconds since the epoch when a peer was looked for.
+    pub started_ms: i64,
+    /// How long that took.
+    pub choice: Duration,
+    /// The status that the failure of the try stands for.
+    pub failure: Option<u16>,
+}
+
+/// What the client got.
+#[derive(Debug, Clone, Copy)]
+pub struct ResponseFacts<'a> {
+    /// The status; 499: the client left before an answer.
+    pub status: u16,
+    /// The headers, if there was an answer.
+    pub headers: Option<&'a HeaderMap>,
+    /// Bytes of head and body.
+    pub size: u64,
+}
+
+/// Where the time of a request went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Latencies {
+    /// The whole request.
+    pub request: Duration,
+    /// Until the upstream was asked; the whole request, if none was.
+    pub gateway: Duration,
+    /// From then to the head of the upstream's answer.
+    pub upstream: Option<Duration>,
+    /// From then to the end.
+    pub receive: Duration,
+}
+
+impl RequestRecord<'_> {
+    /// The consumer, if the request has one.
+    pub fn consumer(&self) -> Option<&Consumer> {
+        self.exchange.consumer.as_deref().map(|caller| &**caller)
+    }
+
+    /// The credential that the request proved itself by.
+    pub fn credential(&self) -> Option<Uuid> {
+        self.exchange.credential.as_ref().map(|one| one.id)
+    }
+
+    /// The identifier that `correlation-id` gave it.
+    pub fn correlation_id(&self) -> Option<&str> {
+        let id = self.exchange.correlation_id.as_ref();
+        id.and_then(|id: &HeaderValue| id.to_str().ok())
+    }
+}

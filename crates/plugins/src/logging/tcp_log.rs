@@ -1,0 +1,146 @@
+//! `tcp-log`: records are lines of a connection.
+
+use std::sync::{Arc, LazyLock, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora::connectors::TransportConnector;
+use pingora::protocols::Stream;
+use pingora::upstreams::peer::BasicPeer;
+use serde_json::{Map, Value};
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+
+use super::custom_fields::{self, CustomFields};
+use super::udp_log::port;
+use super::{LogFilter, address};
+use crate::delivery::{Limits, Queue, Sender};
+use crate::settings::Settings;
+use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_plugin_api::filter::Filter;
+use doorward_plugin_api::{ConfigError, Kind, Parts};
+
+/// What the registry knows of the plugin.
+pub(crate) const KIND: Kind = Kind {
+    name: "tcp-log",
+    priority: 7,
+    of_consumers: true,
+    schema,
+    codes: Vec::new,
+    build,
+};
+
+/// Most lines that are written together.
+const LINES: usize = 1000;
+
+fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        Schema::new(vec![
+            Field::new("host", Type::text()).required(),
+            Field::new("port", Type::Integer(0, 65_535)).required(),
+            Field::new("timeout", Type::Number).default(10_000),
+            Field::new("keepalive", Type::Number).default(60_000),
+            Field::new("tls", Type::Boolean).default(false).required(),
+            Field::new("tls_sni", Type::text()),
+            custom_fields::field(),
+        ])
+    });
+    &SCHEMA
+}
+
+/// Writes entries to a connection, which stays open for a while.
+pub(crate) struct TcpSender {
+    host: Box<str>,
+    port: u16,
+    /// The name of the server's certificate; `None`: without TLS.
+    server_name: Option<Box<str>>,
+    timeout: Duration,
+    keepalive: Duration,
+    connector: OnceLock<TransportConnector>,
+    idle: Mutex<Option<(Stream, Instant)>>,
+}
+
+impl TcpSender {
+    /// To this host, without TLS.
+    pub(crate) fn plain(host: &str, port: u16, timeout: Duration, keepalive: Duration) -> Self {
+        Self {
+            host: host.into(),
+            port,
+            server_name: None,
+            timeout,
+            keepalive,
+            connector: OnceLock::new(),
+            idle: Mutex::default(),
+        }
+    }
+
+    async fn connect(&self) -> Result<Stream, String> {
+        let address = address(&self.host, self.port).await?;
+        let mut peer = BasicPeer::new(&address.to_string());
+        if let Some(name) = &self.server_name {
+            peer.sni = name.to_string();
+        }
+        let connector = self.connector.get_or_init(|| TransportConnector::new(None));
+        let connected = connector.new_stream(&peer).await;
+        connected.map_err(|error| error.to_string())
+    }
+
+    async fn write(&self, text: &[u8]) -> Result<(), String> {
+        let mut idle = self.idle.lock().await;
+        let reused = idle
+            .take()
+            .filter(|(_, since)| since.elapsed() < self.keepalive);
+        let reused = match reused {
+            // What the other side has closed would swallow the first lines.
+            Some((mut stream, _)) => is_open(&mut stream).await.then_some(stream),
+            None => None,
+        };
+        let mut stream = match reused {
+            Some(stream) => stream,
+            None => self.connect().await?,
+        };
+        stream
+            .write_all(text)
+            .await
+            .map_err(|error| error.to_string())?;
+        stream.flush().await.map_err(|error| error.to_string())?;
+        *idle = Some((stream, Instant::now()));
+        Ok(())
+    }
+}
+
+/// Whether the other side has neither closed nor sent anything.
+async fn is_open(stream: &mut Stream) -> bool {
+    use tokio::io::AsyncReadExt as _;
+    let mut byte = [0];
+    let read = timeout(Duration::from_millis(1), stream.read(&mut byte));
+    read.await.is_err()
+}
+
+#[async_trait]
+impl Sender for TcpSender {
+    async fn send(&self, batch: &[Vec<u8>]) -> Result<(), String> {
+        let text = batch.concat();
+        let written = timeout(self.timeout, self.write(&text)).await;
+        written.unwrap_or_else(|_| Err("not written in time".to_owned()))
+    }
+}
+
+fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
+    let config = Settings(config);
+    let millis = |field, default| {
+        let value = config.number(field).unwrap_or(default);
+        Duration::from_secs_f64(value.clamp(0.0, 86_400_000.0) / 1000.0)
+    };
+    let host = config.text("host").unwrap_or_default();
+    let keepalive = millis("keepalive", 60_000.0);
+    let mut sender = TcpSender::plain(host, port(config), millis("timeout", 10_000.0), keepalive);
+    if config.flag("tls") {
+        let name = config.some_text("tls_sni").unwrap_or(host);
+        sender.server_name = Some(name.into());
+    }
+    let fields = CustomFields::read(config)?;
+    let queue = Queue::new(KIND.name, parts, Limits::streaming(LINES), sender);
+    Ok(LogFilter::new(queue, fields, "\n").shared())
+}

@@ -1,0 +1,91 @@
+//! Lines on their way: a datagram each, several in one, or a connection.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::delivery::Sender;
+use crate::logging::tcp_log::TcpSender;
+use crate::logging::udp_log::{UdpSender, port};
+use crate::settings::Settings;
+
+/// How long a connection may take, and how long it is kept.
+const TIMEOUT: Duration = Duration::from_secs(10);
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// Sends entries of lines.
+pub(super) struct PacketSender {
+    way: Way,
+    /// Most bytes of lines that share a datagram; 0: none do.
+    size: usize,
+}
+
+enum Way {
+    Udp(UdpSender),
+    Tcp(Box<TcpSender>),
+}
+
+impl PacketSender {
+    /// To the host of a complete `config`.
+    pub(super) fn of(config: Settings<'_>) -> Self {
+        let host = config.text("host").unwrap_or("localhost");
+        let way = if config.flag("use_tcp") {
+            Way::Tcp(Box::new(TcpSender::plain(
+                host,
+                port(config),
+                TIMEOUT,
+                KEEPALIVE,
+            )))
+        } else {
+            Way::Udp(UdpSender {
+                host: host.into(),
+                port: port(config),
+            })
+        };
+        let size = config.integer("udp_packet_size").unwrap_or_default();
+        Self {
+            way,
+            size: usize::try_from(size).unwrap_or_default(),
+        }
+    }
+
+    /// Over UDP.
+    pub(super) fn udp(host: &str, port: u16) -> Self {
+        let host = host.into();
+        Self {
+            way: Way::Udp(UdpSender { host, port }),
+            size: 0,
+        }
+    }
+
+    /// The datagrams of these lines.
+    fn datagrams<'a>(&self, lines: impl Iterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
+        let mut all: Vec<Vec<u8>> = Vec::new();
+        for line in lines {
+            match all.last_mut() {
+                Some(last) if last.len() + 1 + line.len() <= self.size => {
+                    last.push(b'\n');
+                    last.extend_from_slice(line);
+                }
+                _ => all.push(line.to_vec()),
+            }
+        }
+        all
+    }
+}
+
+#[async_trait]
+impl Sender for PacketSender {
+    async fn send(&self, batch: &[Vec<u8>]) -> Result<(), String> {
+        let lines = batch
+            .iter()
+            .flat_map(|entry| entry.split(|byte| *byte == b'\n'));
+        match &self.way {
+            Way::Udp(udp) => udp.send(&self.datagrams(lines)).await,
+            Way::Tcp(tcp) => {
+                let lines: Vec<Vec<u8>> = lines.map(|line| [line, b"\n"].concat()).collect();
+                tcp.send(&lines).await
+            }
+        }
+    }
+}
