@@ -14,6 +14,7 @@ use super::chain::Link;
 use super::forward::Origin;
 use super::handler::HandlerContext;
 use super::own_headers::OwnHeaders;
+use super::responses::BodyFilters;
 use super::settings::Settings;
 use super::snapshot::{LiveRoute, LiveService};
 use super::tries::Tries;
@@ -59,6 +60,10 @@ pub struct Ctx {
     pub(super) in_flight: Option<InFlight>,
     /// The connection of a try with a long body.
     pub(super) upload: Option<Arc<Upload>>,
+    /// What the body of the answer goes through.
+    pub(super) body_filters: BodyFilters,
+    /// Whether another answer was written in the place of the upstream's.
+    pub(super) diverted: bool,
 }
 
 fn whole_millis(time: Duration) -> u64 {
@@ -90,6 +95,8 @@ impl Ctx {
             connection: None,
             in_flight: None,
             upload: None,
+            body_filters: BodyFilters::default(),
+            diverted: false,
         }
     }
 

@@ -15,6 +15,7 @@ mod cors;
 mod field_rules;
 pub mod hmac_auth;
 mod ip_restriction;
+mod json_object;
 pub mod jwt;
 mod key_auth;
 mod ldap_auth;
