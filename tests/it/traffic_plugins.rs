@@ -135,3 +135,28 @@ async fn members_of_an_answer_are_changed_and_its_framing_is_right() {
         assert_eq!(got, body, "{head}");
     }
 }
+
+#[tokio::test]
+async fn upstreams_say_what_answers_cost() {
+    let upstream = Upstream::start(|seen| {
+        let left = seen.header("x-ratelimit-remaining-video").unwrap_or("none");
+        response("X-Kong-Limit: video=2\r\n", left)
+    })
+    .await;
+    let plugin =
+        "{name: response-ratelimiting, config: {limit_by: ip, limits: {video: {year: 3}}}}";
+    let door = door(&upstream, plugin).await;
+    let forged = [("x-ratelimit-remaining-video", "99")];
+    for (told, left) in [("3", "1"), ("1", "0")] {
+        let answer = get(&door, "/t", &forged).await.expect(200);
+        assert_eq!(answer.body, told);
+        assert_eq!(answer.header("x-ratelimit-remaining-video-year"), left);
+        assert_eq!(answer.header("x-ratelimit-limit-video-year"), "3");
+        assert_eq!(answer.header("x-kong-limit"), "");
+    }
+    let answer = get(&door, "/t", &[]).await.expect(429);
+    assert_eq!(answer.body, "");
+    assert_eq!(upstream.seen().len(), 3);
+    // The connection to the client goes on.
+    get(&door, "/t", &[]).await.expect(429);
+}

@@ -29,6 +29,7 @@ mod request_size_limiting;
 mod request_termination;
 mod request_transformer;
 mod resource_server;
+mod response_ratelimiting;
 mod response_transformer;
 mod session;
 mod settings;
@@ -60,6 +61,7 @@ pub static REGISTRY: &[Kind] = &[
     request_size_limiting::KIND,
     request_termination::KIND,
     request_transformer::KIND,
+    response_ratelimiting::KIND,
     response_transformer::KIND,
     session::KIND,
     throttling::KIND,

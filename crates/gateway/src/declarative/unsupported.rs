@@ -38,6 +38,7 @@ const PLUGINS: &[(&str, &str)] = &[
     ("post-function", CODE),
     ("pre-function", CODE),
     ("prometheus", TASK),
+    ("proxy-cache", TASK),
     ("redirect-https", EDITION),
     ("request-callout", EDITION),
     ("request-validator", EDITION),
