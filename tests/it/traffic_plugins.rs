@@ -160,3 +160,108 @@ async fn upstreams_say_what_answers_cost() {
     // The connection to the client goes on.
     get(&door, "/t", &[]).await.expect(429);
 }
+
+const CACHE: &str = "{name: proxy-cache, config: {strategy: memory, \
+    content_type: [text/plain, 'text/plain; charset=utf-8', application/json]}}";
+
+#[tokio::test]
+async fn an_answer_is_stored_shown_to_operators_and_forgotten() {
+    let upstream = Upstream::start(|seen| match seen.target.as_str() {
+        "/cookie" => response("Content-Type: text/plain\r\nSet-Cookie: a=1\r\n", "cookie"),
+        "/open" => Reply::Raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhalf".to_vec()),
+        _ => response(
+            "Content-Type: text/plain\r\nX-Origin: yes\r\n",
+            &seen.target,
+        ),
+    })
+    .await;
+    let door = door(&upstream, CACHE).await;
+    let status = |answer: &Answer| answer.header("x-cache-status").to_owned();
+    let first = get(&door, "/t/a?b=1", &[]).await.expect(200);
+    assert_eq!(status(&first), "Miss");
+    let second = get(&door, "/t/a?b=1", &[]).await.expect(200);
+    assert_eq!(status(&second), "Hit");
+    assert_eq!(second.body, first.body);
+    assert_eq!(second.header("x-origin"), "yes");
+    assert_eq!(second.header("age"), "0");
+    assert_eq!(upstream.seen().len(), 1);
+    // What is not to be stored is not.
+    for path in ["/t/cookie", "/t/open"] {
+        for _ in 0..2 {
+            let answer = get(&door, path, &[]).await.expect(200);
+            assert_eq!(status(&answer), "Bypass", "{path}");
+        }
+    }
+    let key = second.header("x-cache-key");
+    let entry = door
+        .admin_get(&format!("/proxy-cache/{key}"))
+        .await
+        .expect(200)
+        .json();
+    assert_eq!(entry["body"], "/a?b=1");
+    assert_eq!(entry["headers"]["x-origin"], "yes");
+    let plugins = door
+        .admin_get("/plugins?declared=true")
+        .await
+        .expect(200)
+        .json();
+    let id = plugins["data"][0]["id"].as_str().expect("an id");
+    let path = format!("/proxy-cache/{id}/caches/{key}");
+    door.admin_get(&path).await.expect(200);
+    door.admin_delete(&path).await.expect(204);
+    let gone = door.admin_delete(&path).await.expect(404);
+    assert_eq!(gone.body, "");
+    assert_eq!(status(&get(&door, "/t/a?b=1", &[]).await), "Miss");
+    door.admin_delete("/proxy-cache").await.expect(204);
+    assert_eq!(status(&get(&door, "/t/a?b=1", &[]).await), "Miss");
+}
+
+#[tokio::test]
+async fn cache_poisoning_by_host_query_and_override_reaches_nobody_else() {
+    let upstream = Upstream::start(|seen| {
+        let of = |name| seen.header(name).unwrap_or_default().to_owned();
+        let body = format!(
+            "{} {} {}",
+            seen.target,
+            of("x-forwarded-host"),
+            of("x-original-url")
+        );
+        response("Content-Type: text/plain\r\n", &body)
+    })
+    .await;
+    let door = door(&upstream, CACHE).await;
+    let poison = [
+        ("/t/p", ("host", "evil.test")),
+        ("/t/p?utm=<script>", ("x-a", "1")),
+        ("/t/p", ("x-forwarded-host", "evil.test")),
+        ("/t/p", ("x-original-url", "/evil")),
+    ];
+    for (path, header) in poison {
+        get(&door, path, &[header]).await.expect(200);
+    }
+    let answer = get(&door, "/t/p", &[]).await.expect(200);
+    assert!(
+        !answer.body.contains("evil") && !answer.body.contains("script"),
+        "{}",
+        answer.body
+    );
+}
+
+#[tokio::test]
+async fn a_stored_answer_is_changed_as_the_upstreams_would_be() {
+    let upstream =
+        Upstream::start(|_| response("Content-Type: application/json\r\n", r#"{"a":1}"#)).await;
+    let plugins = format!(
+        "{CACHE}\n  - {{name: response-transformer, config: {{add: {{json: ['b:2'], \
+         headers: ['X-Added:1']}}, append: {{headers: ['X-More:1']}}}}}}"
+    );
+    let door = door(&upstream, &plugins).await;
+    for status in ["Miss", "Hit", "Hit"] {
+        let answer = get(&door, "/t", &[]).await.expect(200);
+        assert_eq!(answer.header("x-cache-status"), status);
+        assert_eq!(answer.json(), json!({"a": 1, "b": "2"}));
+        assert_eq!(answer.header("x-added"), "1");
+        assert_eq!(answer.headers.get_all("x-more").iter().count(), 1);
+    }
+    assert_eq!(upstream.seen().len(), 1);
+}

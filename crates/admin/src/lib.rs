@@ -28,6 +28,7 @@ mod list;
 mod login_sessions;
 mod path;
 mod plugins;
+mod proxy_cache;
 mod reply;
 mod route_files;
 mod schemas;
@@ -418,6 +419,13 @@ static ENDPOINTS: &[Endpoint] = &[
         "/openid-connect/sessions/{id}",
         &["DELETE", "GET"],
         login_sessions::one,
+    ),
+    endpoint("/proxy-cache", &["DELETE"], proxy_cache::all),
+    endpoint("/proxy-cache/{key}", &["DELETE", "GET"], proxy_cache::key),
+    endpoint(
+        "/proxy-cache/{plugins}/caches/{key}",
+        &["DELETE", "GET"],
+        proxy_cache::of_plugin,
     ),
     endpoint("/throttling", READ, throttling::all),
     endpoint("/throttling/{plugins}", READ, throttling::one),

@@ -21,6 +21,7 @@ mod key_auth;
 mod ldap_auth;
 mod networks;
 mod oauth2_client;
+mod proxy_cache;
 mod rate_limiting;
 mod redirect;
 mod redis_settings;
@@ -55,6 +56,7 @@ pub static REGISTRY: &[Kind] = &[
     key_auth::KIND,
     ldap_auth::KIND,
     openid_connect::KIND,
+    proxy_cache::KIND,
     rate_limiting::KIND,
     redirect::KIND,
     request_guard::KIND,

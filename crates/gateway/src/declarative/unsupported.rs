@@ -38,7 +38,6 @@ const PLUGINS: &[(&str, &str)] = &[
     ("post-function", CODE),
     ("pre-function", CODE),
     ("prometheus", TASK),
-    ("proxy-cache", TASK),
     ("redirect-https", EDITION),
     ("request-callout", EDITION),
     ("request-validator", EDITION),
