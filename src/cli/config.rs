@@ -19,7 +19,7 @@ use crate::config::Config;
 use doorward_audit::Audit;
 use doorward_core::clock::Clock;
 use doorward_core::model::audit::{Event, Kind, Trace};
-use doorward_core::yaml::Document;
+use doorward_core::yaml::{Document, DocumentError};
 use doorward_gateway::control::Difference;
 use doorward_gateway::declarative;
 use doorward_net::telemetry::{Metrics, process_log};
@@ -42,14 +42,30 @@ pub(super) enum Action {
         output: Option<PathBuf>,
     },
     /// Makes the stored entities those of a declarative document: what it does
-    /// not declare is removed, what files own stays
+    /// not declare is removed, what files own stays. Exit status 0: imported,
+    /// also where something was left out as asked; 1: nothing is imported; 2: the
+    /// configuration file is wrong
     Import {
         /// The document; `-` is standard input
         document: PathBuf,
         /// Says what would change, and changes nothing
         #[arg(long)]
         check: bool,
+        /// Imports the rest of a document with plugins, or lists, that Doorward
+        /// does not run. What is left out is listed on standard error by file,
+        /// line and name: whoever such a plugin kept out comes in
+        #[arg(long)]
+        skip_unsupported: bool,
     },
+}
+
+/// How a document is imported.
+#[derive(Clone, Copy)]
+struct Manner {
+    /// Changes nothing.
+    check: bool,
+    /// Leaves out what nobody runs here.
+    skips: bool,
 }
 
 /// Does what the command says; exit status 1 when it can't, 2 for a wrong file.
@@ -64,7 +80,17 @@ pub(super) fn run(action: &Action, file: &Path) -> ExitCode {
     process_log::direct();
     let done = match action {
         Action::Export { output } => export(&config, output.as_deref()),
-        Action::Import { document, check } => import(&config, document, *check),
+        Action::Import {
+            document,
+            check,
+            skip_unsupported,
+        } => {
+            let manner = Manner {
+                check: *check,
+                skips: *skip_unsupported,
+            };
+            import(&config, document, manner)
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -110,7 +136,7 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     file.sync_all()
 }
 
-fn import(config: &Config, path: &Path, check: bool) -> anyhow::Result<()> {
+fn import(config: &Config, path: &Path, manner: Manner) -> anyhow::Result<()> {
     let mut text = String::new();
     let unreadable = || format!("{} can't be read", path.display());
     if path == Path::new("-") {
@@ -118,12 +144,52 @@ fn import(config: &Config, path: &Path, check: bool) -> anyhow::Result<()> {
     } else {
         text = std::fs::read_to_string(path).with_context(unreadable)?;
     }
-    let target = if check {
-        "/config?check=1"
-    } else {
-        "/config?check_hash=1"
+    let document = Document::parse_foreign(&text, path)?;
+    let unsupported = declarative::unsupported(document.clone());
+    if manner.skips {
+        tell_skipped(&unsupported)?;
+    }
+    let told = match imported(config, document, &text, manner) {
+        Err(error) if !manner.skips && !unsupported.is_empty() => {
+            let hint = format!(
+                "{} in it are not run by Doorward; --skip-unsupported imports the rest",
+                unsupported.len()
+            );
+            return Err(anyhow::anyhow!("{}\n{hint}", with_causes(&error)));
+        }
+        outcome => outcome?,
     };
-    let told = match ask(config, "POST", target, &text)? {
+    Ok(output::try_print(&format!("{told}\n"))?)
+}
+
+/// Lists what is left out.
+fn tell_skipped(unsupported: &[DocumentError]) -> std::io::Result<()> {
+    let mut stderr = std::io::stderr().lock();
+    for skipped in unsupported {
+        writeln!(stderr, "left out: {skipped}")?;
+    }
+    match unsupported.len() {
+        0 => Ok(()),
+        count => writeln!(stderr, "left out: {count}"),
+    }
+}
+
+/// Imports a document; what came of it.
+fn imported(
+    config: &Config,
+    document: Document,
+    text: &str,
+    manner: Manner,
+) -> anyhow::Result<String> {
+    let mut target = match manner.check {
+        true => "/config?check=1",
+        false => "/config?check_hash=1",
+    }
+    .to_owned();
+    if manner.skips {
+        target.push_str("&skip_unsupported=1");
+    }
+    Ok(match ask(config, "POST", &target, text)? {
         Some((200, body)) => {
             let body: Value = serde_json::from_slice(&body)?;
             summary(|kind| body[kind].as_array().map_or(0, Vec::len))
@@ -131,24 +197,21 @@ fn import(config: &Config, path: &Path, check: bool) -> anyhow::Result<()> {
         Some((201, _)) => "imported".to_owned(),
         Some((304, _)) => "nothing to change".to_owned(),
         Some((status, body)) => bail!("{}", refusal(status, &body)),
-        None => summary_of(&import_offline(config, path, &text, check)?),
-    };
-    Ok(output::try_print(&format!("{told}\n"))?)
+        None => summary_of(&import_offline(config, document, manner)?),
+    })
 }
 
 fn import_offline(
     config: &Config,
-    path: &Path,
-    text: &str,
-    check: bool,
+    document: Document,
+    Manner { check, skips }: Manner,
 ) -> anyhow::Result<Difference> {
-    let document = Document::parse_foreign(text, path)?;
     offline(config, async |control| {
         let clock = Clock::system();
         let now_ms = clock.now_ms();
         let mut read = None;
         let replace = control.replace_stored(check, |current| {
-            let declared = declarative::load_stored(document, current, now_ms);
+            let declared = declarative::load_stored(document, current, now_ms, skips);
             let declared = declared.map_err(boot::BootError::Entities)?;
             Ok(read.insert(declared).entities.clone())
         });

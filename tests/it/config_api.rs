@@ -181,3 +181,64 @@ async fn the_command_line_exports_and_imports_with_and_without_an_instance() {
     let told = run(&door, &["import", "out.yaml", "--check"]);
     assert!(told.contains("deleted: 0"), "{told}");
 }
+
+/// A file of the imitated gateway with a plugin that nobody runs here.
+const FOREIGN: &str = "_format_version: \"3.0\"
+services:
+- name: foreign
+  url: http://127.0.0.1:9
+  plugins:
+  - name: pre-function
+    config: {access: [\"return 1\"]}
+  - name: cors
+";
+
+#[tokio::test]
+async fn a_file_with_foreign_plugins_is_imported_without_them_and_says_so() {
+    let (mut door, _upstream) = door().await;
+    door.write("foreign.yaml", FOREIGN);
+    let run = |door: &Door, more: &[&str]| {
+        let arguments = ["config", "import", "foreign.yaml", "-c", "doorward.yaml"];
+        let output = door.run(&[&arguments, more].concat());
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), told)
+    };
+    for running in [true, false] {
+        if !running {
+            door.kill();
+        }
+        let (code, told) = run(&door, &[]);
+        assert_eq!(code, Some(1), "{told}");
+        assert!(
+            told.contains("--skip-unsupported imports the rest"),
+            "{told}"
+        );
+        let (code, told) = run(&door, &["--skip-unsupported"]);
+        assert_eq!(code, Some(0), "{told}");
+        let line = "left out: foreign.yaml:6: services[0].plugins[0].name: 'pre-function' is a \
+                    plugin that Doorward does not run";
+        assert!(told.contains(line), "{told}");
+    }
+    door.start().await;
+    let plugins = door.admin_get("/services/foreign/plugins").await;
+    let plugins = plugins.expect(200).json();
+    assert_eq!(
+        plugins["data"].as_array().map(Vec::len),
+        Some(1),
+        "{plugins}"
+    );
+    assert_eq!(plugins["data"][0]["name"], "cors");
+}
+
+#[tokio::test]
+async fn check_names_a_foreign_plugin_with_file_and_line() {
+    let door = Setup::new().lay_out();
+    door.write("foreign.yaml", FOREIGN);
+    door.write("main.yaml", "entities: [foreign.yaml]\n");
+    let output = door.run(&["check", "-c", "main.yaml"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let line = "foreign.yaml:6: services[0].plugins[0].name: 'pre-function' is a plugin that \
+                Doorward does not run: it runs code of the configuration";
+    assert!(told.contains(line), "{told}");
+}

@@ -57,6 +57,7 @@ mod support;
 mod throttling;
 mod tls;
 mod token_broker;
+mod traffic_plugins;
 mod uploads;
 mod upstreams;
 mod walkthrough;

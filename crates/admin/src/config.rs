@@ -62,8 +62,9 @@ async fn replace(call: &Call) -> Result<Response, ApiError> {
     let disclosure = call.disclosure();
     let now_ms = disclosure.now_ms;
     let mut read = None;
+    let skips = flag("skip_unsupported");
     let load = |current: &Entities| -> Result<DeclaredEntities, Refused> {
-        let declared = declarative::load_stored(document, current, now_ms);
+        let declared = declarative::load_stored(document, current, now_ms, skips);
         let declared = declared.map_err(Refused::Wrong)?;
         let read = read.insert(declared);
         let items = read.entities.items.iter();

@@ -29,6 +29,7 @@ mod login_sessions;
 mod overview;
 mod path;
 mod plugins;
+mod proxy_cache;
 mod reply;
 mod route_files;
 mod schemas;
@@ -422,6 +423,13 @@ static ENDPOINTS: &[Endpoint] = &[
         "/openid-connect/sessions/{id}",
         &["DELETE", "GET"],
         login_sessions::one,
+    ),
+    endpoint("/proxy-cache", &["DELETE"], proxy_cache::all),
+    endpoint("/proxy-cache/{key}", &["DELETE", "GET"], proxy_cache::key),
+    endpoint(
+        "/proxy-cache/{plugins}/caches/{key}",
+        &["DELETE", "GET"],
+        proxy_cache::of_plugin,
     ),
     endpoint("/throttling", READ, throttling::all),
     endpoint("/throttling/{plugins}", READ, throttling::one),

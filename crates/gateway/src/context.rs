@@ -15,6 +15,7 @@ use super::forward::Origin;
 use super::handler::HandlerContext;
 use super::log_phase::Trail;
 use super::own_headers::OwnHeaders;
+use super::responses::BodyFilters;
 use super::settings::Settings;
 use super::snapshot::{LiveRoute, LiveService};
 use super::tries::Tries;
@@ -62,6 +63,10 @@ pub struct Ctx {
     pub(super) upload: Option<Arc<Upload>>,
     /// What filters that observe will be told, where there are any.
     pub(super) trail: Option<Box<Trail>>,
+    /// What the body of the answer goes through.
+    pub(super) body_filters: BodyFilters,
+    /// Whether another answer was written in the place of the upstream's.
+    pub(super) diverted: bool,
 }
 
 fn whole_millis(time: Duration) -> u64 {
@@ -94,6 +99,8 @@ impl Ctx {
             in_flight: None,
             upload: None,
             trail: None,
+            body_filters: BodyFilters::default(),
+            diverted: false,
         }
     }
 

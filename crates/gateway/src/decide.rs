@@ -66,7 +66,7 @@ impl Gateway {
         let mut done = 0;
         let mut whose = None;
         while let Some(link) = chain.as_deref().unwrap_or(&route.filters).get(done) {
-            if link.filter.needs_body()
+            if link.filter.wants_body(session.req_header(), exchange)
                 && let Err(reply) = read_body(session, exchange, gathered).await
             {
                 return Some(reply);

@@ -8,6 +8,7 @@ mod collect;
 mod export;
 mod header;
 mod link;
+mod unsupported;
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,8 @@ pub use export::{document, export};
 
 /// Most errors that are told at once.
 const MAX_ERRORS: usize = 50;
+/// Most of what is left out that is told.
+const MAX_SKIPPED: usize = 1000;
 
 /// What a set of files declares, and where.
 #[derive(Debug)]
@@ -71,12 +74,13 @@ pub fn load(files: &[(PathBuf, String)], now_ms: i64) -> Result<Declared, Vec<Do
             Err(error) => errors.push(error),
         }
     }
-    read(documents, errors, now_ms, Reading::Files)
+    read(documents, errors, now_ms, Reading::Files, false)
 }
 
 /// Reads a document that is to take the place of all that is stored. A record
 /// without id that is in `current` under the same name or at the same place is
-/// that one; one that says nothing new is left as it is.
+/// that one; one that says nothing new is left as it is. What nobody runs here is
+/// left out if `skips`, and is an error otherwise.
 ///
 /// # Errors
 /// What is wrong, at most 50 findings, in the order of lines.
@@ -84,8 +88,34 @@ pub fn load_stored(
     document: Document,
     current: &Entities,
     now_ms: i64,
+    skips: bool,
 ) -> Result<Declared, Vec<DocumentError>> {
-    read(vec![document], Vec::new(), now_ms, Reading::Store(current))
+    let reading = Reading::Store(current);
+    read(vec![document], Vec::new(), now_ms, reading, skips)
+}
+
+/// The plugins and lists of a document that nobody runs or serves here, at most
+/// 1000: what [`load_stored`] leaves out if it may.
+pub fn unsupported(mut document: Document) -> Vec<DocumentError> {
+    let (mut pending, mut findings, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
+    let value = document.take_value();
+    collect::records(0, value, &mut pending, &mut findings, Some(&mut skipped));
+    told(&[document], skipped, MAX_SKIPPED)
+}
+
+/// Findings with their lines, in the order of files and lines.
+fn told(
+    documents: &[Document],
+    findings: Vec<collect::Finding>,
+    most: usize,
+) -> Vec<DocumentError> {
+    let findings = findings.into_iter().take(most).map(|finding| {
+        let Place { document, path } = finding.place;
+        documents[document].error(&path, finding.message)
+    });
+    let mut errors: Vec<_> = findings.collect();
+    errors.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+    errors
 }
 
 fn read(
@@ -93,19 +123,18 @@ fn read(
     mut errors: Vec<DocumentError>,
     now_ms: i64,
     reading: Reading<'_>,
+    skips: bool,
 ) -> Result<Declared, Vec<DocumentError>> {
     let mut findings = Vec::new();
-    let mut pending = Vec::new();
+    let (mut pending, mut skipped) = (Vec::new(), Vec::new());
     for (index, document) in documents.iter_mut().enumerate() {
         let value = document.take_value();
-        collect::records(index, value, &mut pending, &mut findings);
+        let skipped = skips.then_some(&mut skipped);
+        collect::records(index, value, &mut pending, &mut findings, skipped);
     }
     let (entities, places) = link::records(&documents, pending, now_ms, reading, &mut findings);
     let room = MAX_ERRORS.saturating_sub(errors.len());
-    errors.extend(findings.into_iter().take(room).map(|finding| {
-        let Place { document, path } = finding.place;
-        documents[document].error(&path, finding.message)
-    }));
+    errors.extend(told(&documents, findings, room));
     if errors.is_empty() {
         return Ok(Declared {
             entities,

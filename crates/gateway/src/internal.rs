@@ -14,7 +14,7 @@ use super::context::Ctx;
 use super::handler::unwind;
 use super::head::HeadFields;
 use super::outgoing::finish_head;
-use super::{answer, log_phase, passage};
+use super::{answer, log_phase, passage, responses};
 use doorward_net::http::bridge::{self, BodyError, Bounds, ClientInfo, RequestId, SecretPath};
 use doorward_net::http::reply::Reply;
 use doorward_plugin_api::filter::TOO_LARGE;
@@ -49,6 +49,14 @@ pub(super) async fn respond(
     log_phase::note_status(ctx, head.status);
     passage::close_if_stopping(session, now - ctx.started);
     let fields = HeadFields::of(&head.headers);
+    if responses::is_seen(ctx, &head)
+        && let Some(reply) = Box::pin(responses::inspect(session, ctx, &mut head)).await
+    {
+        return responses::own(session, ctx, reply).await;
+    }
+    if session.req_header().version == http::Version::HTTP_10 {
+        passage::unchunk(session, &mut head);
+    }
     finish_head(session.req_header(), &mut head, fields, ctx, now)?;
     if head.extensions.get::<SecretPath>().is_some() {
         let path = ctx.path(session.req_header());
@@ -60,7 +68,11 @@ pub(super) async fn respond(
     {
         return answer::write(session, head, other).await;
     }
-    bridge::write(session.as_downstream_mut(), head, body).await?;
+    let filters = &mut ctx.body_filters;
+    bridge::write_filtered(session.as_downstream_mut(), head, body, |piece, end| {
+        filters.piece(piece, end);
+    })
+    .await?;
     Ok(())
 }
 

@@ -34,6 +34,7 @@ pub mod peer;
 pub mod proxy;
 pub mod records;
 pub mod resolve;
+mod responses;
 mod retry;
 pub mod route_files;
 pub mod router;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{StatusCode, Version, header};
+use http::{HeaderMap, StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::prelude::{Error, ErrorType, HttpPeer};
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
@@ -24,7 +24,7 @@ use super::settings::Settings;
 use super::snapshot::{Snapshot, Upstream};
 use super::tries::RetryBudget;
 use super::upload::Uploads;
-use super::{answer, ending, forward, head, internal, log_phase, observe, own_cookies, passage};
+use super::{ending, forward, head, internal, log_phase, observe, own_cookies, passage, responses};
 use doorward_expr as expr;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::{accept, bridge, framing};
@@ -62,13 +62,10 @@ impl Gateway {
         if ctx.journey.is_some() {
             return Box::pin(unwind::reply(session, ctx, reply)).await;
         }
-        let (mut head, body) = answer::compose(reply, session.req_header(), &ctx.additions())?;
-        for link in ctx.filters() {
-            let request = session.req_header();
-            link.filter
-                .on_own_response(request, &ctx.exchange, &mut head);
+        if ctx.exchange.stored {
+            return Box::pin(responses::stored(session, ctx, reply)).await;
         }
-        answer::write(session, head, body).await
+        responses::own(session, ctx, reply).await
     }
 }
 
@@ -234,6 +231,23 @@ impl ProxyHttp for Gateway {
         Ok(())
     }
 
+    /// Notes what the engine is about to change in the head: afterwards every answer
+    /// says where it ends.
+    async fn upstream_response_filter(
+        &self,
+        _session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut Box<Ctx>,
+    ) -> Result<()> {
+        if responses::is_seen(ctx, response) {
+            let headers = &response.headers;
+            let framed = headers.contains_key(header::CONTENT_LENGTH)
+                || headers.contains_key(header::TRANSFER_ENCODING);
+            ctx.exchange.unframed = response.version < Version::HTTP_2 && !framed;
+        }
+        Ok(())
+    }
+
     /// 4. Finish the response head for the client.
     async fn response_filter(
         &self,
@@ -257,6 +271,11 @@ impl ProxyHttp for Gateway {
             passage::keep_after_interim(session, ctx);
             passage::close_if_stopping(session, now - ctx.started);
         }
+        if responses::is_seen(ctx, response)
+            && let Some(reply) = Box::pin(responses::inspect(session, ctx, response)).await
+        {
+            return Box::pin(responses::divert(session, ctx, reply, response)).await;
+        }
         if session.req_header().version == Version::HTTP_10 {
             passage::unchunk(session, response);
         }
@@ -278,10 +297,15 @@ impl ProxyHttp for Gateway {
         &self,
         session: &mut Session,
         body: &mut Option<Bytes>,
-        _end: bool,
+        end: bool,
         ctx: &mut Box<Ctx>,
     ) -> Result<Option<Duration>> {
         ending::check(&ctx.exchange, session.was_upgraded())?;
+        if ctx.diverted {
+            *body = None;
+        } else if !ctx.body_filters.is_empty() {
+            ctx.body_filters.piece(body, end);
+        }
         if ctx
             .journey
             .as_ref()
@@ -290,6 +314,19 @@ impl ProxyHttp for Gateway {
             *body = None;
         }
         Ok(None)
+    }
+
+    /// Gives out what filters of bodies have held back.
+    async fn response_trailer_filter(
+        &self,
+        _session: &mut Session,
+        _trailers: &mut HeaderMap,
+        ctx: &mut Box<Ctx>,
+    ) -> Result<Option<Bytes>> {
+        Ok(match ctx.body_filters.is_empty() {
+            true => None,
+            false => ctx.body_filters.rest(),
+        })
     }
 
     fn error_while_proxy(

@@ -1,6 +1,7 @@
 //! The contract between the gateway and a filter.
 
 mod outlook;
+mod response;
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -26,6 +27,7 @@ use crate::consumers::Caller;
 use crate::identity::Credential;
 use crate::record::RequestRecord;
 pub use outlook::{Code, Outlook};
+pub use response::{BodyFilter, ResponseCache, ResponseFlow};
 
 /// What clients are told whose body is longer than [`Exchange::body_limit`].
 pub const TOO_LARGE: &str = "Request size limit exceeded";
@@ -75,6 +77,32 @@ pub trait Filter: Send + Sync + 'static {
     /// filter decides. A longer body than is held there is answered with 413.
     fn needs_body(&self) -> bool {
         false
+    }
+
+    /// Whether the body of this request must be there. The gateway asks this one;
+    /// filters that look at every body write [`Filter::needs_body`] alone.
+    fn wants_body(&self, _request: &RequestHeader, _exchange: &Exchange) -> bool {
+        self.needs_body()
+    }
+
+    /// Whether [`Filter::on_upstream_response`] has anything to do.
+    fn sees_responses(&self) -> bool {
+        false
+    }
+
+    /// Decides on the answer of an upstream on an entity's route, as it came: before
+    /// anybody has changed its head. The filter that runs last is asked first.
+    /// It is also asked about what a filter has stored ([`Exchange::stored`]).
+    ///
+    /// Whoever changes the length of the body says so by removing
+    /// `Content-Length`.
+    async fn on_upstream_response(
+        &self,
+        _request: &RequestHeader,
+        _exchange: &mut Exchange,
+        _response: &mut ResponseHeader,
+    ) -> ResponseFlow {
+        ResponseFlow::Continue
     }
 
     /// Whether it looks at [`Exchange::route_context`], which other routes do
@@ -163,6 +191,11 @@ pub trait Filter: Send + Sync + 'static {
 
     /// The partitions that the filter counts, if it counts by partition.
     fn partitioned(&self) -> Option<&dyn Partitioned> {
+        None
+    }
+
+    /// The answers that the filter stores, if it stores any.
+    fn response_cache(&self) -> Option<&dyn ResponseCache> {
         None
     }
 
@@ -319,6 +352,12 @@ pub struct Exchange {
     /// What upstreams get in place of the client's body, if a filter said so;
     /// empty: none. Its length and framing are the gateway's to announce.
     pub replacement: Option<Bytes>,
+    /// Whether a filter answers with what an upstream has said before: other
+    /// filters take it for an upstream's answer.
+    pub stored: bool,
+    /// Whether only the end of the connection ends the upstream's answer: nobody can
+    /// tell whether it is whole.
+    pub unframed: bool,
     /// Headers for the response, set by filters (for instance rate limits).
     pub response_headers: Vec<(HeaderName, HeaderValue)>,
     /// Request headers that the gateway writes for every upstream (`Host`,
@@ -362,6 +401,8 @@ impl Default for Exchange {
             original: None,
             upstream: None,
             replacement: None,
+            stored: false,
+            unframed: false,
             response_headers: Vec::new(),
             in_place: Vec::new(),
             vouched: Vec::new(),

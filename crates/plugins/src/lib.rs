@@ -16,6 +16,7 @@ pub mod delivery;
 mod field_rules;
 pub mod hmac_auth;
 mod ip_restriction;
+mod json_object;
 pub mod jwt;
 mod key_auth;
 mod ldap_auth;
@@ -23,6 +24,7 @@ mod logging;
 mod networks;
 mod oauth2_client;
 mod prometheus;
+mod proxy_cache;
 mod rate_limiting;
 mod redirect;
 mod redis_settings;
@@ -31,6 +33,7 @@ mod request_size_limiting;
 mod request_termination;
 mod request_transformer;
 mod resource_server;
+mod response_ratelimiting;
 mod response_transformer;
 mod session;
 mod settings;
@@ -61,12 +64,14 @@ pub static REGISTRY: &[Kind] = &[
     ldap_auth::KIND,
     openid_connect::KIND,
     prometheus::KIND,
+    proxy_cache::KIND,
     rate_limiting::KIND,
     redirect::KIND,
     request_guard::KIND,
     request_size_limiting::KIND,
     request_termination::KIND,
     request_transformer::KIND,
+    response_ratelimiting::KIND,
     response_transformer::KIND,
     session::KIND,
     statsd::KIND,

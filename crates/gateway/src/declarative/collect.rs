@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Place;
 use super::header::{self, Header};
+use super::unsupported;
 use crate::entities::Kind;
 use doorward_core::yaml::PathSegment;
 
@@ -60,17 +61,36 @@ pub(super) struct DocumentReport<'a> {
     document: usize,
     pending: &'a mut Vec<Pending>,
     findings: &'a mut Vec<Finding>,
+    /// What is left out, if what nobody runs here may be.
+    skipped: Option<&'a mut Vec<Finding>>,
 }
 
 impl DocumentReport<'_> {
-    pub(super) fn wrong(&mut self, path: &[PathSegment], message: impl Into<String>) {
-        self.findings.push(Finding {
+    fn finding(&self, path: &[PathSegment], message: impl Into<String>) -> Finding {
+        Finding {
             place: Place {
                 document: self.document,
                 path: path.to_vec(),
             },
             message: message.into(),
-        });
+        }
+    }
+
+    pub(super) fn wrong(&mut self, path: &[PathSegment], message: impl Into<String>) {
+        let finding = self.finding(path, message);
+        self.findings.push(finding);
+    }
+
+    /// Whether something is left out; else nothing is said.
+    fn skips(&mut self, path: &[PathSegment], message: &str) -> bool {
+        let finding = self.finding(path, message);
+        match &mut self.skipped {
+            Some(skipped) => {
+                skipped.push(finding);
+                true
+            }
+            None => false,
+        }
     }
 }
 
@@ -80,11 +100,13 @@ pub(super) fn records(
     value: Value,
     pending: &mut Vec<Pending>,
     findings: &mut Vec<Finding>,
+    skipped: Option<&mut Vec<Finding>>,
 ) {
     let mut report = DocumentReport {
         document,
         pending,
         findings,
+        skipped,
     };
     let Value::Object(mut root) = value else {
         return report.wrong(&[], "expected a mapping");
@@ -130,7 +152,11 @@ impl Collector<'_> {
             Value::Object(map) => map.is_empty(),
             value => value.is_null(),
         };
-        if !empty {
+        if !empty
+            && !self
+                .report
+                .skips(path, &format!("'{key}' can't be served here"))
+        {
             let allowed: Vec<&str> = allowed.iter().map(|kind| kind.plural()).collect();
             let allowed = match allowed.as_slice() {
                 [] => String::new(),
@@ -187,6 +213,15 @@ impl Collector<'_> {
             let mut path = path.clone();
             path.push(field.into());
             self.report.wrong(&path, message);
+        }
+        if kind == Kind::Plugin
+            && let Some(found) = unsupported::plugin(&own)
+        {
+            let mut path = path.clone();
+            path.extend(found.field.iter().map(|part| (*part).into()));
+            if self.report.skips(&path, &found.message) {
+                return;
+            }
         }
         let position = self.report.pending.len();
         self.report.pending.push(Pending {

@@ -8,15 +8,14 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::collect::{Finding, Pending};
-use super::{DeclaredEntities, Place, Reading};
+use super::{DeclaredEntities, Place, Reading, unsupported};
 use crate::entities::{Entities, Item, Kind, Origin, Scheme};
 use crate::records;
 use crate::schemas::cert_digest;
 use doorward_core::model::credential::{KeyDigest, MASK};
 use doorward_core::model::schema::{Source, Violations};
-use doorward_core::model::suggestion;
 use doorward_core::yaml::Document;
-use doorward_plugins::{REGISTRY, basic_auth, kind};
+use doorward_plugins::basic_auth;
 
 /// Ids of declared records without one are derived from this and from what
 /// identifies them, so that they are the same after each load.
@@ -138,19 +137,11 @@ impl Linker<'_> {
     fn unknown_plugin(&self, pending: &Pending) -> Option<String> {
         let name = pending.record.get("name")?.as_str()?;
         let of_file = pending.kind == Kind::Plugin && self.current.is_none();
-        if !of_file || kind(name).is_some() {
-            return None;
+        if of_file {
+            unsupported::unknown_plugin(name)
+        } else {
+            None
         }
-        let known = REGISTRY.iter().map(|kind| kind.name);
-        let advice = match suggestion::nearest(name, known.clone()) {
-            Some(near) => format!("; did you mean '{near}'?"),
-            None => String::new(),
-        };
-        let known: Vec<_> = known.collect();
-        let known = known.join(", ");
-        Some(format!(
-            "there is no plugin '{name}': expected one of {known}{advice}"
-        ))
     }
 
     /// Sets the record's references and says its id.

@@ -299,3 +299,36 @@ fn a_later_error_is_told_with_its_place() {
     );
     assert_eq!(told(error("routes", Uuid::nil(), invalid("hosts.1"))), None);
 }
+
+/// What is left out of this document, and what remains.
+fn skipped(text: &str) -> (Vec<String>, Declared) {
+    let document = Document::parse_foreign(text, Path::new("r.yaml")).expect("a document");
+    let told = unsupported(document.clone());
+    let declared = load_stored(document, &Entities::default(), NOW, true).expect("is fine");
+    (told.iter().map(ToString::to_string).collect(), declared)
+}
+
+#[test]
+fn what_nobody_runs_is_left_out_by_file_line_and_name() {
+    let text = "_format_version: '3.0'\nconsumer_groups:\n- name: gold\nplugins:\n\
+        - name: pre-function\n- name: cors\n- name: cors\n  consumer_group: gold\n";
+    let (told, declared) = skipped(text);
+    assert_eq!(
+        told,
+        [
+            "r.yaml:2: consumer_groups: 'consumer_groups' can't be served here",
+            "r.yaml:5: plugins[0].name: 'pre-function' is a plugin that Doorward does not run: \
+             it runs code of the configuration",
+            "r.yaml:8: plugins[2].consumer_group: 'cors' of a group of consumers is not run",
+        ]
+    );
+    assert_eq!(declared.entities.items.len(), 1);
+}
+
+#[test]
+fn a_slip_in_a_name_is_refused_and_never_left_out() {
+    let text = "_format_version: '3.0'\nplugins:\n- name: key-auht\n";
+    let document = Document::parse_foreign(text, Path::new("r.yaml")).expect("a document");
+    assert!(unsupported(document.clone()).is_empty());
+    assert!(load_stored(document, &Entities::default(), NOW, true).is_err());
+}

@@ -263,7 +263,21 @@ pub async fn write(
     head: ResponseHeader,
     body: Body,
 ) -> pingora::Result<StatusCode> {
-    let written = write_to_client(session, head, body).await;
+    write_filtered(session, head, body, |_, _| {}).await
+}
+
+/// The same, where each piece of the body goes through `filter`, which is told the
+/// end.
+///
+/// # Errors
+/// When the client can't be written to: it has left.
+pub async fn write_filtered(
+    session: &mut ServerSession,
+    head: ResponseHeader,
+    body: Body,
+    filter: impl FnMut(&mut Option<Bytes>, bool),
+) -> pingora::Result<StatusCode> {
+    let written = write_to_client(session, head, body, filter).await;
     written.map_err(|error| error.into_down())
 }
 
@@ -271,6 +285,7 @@ async fn write_to_client(
     session: &mut ServerSession,
     head: ResponseHeader,
     mut body: Body,
+    mut filter: impl FnMut(&mut Option<Bytes>, bool),
 ) -> pingora::Result<StatusCode> {
     let status = head.status;
     session.write_response_header(Box::new(head)).await?;
@@ -281,10 +296,18 @@ async fn write_to_client(
             return Ok(status);
         };
         if let Ok(data) = frame.into_data() {
-            session.write_response_body(data, false).await?;
+            let mut piece = Some(data);
+            filter(&mut piece, false);
+            // An empty piece would end a chunked body.
+            if let Some(data) = piece.filter(|data| !data.is_empty()) {
+                session.write_response_body(data, false).await?;
+            }
         }
     }
-    session.write_response_body(Bytes::new(), true).await?;
+    let mut rest = None;
+    filter(&mut rest, true);
+    let rest = rest.unwrap_or_default();
+    session.write_response_body(rest, true).await?;
     Ok(status)
 }
 

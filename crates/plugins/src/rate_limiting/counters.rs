@@ -23,15 +23,15 @@ const SHARED: u64 = 16;
 
 /// How many requests a period allows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Limit {
-    pub(super) period: Period,
+pub(crate) struct Limit {
+    pub(crate) period: Period,
     /// As configured; may have a fraction.
-    pub(super) limit: f64,
+    pub(crate) limit: f64,
 }
 
 impl Limit {
     /// How many requests are left after `used`; nothing or less: none.
-    pub(super) fn remaining(self, used: u64) -> f64 {
+    pub(crate) fn remaining(self, used: u64) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
         let used = used as f64;
         self.limit - used
@@ -40,11 +40,11 @@ impl Limit {
 
 /// How many requests each period had in its window before this one, in the order
 /// of the limits.
-pub(super) type Used = [u64; Period::ALL.len()];
+pub(crate) type Used = [u64; Period::ALL.len()];
 
 /// A keyed hash of an identifier. Nobody outside can make two that collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key(u64, u64);
+pub(crate) struct Key(u64, u64);
 
 /// Requests of one window.
 struct Slot {
@@ -84,13 +84,13 @@ struct Shard {
 }
 
 /// The counters of one filter.
-pub(super) struct Counters {
+pub(crate) struct Counters {
     shards: Box<[Mutex<Shard>]>,
     hashers: (RandomState, RandomState),
 }
 
 impl Counters {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let hasher = || {
             let [a, b, c, d] = [(); 4].map(|()| u64::from_le_bytes(clock::random_bytes()));
             RandomState::with_seeds(a, b, c, d)
@@ -102,7 +102,7 @@ impl Counters {
     }
 
     /// The key of an identifier.
-    pub(super) fn key(&self, identifier: &impl Hash) -> Key {
+    pub(crate) fn key(&self, identifier: &impl Hash) -> Key {
         Key(
             self.hashers.0.hash_one(identifier),
             self.hashers.1.hash_one(identifier),
@@ -111,7 +111,12 @@ impl Counters {
 
     /// Counts a request in all periods, unless one of them has none left. What
     /// each had before, and whether it was counted.
-    pub(super) fn take(&self, key: Key, limits: &[Limit], now: i64) -> (Used, bool) {
+    pub(crate) fn take(&self, key: Key, limits: &[Limit], now: i64) -> (Used, bool) {
+        self.spend(key, limits, 1, now)
+    }
+
+    /// The same with a cost. What costs nothing is not counted, and always passes.
+    pub(crate) fn spend(&self, key: Key, limits: &[Limit], cost: u64, now: i64) -> (Used, bool) {
         #[expect(clippy::cast_possible_truncation, reason = "only low bits count")]
         let at = (key.1 as usize) % SHARDS;
         let mut used = [0; Period::ALL.len()];
@@ -123,14 +128,31 @@ impl Counters {
         let mut passes = true;
         for (limit, used) in limits.iter().zip(&mut used) {
             *used = shard.used(key, limit.period, now);
-            passes &= limit.remaining(*used) > 0.0;
+            passes &= cost == 0 || limit.remaining(*used) > 0.0;
         }
-        if passes {
+        if passes && cost > 0 {
             for limit in limits {
-                shard.count(key, limit.period, now);
+                shard.count(key, limit.period, cost, now);
             }
         }
         (used, passes)
+    }
+
+    /// Takes back what was counted just now.
+    pub(crate) fn give_back(&self, key: Key, limits: &[Limit], cost: u64, now: i64) {
+        #[expect(clippy::cast_possible_truncation, reason = "only low bits count")]
+        let at = (key.1 as usize) % SHARDS;
+        let Some(shard) = self.shards.get(at) else {
+            return;
+        };
+        let mut shard = shard.lock();
+        let key = shard.place(key, limits.len(), now);
+        for limit in limits {
+            let slot = shard.slots.get_mut(&(key.0, key.1, limit.period as u8));
+            if let Some(slot) = slot.filter(|slot| slot.window == limit.period.window(now)) {
+                slot.used = slot.used.saturating_sub(cost);
+            }
+        }
     }
 }
 
@@ -164,14 +186,14 @@ impl Shard {
         current.map_or(0, |slot| slot.used)
     }
 
-    fn count(&mut self, key: Key, period: Period, now: i64) {
+    fn count(&mut self, key: Key, period: Period, cost: u64, now: i64) {
         let window = period.window(now);
         let entry = self.slots.entry((key.0, key.1, period as u8));
         let slot = entry.or_insert(Slot { window, used: 0 });
         if slot.window != window {
             *slot = Slot { window, used: 0 };
         }
-        slot.used += 1;
+        slot.used = slot.used.saturating_add(cost);
     }
 }
 

@@ -7,10 +7,10 @@
 //! [`RateLimiting`] decides.
 
 mod config;
-mod counters;
-mod period;
-mod quota;
-mod remote;
+pub(crate) mod counters;
+pub(crate) mod period;
+pub(crate) mod quota;
+pub(crate) mod remote;
 #[cfg(test)]
 mod tests;
 
@@ -99,7 +99,7 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
 }
 
 /// Whose requests are counted together.
-enum Identifier<'a> {
+pub(crate) enum Identifier<'a> {
     Ip(IpAddr),
     Entity(Uuid),
     Credential(&'a str),
@@ -120,7 +120,29 @@ impl Hash for Identifier<'_> {
     }
 }
 
-impl Identifier<'_> {
+impl<'a> Identifier<'a> {
+    /// The credential by which a request has proved itself, or the subject of its
+    /// token.
+    pub(crate) fn credential(exchange: &'a Exchange) -> Option<Self> {
+        if let Some(credential) = &exchange.credential {
+            return Some(Self::Entity(credential.id));
+        }
+        let token = exchange.token.as_deref()?;
+        token.subject().map(Self::Credential)
+    }
+
+    /// The consumer, or else the credential.
+    pub(crate) fn consumer(exchange: &'a Exchange) -> Option<Self> {
+        let consumer = exchange.consumer.as_deref();
+        let consumer = consumer.map(|consumer| Self::Entity(consumer.id));
+        consumer.or_else(|| Self::credential(exchange))
+    }
+
+    /// The client's address.
+    pub(crate) fn address(exchange: &Exchange) -> Self {
+        Self::Ip(exchange.client.ip().to_canonical())
+    }
+
     /// A text that is the same on all nodes, and another for every identifier.
     fn text(&self) -> String {
         match self {
@@ -139,21 +161,10 @@ impl Identifier<'_> {
 impl RateLimiting {
     /// Whoever has not what identifies is known by the address.
     fn identify<'a>(&self, request: &'a RequestHeader, exchange: &'a Exchange) -> Identifier<'a> {
-        let credential = || {
-            if let Some(credential) = &exchange.credential {
-                return Some(Identifier::Entity(credential.id));
-            }
-            let token = exchange.token.as_deref()?;
-            token.subject().map(Identifier::Credential)
-        };
         let found = match &self.config.limit_by {
             LimitBy::Ip => None,
-            LimitBy::Consumer => {
-                let consumer = exchange.consumer.as_deref();
-                let consumer = consumer.map(|consumer| Identifier::Entity(consumer.id));
-                consumer.or_else(credential)
-            }
-            LimitBy::Credential => credential(),
+            LimitBy::Consumer => Identifier::consumer(exchange),
+            LimitBy::Credential => Identifier::credential(exchange),
             LimitBy::Service => exchange.service.map(Identifier::Entity),
             LimitBy::Header(name) => {
                 let value = request.headers.get(name);
@@ -163,7 +174,7 @@ impl RateLimiting {
                 (request.uri.path() == &**path).then(|| Identifier::Path(request.uri.path()))
             }
         };
-        found.unwrap_or_else(|| Identifier::Ip(exchange.client.ip().to_canonical()))
+        found.unwrap_or_else(|| Identifier::address(exchange))
     }
 
     /// What the client gets for a request of which so many came before.

@@ -4,7 +4,7 @@ use doorward_core::model::schema::Field;
 
 /// A period in which requests are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Period {
+pub(crate) enum Period {
     Second,
     Minute,
     Hour,
@@ -15,7 +15,7 @@ pub(super) enum Period {
 
 impl Period {
     /// All, the shortest first.
-    pub(super) const ALL: [Period; 6] = [
+    pub(crate) const ALL: [Period; 6] = [
         Period::Second,
         Period::Minute,
         Period::Hour,
@@ -25,7 +25,7 @@ impl Period {
     ];
 
     /// Its name, which is that of its field.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Period::Second => "second",
             Period::Minute => "minute",
@@ -37,7 +37,7 @@ impl Period {
     }
 
     /// Its seconds. Months and years are taken for 30 and 365 days.
-    pub(super) fn seconds(self) -> i64 {
+    pub(crate) fn seconds(self) -> i64 {
         match self {
             Period::Second => 1,
             Period::Minute => 60,
@@ -49,7 +49,7 @@ impl Period {
     }
 
     /// When the window of this instant began; both in seconds since the epoch.
-    pub(super) fn window(self, now: i64) -> i64 {
+    pub(crate) fn window(self, now: i64) -> i64 {
         match self {
             Period::Second | Period::Minute | Period::Hour | Period::Day => {
                 now - now.rem_euclid(self.seconds())
@@ -60,7 +60,7 @@ impl Period {
     }
 
     /// The fields of all periods.
-    pub(super) fn fields() -> impl Iterator<Item = Field> {
+    pub(crate) fn fields() -> impl Iterator<Item = Field> {
         use doorward_core::model::schema::Type;
         let periods = Self::ALL.into_iter();
         periods.map(|period| Field::new(period.name(), Type::Number))

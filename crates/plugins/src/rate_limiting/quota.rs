@@ -88,7 +88,7 @@ fn reset(period: Period, now: i64) -> i64 {
 }
 
 /// A number as a value: whole ones without a fraction.
-fn value(number: f64) -> HeaderValue {
+pub(crate) fn value(number: f64) -> HeaderValue {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         #[expect(clippy::cast_possible_truncation, reason = "whole and short")]
         return HeaderValue::from(number as i64);

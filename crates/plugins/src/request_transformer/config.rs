@@ -83,11 +83,28 @@ fn check_value(text: &str) -> Result<(), String> {
 /// A value: the same for every request, or the number of a template.
 #[derive(Debug)]
 pub(super) enum Text {
+    /// With what it is as a header's value, where it can be one.
     Constant(Box<str>, HeaderValue),
     Template(usize),
 }
 
 impl Text {
+    /// Reads a value that need not be one of a header.
+    fn read_any(text: &str, templates: &mut Vec<Template>) -> Result<Self, String> {
+        let template = Template::read(text)?;
+        Ok(match template.constant() {
+            Some(constant) => {
+                let value = HeaderValue::from_bytes(constant.as_bytes());
+                let value = value.unwrap_or_else(|_| HeaderValue::from_static(""));
+                Self::Constant(constant.into(), value)
+            }
+            None => {
+                templates.push(template);
+                Self::Template(templates.len() - 1)
+            }
+        })
+    }
+
     /// Reads a value; a template is added to `templates`.
     fn read(text: &str, templates: &mut Vec<Template>) -> Result<Self, String> {
         let template = Template::read(text)?;
@@ -108,6 +125,7 @@ pub(super) struct Config {
     pub(super) host: Option<Text>,
     pub(super) headers: FieldRules<Text>,
     pub(super) query: QueryRules,
+    pub(super) body: QueryRules,
     pub(super) templates: Vec<Template>,
 }
 
@@ -115,7 +133,6 @@ impl Config {
     /// Reads a complete `config`.
     pub(super) fn read(config: &Map<String, Value>) -> Result<Self, ConfigError> {
         let config = Settings(config);
-        refuse_body_rules(config)?;
         let mut templates = Vec::new();
         let uri = config.record("replace").text("uri");
         let uri = uri.map(|text| Text::read(text, &mut templates)).transpose();
@@ -126,22 +143,13 @@ impl Config {
             uri: uri.map_err(|message| wrong("replace.uri", message))?,
             host,
             headers,
-            query: QueryRules::read(config, |text| Text::read(text, &mut templates))?,
+            query: QueryRules::read(config, "querystring", |text| {
+                Text::read(text, &mut templates)
+            })?,
+            body: QueryRules::read(config, "body", |text| Text::read_any(text, &mut templates))?,
             templates,
         })
     }
-}
-
-/// A body is changed whole or not at all, and bodies pass without being gathered.
-fn refuse_body_rules(config: Settings<'_>) -> Result<(), ConfigError> {
-    for operation in OPERATIONS {
-        if config.record(operation).texts("body").next().is_some() {
-            let message = "can't be done here: bodies pass without being gathered; change the \
-                           body where it is made, or leave this list empty";
-            return Err(wrong(&format!("{operation}.body"), message));
-        }
-    }
-    Ok(())
 }
 
 fn method(config: Settings<'_>) -> Result<Option<Method>, ConfigError> {

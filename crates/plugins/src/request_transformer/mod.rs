@@ -1,10 +1,11 @@
-//! The `request-transformer` plugin: method, path, headers and query of requests
-//! are changed on their way to the upstream.
+//! The `request-transformer` plugin: method, path, headers, query and body of
+//! requests are changed on their way to the upstream.
 //!
 //! Values are made while the plugin decides, from the request as it came; they
 //! are written when the upstream's request is made, so that no `Connection`
 //! header of a client takes them away.
 
+mod body;
 mod config;
 mod query;
 #[cfg(test)]
@@ -14,7 +15,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use http::header::HOST;
+use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderValue, Method, StatusCode, Uri};
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
@@ -27,6 +28,7 @@ use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
+use body::BodyType;
 use config::{Config, Text};
 
 /// What the registry knows of the plugin.
@@ -60,6 +62,9 @@ struct RequestTransformer {
 /// What templates have come to for one request, in the order of the templates.
 struct Rendered(Vec<String>);
 
+/// Parameters of a form that join the query of a request without a body.
+struct FormQuery(String);
+
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
     let decision = |decision| parts.metrics.decision(KIND.name, decision);
     Ok(Arc::new(RequestTransformer {
@@ -83,6 +88,43 @@ impl RequestTransformer {
             return Err(&DOTS);
         }
         Ok(rendered)
+    }
+}
+
+impl RequestTransformer {
+    /// What the body is for the rules on it: header rules come first.
+    fn body_type(&self, request: &RequestHeader, rendered: &Rendered) -> Option<BodyType> {
+        let mut head = request.clone();
+        let rules = &self.config.headers;
+        rules.apply(&mut head, |text| rendered.value(text));
+        BodyType::of(&head)
+    }
+
+    /// Whether a form's parameters join the query.
+    fn moves_form(&self, request: &RequestHeader) -> bool {
+        self.config.method == Some(Method::GET)
+            && BodyType::of(request) == Some(BodyType::Form)
+            && request.method != Method::HEAD
+    }
+
+    /// Changes the body, which has been read.
+    fn change_body(&self, request: &RequestHeader, rendered: &Rendered, exchange: &mut Exchange) {
+        let body = exchange.replacement.as_ref().or(exchange.body.as_ref());
+        let Some(body) = body.cloned() else { return };
+        if self.moves_form(request)
+            && let Some(query) = body::as_query(&body)
+        {
+            exchange.notes.push(Box::new(FormQuery(query)));
+        }
+        let rules = &self.config.body;
+        if rules.is_empty() {
+            return;
+        }
+        if let Some(body_type) = self.body_type(request, rendered)
+            && let Some(other) = body::apply(rules, body_type, &body, |text| rendered.text(text))
+        {
+            exchange.replacement = Some(other);
+        }
     }
 }
 
@@ -148,6 +190,9 @@ impl Filter for RequestTransformer {
     fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
         if self.config.templates.is_empty() {
             self.passed.inc();
+            if exchange.body.is_some() {
+                self.change_body(session.req_header(), &Rendered(Vec::new()), exchange);
+            }
             return Verdict::Now(Flow::Continue);
         }
         let rendered = self.render(&Request {
@@ -157,6 +202,7 @@ impl Filter for RequestTransformer {
         match rendered {
             Ok(rendered) => {
                 self.passed.inc();
+                self.change_body(session.req_header(), &rendered, exchange);
                 exchange.notes.push(Box::new(rendered));
                 Verdict::Now(Flow::Continue)
             }
@@ -178,6 +224,24 @@ impl Filter for RequestTransformer {
         } else {
             Outlook::depends("what its templates come to")
         })
+    }
+
+    fn wants_body(&self, request: &RequestHeader, _: &Exchange) -> bool {
+        if self.moves_form(request) {
+            return true;
+        }
+        if self.config.body.is_empty() {
+            return false;
+        }
+        // A rule may give the request the type by which its body is changed.
+        let names =
+            |list: &[(http::HeaderName, Text)]| list.iter().any(|(name, _)| *name == CONTENT_TYPE);
+        let headers = &self.config.headers;
+        let retyped = headers.rename.iter().any(|(_, new)| *new == CONTENT_TYPE)
+            || names(&headers.replace)
+            || names(&headers.add)
+            || names(&headers.append);
+        retyped || BodyType::of(request).is_some()
     }
 
     fn needs_route(&self) -> bool {
@@ -207,10 +271,19 @@ impl Filter for RequestTransformer {
         if let Some(host) = &config.host {
             let _ = request.insert_header(HOST, rendered.value(host));
         }
+        let mut notes = exchange.notes.iter();
+        if let Some(FormQuery(more)) = notes.find_map(|note| note.downcast_ref()) {
+            let path = request.uri.path().to_owned();
+            set_target(request, |query| match query {
+                Some(query) if !query.is_empty() => format!("{path}?{query}&{more}"),
+                _ => format!("{path}?{more}"),
+            });
+        }
         if !config.query.is_empty() {
             let path = request.uri.path().to_owned();
             set_target(request, |query| {
-                let query = config.query.apply(query, |text| rendered.text(text));
+                let query = query.unwrap_or_default();
+                let query = config.query.apply_to(query, |text| rendered.text(text));
                 if query.is_empty() {
                     path
                 } else {

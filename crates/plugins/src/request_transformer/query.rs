@@ -1,4 +1,4 @@
-//! Rules on the query.
+//! Rules on parameters: those of the query, and those of forms.
 
 use std::borrow::Cow;
 
@@ -11,29 +11,31 @@ use doorward_plugin_api::ConfigError;
 /// Rules on the parameters of a query. Names count with their case.
 #[derive(Debug)]
 pub(super) struct QueryRules {
-    remove: Box<[Box<str>]>,
-    rename: Box<[(Box<str>, Text)]>,
-    replace: Box<[(Box<str>, Text)]>,
-    add: Box<[(Box<str>, Text)]>,
-    append: Box<[(Box<str>, Text)]>,
+    pub(super) remove: Box<[Box<str>]>,
+    pub(super) rename: Box<[(Box<str>, Text)]>,
+    pub(super) replace: Box<[(Box<str>, Text)]>,
+    pub(super) add: Box<[(Box<str>, Text)]>,
+    pub(super) append: Box<[(Box<str>, Text)]>,
 }
 
 /// A parameter; one without `=` has no value.
 type Parameter<'a> = (Cow<'a, str>, Option<Cow<'a, str>>);
 
 impl QueryRules {
-    /// The rules in `config`, where `value` reads what is behind the colon.
+    /// The rules in the lists of this name, where `value` reads what is behind the
+    /// colon.
     pub(super) fn read(
         config: Settings<'_>,
+        list: &str,
         mut value: impl FnMut(&str) -> Result<Text, String>,
     ) -> Result<Self, ConfigError> {
         let mut pairs = |operation: &str| {
-            let entries = config.record(operation).texts("querystring");
+            let entries = config.record(operation).texts(list);
             let entries = entries.map(|text| {
                 let (name, rest) = text.split_once(':').unwrap_or((text, ""));
                 let value = value(rest);
                 let value =
-                    value.map_err(|message| wrong(&format!("{operation}.querystring"), message))?;
+                    value.map_err(|message| wrong(&format!("{operation}.{list}"), message))?;
                 Ok((name.into(), value))
             });
             entries.collect::<Result<Box<[_]>, ConfigError>>()
@@ -45,7 +47,7 @@ impl QueryRules {
             append: pairs("append")?,
             remove: config
                 .record("remove")
-                .texts("querystring")
+                .texts(list)
                 .map(Into::into)
                 .collect(),
         })
@@ -60,13 +62,13 @@ impl QueryRules {
             && self.append.is_empty()
     }
 
-    /// The query after the rules, encoded anew.
-    pub(super) fn apply<'a>(
+    /// The parameters after the rules, encoded anew.
+    pub(super) fn apply_to<'a>(
         &'a self,
-        query: Option<&'a str>,
+        query: &str,
         text: impl Fn(&'a Text) -> &'a str,
     ) -> String {
-        let mut all = parse(query.unwrap_or_default());
+        let mut all = parse(query);
         let is = |name: &str, parameter: &Parameter<'_>| parameter.0 == name;
         for name in &self.remove {
             all.retain(|parameter| !is(name, parameter));
@@ -102,6 +104,11 @@ impl QueryRules {
         }
         write(&all)
     }
+}
+
+/// Parameters, encoded anew.
+pub(super) fn rewritten(query: &str) -> String {
+    write(&parse(query))
 }
 
 fn parse(query: &str) -> Vec<Parameter<'_>> {

@@ -138,10 +138,7 @@ fn wrong_entries_are_refused_with_the_imitated_words() {
             "is not in supported format, error:",
         ),
         (json!({"add": {"headers": null}}), "required field missing"),
-        (
-            json!({"add": {"body": ["a:1"]}}),
-            "add.body: can't be done here",
-        ),
+        (json!({"add": {"body": ["a"]}}), "key 'a' has no value"),
         (
             json!({"add": {"headers": ["Content-Length:1"]}}),
             "what frames a message",
@@ -151,4 +148,89 @@ fn wrong_entries_are_refused_with_the_imitated_words() {
         let message = refused(config);
         assert!(message.contains(words), "{message}");
     }
+}
+
+/// What takes the place of this body of this type.
+async fn changed(config: &Value, content_type: &str, body: &str) -> Option<String> {
+    let filter = plugin(&KIND, config).unwrap();
+    let request =
+        format!("POST /?q=1 HTTP/1.1\r\nHost: a.test\r\nContent-Type: {content_type}\r\n\r\n");
+    let (mut session, _client) = session(&request).await;
+    let mut exchange = Exchange::default();
+    if !filter.wants_body(session.req_header(), &exchange) {
+        return None;
+    }
+    exchange.body = Some(body.to_owned().into());
+    assert!(
+        decide(&*filter, &mut session, &mut exchange)
+            .await
+            .is_none()
+    );
+    let body = exchange.replacement?;
+    Some(String::from_utf8(body.to_vec()).unwrap())
+}
+
+const BODY_RULES: &str = r#"{
+    "remove": {"body": ["gone"]}, "rename": {"body": ["old:new"]},
+    "replace": {"body": ["r:$(query_params.q)", "none:x"]},
+    "add": {"body": ["n:a\"b", "r:no"]}, "append": {"body": ["new:2"]}
+}"#;
+
+#[tokio::test]
+async fn json_objects_and_forms_are_changed_by_the_same_rules() {
+    let rules: Value = serde_json::from_str(BODY_RULES).unwrap();
+    let json = r#"{"gone":1,"old":"o","r":2,"big":12345678901234567890123}"#;
+    let json = changed(&rules, "application/json; charset=utf-8", json).await;
+    let expected = r#"{"new":["o","2"],"r":"1","big":12345678901234567890123,"n":"a\"b"}"#;
+    assert_eq!(json.as_deref(), Some(expected));
+    let form = "gone=1&old=o&r=2&gone=3";
+    let form = changed(&rules, "application/x-www-form-urlencoded", form).await;
+    assert_eq!(form.as_deref(), Some("new=o&r=1&n=a%22b&new=2"));
+}
+
+#[tokio::test]
+async fn malformed_and_other_bodies_pass_unchanged() {
+    let rules: Value = serde_json::from_str(BODY_RULES).unwrap();
+    for body in [r#"{"gone":1"#, "[1]", "gone", r#"{"gone":1}}"#] {
+        assert_eq!(
+            changed(&rules, "application/json", body).await,
+            None,
+            "{body}"
+        );
+    }
+    assert_eq!(changed(&rules, "text/plain", r#"{"gone":1}"#).await, None);
+    let nothing = changed(&rules, "application/json", "").await;
+    assert_eq!(
+        nothing.as_deref(),
+        Some(r#"{"n":"a\"b","r":"no","new":["2"]}"#)
+    );
+    let removes = json!({"remove": {"body": ["gone"]}});
+    assert_eq!(changed(&removes, "application/json", "").await, None);
+}
+
+#[tokio::test]
+async fn a_type_that_a_rule_gives_counts_for_the_body() {
+    let rules = json!({"replace": {"headers": ["Content-Type:application/json"]},
+                       "add": {"body": ["a:1"]}});
+    let body = changed(&rules, "text/plain", "{}").await;
+    assert_eq!(body.as_deref(), Some(r#"{"a":"1"}"#));
+}
+
+#[tokio::test]
+async fn a_form_without_a_body_to_be_in_joins_the_query() {
+    let filter = plugin(&KIND, &json!({"http_method": "GET"})).unwrap();
+    let request = "POST /x?a=1 HTTP/1.1\r\nHost: a.test\r\n\
+                   Content-Type: application/x-www-form-urlencoded\r\n\r\n";
+    let (mut session, _client) = session(request).await;
+    let mut exchange = Exchange::default();
+    assert!(filter.wants_body(session.req_header(), &exchange));
+    exchange.body = Some("b=2&c=d+e".into());
+    assert!(
+        decide(&*filter, &mut session, &mut exchange)
+            .await
+            .is_none()
+    );
+    let mut request = session.req_header().clone();
+    filter.on_upstream_request(&exchange, &mut request);
+    assert_eq!(request.uri, "/x?a=1&b=2&c=d%20e");
 }

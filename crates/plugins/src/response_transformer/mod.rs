@@ -1,6 +1,7 @@
-//! The `response-transformer` plugin: headers of answers are removed, renamed,
-//! replaced, added and appended.
+//! The `response-transformer` plugin: headers of answers, and members of JSON
+//! objects in their bodies, are removed, renamed, replaced, added and appended.
 
+mod body;
 #[cfg(test)]
 mod tests;
 
@@ -8,15 +9,18 @@ use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use http::HeaderValue;
+use http::header::ACCEPT_ENCODING;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 use serde_json::{Map, Value, json};
 
 use crate::field_rules::{FieldRules, check_header, check_header_names, check_header_pair};
-use crate::settings::{Settings, wrong};
+use crate::settings::Settings;
 use doorward_core::model::schema::{Field, Schema, TextCheck, Type};
-use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, ResponseFlow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
+
+use body::{Change, JsonRules};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -31,8 +35,6 @@ pub(crate) const KIND: Kind = Kind {
 
 /// What rules do, in this order.
 const OPERATIONS: [&str; 5] = ["remove", "rename", "replace", "add", "append"];
-/// Lists of rules on bodies.
-const BODY_RULES: [&str; 2] = ["json", "json_types"];
 
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
@@ -71,24 +73,17 @@ fn check_pair(text: &str) -> Result<(), String> {
 /// A running filter.
 struct ResponseTransformer {
     rules: FieldRules<HeaderValue>,
+    json: Arc<JsonRules>,
 }
 
 fn build(config: &Map<String, Value>, _: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
     let config = Settings(config);
-    for operation in OPERATIONS {
-        for list in BODY_RULES {
-            if config.record(operation).texts(list).next().is_some() {
-                let message = "can't be done here: answers pass without being gathered; change \
-                               the body where it is made, or leave this list empty";
-                return Err(wrong(&format!("{operation}.{list}"), message));
-            }
-        }
-    }
     let value = |text: &str| {
         HeaderValue::from_bytes(text.as_bytes()).map_err(|_| format!("invalid value: {text}"))
     };
     Ok(Arc::new(ResponseTransformer {
         rules: FieldRules::read(config, value)?,
+        json: Arc::new(JsonRules::read(config)),
     }))
 }
 
@@ -102,11 +97,39 @@ impl Filter for ResponseTransformer {
         Some(Outlook::passes("it changes answers alone"))
     }
 
+    fn on_upstream_request(&self, _: &Exchange, request: &mut RequestHeader) {
+        if !self.json.is_empty() {
+            let plain = HeaderValue::from_static("identity");
+            // A name and a value that are already those of a message.
+            let _ = request.insert_header(ACCEPT_ENCODING, plain);
+        }
+    }
+
+    fn sees_responses(&self) -> bool {
+        !self.json.is_empty()
+    }
+
+    async fn on_upstream_response(
+        &self,
+        _: &RequestHeader,
+        _: &mut Exchange,
+        response: &mut ResponseHeader,
+    ) -> ResponseFlow {
+        if body::prepare(response) {
+            return ResponseFlow::Filter(Box::new(Change::new(self.json.clone())));
+        }
+        ResponseFlow::Continue
+    }
+
     fn on_response(&self, _: &Exchange, response: &mut ResponseHeader) {
         self.rules.apply(response, HeaderValue::clone);
     }
 
     fn on_own_response(&self, _: &RequestHeader, _: &Exchange, response: &mut ResponseHeader) {
         self.rules.apply(response, HeaderValue::clone);
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.json.warnings.clone()
     }
 }

@@ -52,13 +52,79 @@ fn all_values_of_a_renamed_header_move_and_overwrite_its_target() {
     assert_eq!(changed(&same, &[("x-a", "1")]), ["x-a: 1"]);
 }
 
-#[test]
-fn rules_on_bodies_are_refused_with_words() {
-    for (operation, rule) in [("remove", "a"), ("add", "a:1"), ("rename", "a:b")] {
-        let config = json!({ operation: {"json": [rule]} });
-        let message = plugin(&KIND, &config).err().unwrap();
-        assert!(message.starts_with(&format!("{operation}.json: can't be done here")));
+/// What clients get of a body in these pieces; `None`: as it came.
+async fn body(config: &Value, fields: &[(&'static str, &str)], pieces: &[&str]) -> Option<String> {
+    let filter = plugin(&KIND, config).unwrap();
+    let mut response = ResponseHeader::build(StatusCode::OK, None).unwrap();
+    for (name, value) in fields {
+        response.append_header(*name, *value).unwrap();
     }
+    let request = RequestHeader::build("GET", b"/", None).unwrap();
+    let mut exchange = Exchange::default();
+    let flow = filter.on_upstream_response(&request, &mut exchange, &mut response);
+    let ResponseFlow::Filter(mut filter) = flow.await else {
+        return None;
+    };
+    assert!(!response.headers.contains_key("content-length"));
+    assert!(!response.headers.contains_key("content-digest"));
+    let mut out = Vec::new();
+    for (at, piece) in pieces.iter().enumerate() {
+        let mut piece = Some(bytes::Bytes::from(piece.to_string()));
+        filter.piece(&mut piece, at + 1 == pieces.len());
+        out.extend_from_slice(&piece.unwrap_or_default());
+    }
+    Some(String::from_utf8(out).unwrap())
+}
+
+const JSON: (&str, &str) = ("content-type", "application/json; charset=utf-8");
+
+#[tokio::test]
+async fn members_of_json_objects_are_changed_with_their_types() {
+    let config = json!({
+        "remove": {"json": ["gone"]},
+        "rename": {"json": ["old:new"]},
+        "replace": {"json": ["r:5", "none:1"], "json_types": ["number", "number"]},
+        "add": {"json": ["b:true", "s:a:b", "n:x"], "json_types": ["boolean", "string", "number"]},
+        "append": {"json": ["l:2", "q:\"q\""]},
+    });
+    let fields = [JSON, ("content-length", "40"), ("content-digest", "x")];
+    let got = body(
+        &config,
+        &fields,
+        &[r#"{"gone":1,"old":"o","#, r#""r":1.0,"l":["1"]}"#],
+    )
+    .await;
+    let expected = r#"{"new":"o","r":5,"l":["1","2"],"b":true,"s":"a:b","q":["\"q\""]}"#;
+    assert_eq!(got.as_deref(), Some(expected));
+    let warnings = plugin(&KIND, &config).unwrap().warnings();
+    assert_eq!(warnings, ["add.json: 'n:x' has no effect: no number"]);
+}
+
+#[tokio::test]
+async fn what_is_no_plain_json_passes_as_it_is() {
+    let config = json!({"add": {"json": ["a:1"]}});
+    let length = (body::MAX_BODY + 1).to_string();
+    for fields in [
+        vec![("content-type", "text/html")],
+        vec![("content-type", "application/problem+json")],
+        vec![JSON, ("content-encoding", "gzip")],
+        vec![JSON, ("content-range", "bytes 0-1/3")],
+        vec![JSON, ("content-length", &length)],
+    ] {
+        assert_eq!(body(&config, &fields, &["{}"]).await, None, "{fields:?}");
+    }
+    for malformed in ["{", "[1]", "", "null"] {
+        let got = body(&config, &[JSON], &[malformed]).await;
+        assert_eq!(got.as_deref(), Some(malformed));
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_turns_out_too_long_passes_whole_and_unchanged() {
+    let config = json!({"remove": {"json": ["a"]}});
+    let long = format!(r#"{{"a":1,"b":"{}"#, "x".repeat(body::MAX_BODY));
+    let got = body(&config, &[JSON], &[&long, "yy", "\"}"]).await;
+    assert_eq!(got, Some(format!("{long}yy\"}}")));
 }
 
 #[test]

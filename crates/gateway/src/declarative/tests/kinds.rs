@@ -153,7 +153,7 @@ fn ids_are_the_same_at_each_load() {
 
 fn stored(text: &str, current: &Entities, now_ms: i64) -> Entities {
     let document = Document::parse_foreign(text, Path::new("config")).expect("is YAML");
-    let declared = load_stored(document, current, now_ms).expect("is fine");
+    let declared = load_stored(document, current, now_ms, false).expect("is fine");
     put_all(&declared)
 }
 
@@ -304,7 +304,7 @@ proptest! {
         let text = doorward_core::yaml::write(&given);
         let document = Document::parse_foreign(&text, Path::new("config")).expect("is YAML");
         // Some of the odd texts are no good for a header; those are refused.
-        if let Ok(declared) = load_stored(document, &Entities::default(), NOW) {
+        if let Ok(declared) = load_stored(document, &Entities::default(), NOW, false) {
             let first = put_all(&declared);
             let text = export(&first);
             let again = stored(&text, &Entities::default(), NOW + 1);

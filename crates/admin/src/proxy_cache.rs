@@ -1,0 +1,78 @@
+//! `/proxy-cache`: answers that plugins have stored on this node.
+
+use std::sync::Arc;
+
+use http::{Method, StatusCode};
+use uuid::Uuid;
+
+use super::call::Call;
+use super::entity::Answer;
+use super::reply;
+use doorward_plugin_api::filter::{Filter, ResponseCache};
+
+/// The running filters that store answers, and whose they are.
+fn caches(call: &Call) -> Vec<(Uuid, Arc<dyn Filter>)> {
+    let snapshot = call.state.control.live().load_full();
+    let entities = call.state.control.entities();
+    let running = entities.plugins.iter().filter_map(|record| {
+        let filter = snapshot.filter(record.value.id)?;
+        filter.response_cache()?;
+        Some((record.value.id, filter.clone()))
+    });
+    running.collect()
+}
+
+/// `DELETE /proxy-cache`: forgets everything.
+pub(super) fn all(call: Call) -> Answer {
+    Box::pin(async move {
+        for (_, filter) in caches(&call) {
+            if let Some(cache) = filter.response_cache() {
+                cache.clear();
+            }
+        }
+        Ok(reply::empty(StatusCode::NO_CONTENT))
+    })
+}
+
+/// `/proxy-cache/{key}`: what any plugin has stored under a key.
+pub(super) fn key(call: Call) -> Answer {
+    Box::pin(async move {
+        let caches = caches(&call);
+        let caches = caches.iter().map(|(_, filter)| filter);
+        Ok(one(&call, caches, call.param(0)))
+    })
+}
+
+/// `/proxy-cache/{plugin}/caches/{key}`: what one plugin has stored under a key.
+pub(super) fn of_plugin(call: Call) -> Answer {
+    Box::pin(async move {
+        let caches = caches(&call);
+        let plugin = Uuid::try_parse(call.param(0)).ok();
+        let caches = caches.iter().filter(|(id, _)| Some(*id) == plugin);
+        let caches = caches.map(|(_, filter)| filter);
+        Ok(one(&call, caches, call.param(1)))
+    })
+}
+
+fn one<'a>(
+    call: &Call,
+    filters: impl Iterator<Item = &'a Arc<dyn Filter>>,
+    key: &str,
+) -> axum::response::Response {
+    let mut caches = filters.filter_map(|filter| filter.response_cache());
+    if call.method == Method::DELETE {
+        let mut removed = false;
+        for cache in caches {
+            removed |= cache.remove(key);
+        }
+        return reply::empty(match removed {
+            true => StatusCode::NO_CONTENT,
+            false => StatusCode::NOT_FOUND,
+        });
+    }
+    let entry = |cache: &dyn ResponseCache| cache.entry(key);
+    match caches.find_map(entry) {
+        Some(entry) => reply::json(StatusCode::OK, &entry),
+        None => reply::empty(StatusCode::NOT_FOUND),
+    }
+}

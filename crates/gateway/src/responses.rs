@@ -1,0 +1,148 @@
+//! Answers of upstreams, as filters see them: before their heads are finished, and
+//! piece by piece.
+
+use bytes::Bytes;
+use http::{Method, StatusCode, Version, header};
+use pingora::Result;
+use pingora::http::ResponseHeader;
+use pingora::proxy::Session;
+
+use super::context::Ctx;
+use super::{answer, passage};
+use doorward_net::http::reply::Reply;
+use doorward_plugin_api::filter::{BodyFilter, ResponseFlow};
+
+/// What the body of an answer goes through, the filter that runs last first. Of most
+/// requests nothing, which takes no memory.
+#[derive(Default)]
+pub(super) struct BodyFilters(Vec<Box<dyn BodyFilter>>);
+
+impl BodyFilters {
+    /// Whether bodies pass as they are.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Lets the next piece go through all.
+    pub(super) fn piece(&mut self, body: &mut Option<Bytes>, end: bool) {
+        for filter in &mut self.0 {
+            filter.piece(body, end);
+        }
+    }
+
+    /// What is still held back, where the end comes without a body.
+    pub(super) fn rest(&mut self) -> Option<Bytes> {
+        let mut body = None;
+        self.piece(&mut body, true);
+        self.0.clear();
+        body.filter(|body| !body.is_empty())
+    }
+}
+
+/// Asks the filters of the route about an upstream's answer. The answer that takes
+/// its place, if one does.
+pub(super) async fn inspect(
+    session: &mut Session,
+    ctx: &mut Ctx,
+    response: &mut ResponseHeader,
+) -> Option<Reply> {
+    let Ctx {
+        route,
+        chain,
+        exchange,
+        body_filters,
+        ..
+    } = ctx;
+    let route = route.as_ref()?;
+    let links = chain.as_deref().unwrap_or(&route.filters);
+    body_filters.0.clear();
+    let request = session.req_header();
+    for link in links.iter().rev() {
+        if !link.filter.sees_responses() {
+            continue;
+        }
+        let filter = &link.filter;
+        match filter
+            .on_upstream_response(request, exchange, response)
+            .await
+        {
+            ResponseFlow::Continue => {}
+            ResponseFlow::Filter(filter) => body_filters.0.push(filter),
+            ResponseFlow::Replace(reply) => {
+                body_filters.0.clear();
+                return Some(reply);
+            }
+        }
+    }
+    if body_filters.is_empty() || !may_have_body(&request.method, response.status) {
+        body_filters.0.clear();
+        return None;
+    }
+    let framed = |name| response.headers.contains_key(name);
+    if !framed(&header::CONTENT_LENGTH)
+        && !framed(&header::TRANSFER_ENCODING)
+        && request.version == Version::HTTP_11
+    {
+        // A name and a value that are already those of a message.
+        let _ = response.insert_header(header::TRANSFER_ENCODING, "chunked");
+    }
+    None
+}
+
+fn may_have_body(method: &Method, status: StatusCode) -> bool {
+    let none = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status);
+    method != Method::HEAD && !none && !status.is_informational()
+}
+
+/// Whether a filter may want to see the answer.
+pub(super) fn is_seen(ctx: &Ctx, response: &ResponseHeader) -> bool {
+    let mut filters = ctx.filters().iter();
+    filters.any(|link| link.filter.sees_responses()) && !response.status.is_informational()
+}
+
+/// Writes `reply` in the place of an upstream's answer. The engine is left with a
+/// head that it ignores.
+pub(super) async fn divert(
+    session: &mut Session,
+    ctx: &mut Ctx,
+    reply: Reply,
+    head: &mut ResponseHeader,
+) -> Result<()> {
+    *head = ResponseHeader::build(StatusCode::EARLY_HINTS, Some(0))?;
+    session.as_downstream_mut().set_ignore_info_resp(true);
+    ctx.diverted = true;
+    own(session, ctx, reply).await
+}
+
+/// Writes an answer that the gateway makes itself, as the filters want its head.
+pub(super) async fn own(session: &mut Session, ctx: &mut Ctx, reply: Reply) -> Result<()> {
+    let (mut head, body) = answer::compose(reply, session.req_header(), &ctx.additions())?;
+    for link in ctx.filters() {
+        let request = session.req_header();
+        link.filter
+            .on_own_response(request, &ctx.exchange, &mut head);
+    }
+    answer::write(session, head, body).await
+}
+
+/// Writes what a filter has stored of an upstream's answers: to the others it is one.
+pub(super) async fn stored(session: &mut Session, ctx: &mut Ctx, reply: Reply) -> Result<()> {
+    let (mut head, body) = answer::compose(reply, session.req_header(), &ctx.additions())?;
+    if let Some(other) = inspect(session, ctx, &mut head).await {
+        return own(session, ctx, other).await;
+    }
+    for link in ctx.filters() {
+        let request = session.req_header();
+        link.filter
+            .on_response_to(request, &ctx.exchange, &mut head);
+    }
+    let mut body = Some(body);
+    ctx.body_filters.piece(&mut body, true);
+    let body = body.unwrap_or_default();
+    if !ctx.body_filters.is_empty() {
+        head.remove_header(&header::TRANSFER_ENCODING);
+        head.insert_header(header::CONTENT_LENGTH, body.len())?;
+    }
+    passage::close_if_stopping(session, ctx.started.elapsed());
+    answer::write(session, head, body).await
+}

@@ -1,0 +1,187 @@
+//! What tells requests apart whose answers may differ.
+
+use aws_lc_rs::digest::{Context, SHA256};
+use http::{HeaderMap, HeaderName, Method, header};
+use pingora::http::RequestHeader;
+use url::form_urlencoded;
+
+use super::config::Config;
+use doorward_plugin_api::filter::Exchange;
+
+/// Identifies stored answers of requests that are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Key(pub(super) [u8; 32]);
+
+impl Key {
+    /// As 64 hexadecimal digits.
+    pub(super) fn text(self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Reads 64 hexadecimal digits.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let mut key = [0; 32];
+        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        for (at, byte) in key.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
+        }
+        Some(Self(key))
+    }
+}
+
+/// Headers by which programs behind the gateway let a request ask for something else
+/// than its line and its host say.
+const OVERRIDES: [&str; 12] = [
+    "forwarded",
+    "x-forwarded-scheme",
+    "x-forwarded-server",
+    "x-forwarded-ssl",
+    "x-host",
+    "x-http-host-override",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-host",
+    "x-original-url",
+    "x-rewrite-url",
+];
+
+/// What a trusted proxy says of the request, and upstreams read.
+const OF_PROXIES: [&str; 5] = [
+    "x-forwarded-host",
+    "x-forwarded-path",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-proto",
+];
+
+/// Whether the answer hangs on something that is not in the key.
+pub(super) fn has_unkeyed_input(request: &RequestHeader, exchange: &Exchange) -> bool {
+    let headers = &request.headers;
+    let has = |name: HeaderName| headers.contains_key(name);
+    let overrides = || OVERRIDES.iter().any(|name| headers.contains_key(*name));
+    let credential = has(header::AUTHORIZATION) || has(header::PROXY_AUTHORIZATION);
+    let nameless = exchange
+        .token
+        .as_ref()
+        .is_some_and(|token| token.subject().is_none());
+    let nobody =
+        exchange.consumer.is_none() && exchange.credential.is_none() && exchange.token.is_none();
+    has(header::RANGE)
+        || has(header::UPGRADE)
+        || overrides()
+        || nameless
+        || nobody && (credential || exchange.client_certificate().is_some())
+        || exchange.token_in_query
+        || has_body(request) && exchange.body.is_none()
+}
+
+/// Whether the request announces a body.
+pub(super) fn has_body(request: &RequestHeader) -> bool {
+    let length = request.headers.get(header::CONTENT_LENGTH);
+    length.is_some_and(|length| length != "0")
+        || request.headers.contains_key(header::TRANSFER_ENCODING)
+}
+
+/// A digest of parts, each with its length, so that no two lists of parts are one.
+struct Parts(Context);
+
+impl Parts {
+    fn add(&mut self, part: &[u8]) {
+        self.0.update(&(part.len() as u64).to_be_bytes());
+        self.0.update(part);
+    }
+
+    fn add_all<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>) {
+        let parts: Vec<_> = parts.collect();
+        self.0.update(&(parts.len() as u64).to_be_bytes());
+        for part in parts {
+            self.add(part);
+        }
+    }
+
+    fn values(&mut self, headers: &HeaderMap, name: &str) {
+        let values = headers.get_all(name).iter();
+        self.add_all(values.map(http::HeaderValue::as_bytes));
+    }
+}
+
+/// The key of a request. `scope` tells the plugin and its configuration from others.
+pub(super) fn of(
+    config: &Config,
+    scope: &str,
+    request: &RequestHeader,
+    exchange: &Exchange,
+) -> Key {
+    let mut parts = Parts(Context::new(&SHA256));
+    parts.add(scope.as_bytes());
+    let id = |id: Option<uuid::Uuid>| id.map_or([0; 16], uuid::Uuid::into_bytes);
+    parts.add(&id(exchange.route));
+    parts.add(&id(exchange.service));
+    // Whom the upstream is told that the request comes from.
+    parts.add(&id(exchange.consumer.as_ref().map(|consumer| consumer.id)));
+    parts.add(&id(exchange
+        .credential
+        .as_ref()
+        .map(|credential| credential.id)));
+    let subject = exchange.token.as_ref().and_then(|token| token.subject());
+    parts.add(subject.unwrap_or_default().as_bytes());
+    let groups = exchange.authenticated_groups.iter().flatten();
+    parts.add_all(groups.map(|group| group.as_bytes()));
+    // `HEAD` gets the head of what `GET` would get.
+    let method = match request.method {
+        Method::HEAD => &Method::GET,
+        ref method => method,
+    };
+    parts.add(method.as_str().as_bytes());
+    parts.add(&[u8::from(exchange.secure)]);
+    let host = request
+        .headers
+        .get(header::HOST)
+        .map(http::HeaderValue::as_bytes);
+    let authority = request
+        .uri
+        .authority()
+        .map(|authority| authority.as_str().as_bytes());
+    let host = host.or(authority).unwrap_or_default();
+    parts.add(&host.to_ascii_lowercase());
+    let original = exchange.original.as_ref();
+    let uri = original.map_or(&request.uri, |original| &original.uri);
+    match config.ignore_case {
+        true => parts.add(uri.path().to_ascii_lowercase().as_bytes()),
+        false => parts.add(uri.path().as_bytes()),
+    }
+    add_query(&mut parts, config, uri.query().unwrap_or_default());
+    for name in &config.headers {
+        parts.values(&request.headers, name.as_str());
+    }
+    if exchange.trusted {
+        for name in OF_PROXIES {
+            parts.values(&request.headers, name);
+        }
+    }
+    parts.add(exchange.body.as_deref().unwrap_or_default());
+    let mut key = Key([0; 32]);
+    let digest = parts.0.finish();
+    for (byte, from) in key.0.iter_mut().zip(digest.as_ref()) {
+        *byte = *from;
+    }
+    key
+}
+
+fn add_query(parts: &mut Parts, config: &Config, query: &str) {
+    if config.parameters.is_empty() {
+        return parts.add(query.as_bytes());
+    }
+    let pairs = form_urlencoded::parse(query.as_bytes());
+    let mut pairs: Vec<_> = pairs
+        .filter(|(name, _)| config.parameters.iter().any(|known| **known == **name))
+        .collect();
+    pairs.sort_by(|one, other| one.0.cmp(&other.0));
+    for (name, value) in pairs {
+        parts.add(name.as_bytes());
+        parts.add(value.as_bytes());
+    }
+}

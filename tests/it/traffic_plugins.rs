@@ -1,0 +1,267 @@
+//! Plugins that change bodies, count what answers cost and store answers, each seen
+//! through the real program.
+
+use serde_json::json;
+
+use crate::support::{Answer, Door, Reply, Setup, Upstream, http, raw};
+
+/// A door whose only service goes to `upstream`, with this plugin.
+async fn door(upstream: &Upstream, plugin: &str) -> Door {
+    let service = format!(
+        "- name: traffic\n  url: {}\n  routes: [{{name: traffic, paths: [/t]}}]\n  \
+         plugins:\n  - {plugin}\n",
+        upstream.url("")
+    );
+    Setup::new().services(&service).start().await
+}
+
+async fn get(door: &Door, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut request = http::client().get(door.proxy_url(path));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    http::send(request).await
+}
+
+async fn post(door: &Door, content_type: &str, body: impl Into<reqwest::Body>) -> Answer {
+    let request = http::client().post(door.proxy_url("/t"));
+    http::send(request.header("content-type", content_type).body(body)).await
+}
+
+/// A whole response of HTTP/1.1.
+fn response(head: &str, body: &str) -> Reply {
+    let length = body.len();
+    let text = format!("HTTP/1.1 200 OK\r\n{head}Content-Length: {length}\r\n\r\n{body}");
+    Reply::Raw(text.into_bytes())
+}
+
+const BODY_RULES: &str = "{name: request-transformer, config: {remove: {body: [secret]}, \
+    add: {body: ['from:$(headers.host)']}}}";
+
+#[tokio::test]
+async fn a_changed_body_reaches_the_upstream_with_its_own_length() {
+    let upstream = Upstream::echo().await;
+    let door = door(&upstream, BODY_RULES).await;
+    let host = door.proxy();
+    let json = post(&door, "application/json", r#"{"secret":1,"n":1.50}"#).await;
+    let seen = json.expect(200).json();
+    let expected = format!(r#"{{"n":1.50,"from":"{host}"}}"#);
+    assert_eq!(seen["body"], expected);
+    assert_eq!(
+        seen["headers"]["content-length"],
+        expected.len().to_string()
+    );
+    let form = post(&door, "application/x-www-form-urlencoded", "secret=1&a=b").await;
+    let form = form.expect(200).json()["body"].clone();
+    assert_eq!(form, format!("a=b&from={}", host.replace(':', "%3A")));
+    // Chunks, too.
+    let mut connection = raw::Connection::open(&host).await;
+    let chunks = "POST /t HTTP/1.1\r\nHost: a.test\r\nContent-Type: application/json\r\n\
+                  Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n\
+                  8\r\n{\"secret\r\n4\r\n\":1}\r\n0\r\n\r\n";
+    connection.try_send(chunks.as_bytes()).await;
+    let answer = connection.response().await;
+    assert!(
+        answer.text().contains(r#"{\"from\":\"a.test\"}"#),
+        "{}",
+        answer.text()
+    );
+}
+
+#[tokio::test]
+async fn a_body_over_the_bound_is_refused_and_never_half_changed() {
+    let upstream = Upstream::echo().await;
+    let door = door(&upstream, BODY_RULES).await;
+    let long = format!(r#"{{"secret":1,"a":"{}"}}"#, "x".repeat(70_000));
+    post(&door, "application/json", long.clone())
+        .await
+        .expect(413);
+    assert!(upstream.seen().is_empty());
+    // A body that no rule is about passes, however long.
+    let seen = post(&door, "application/octet-stream", long.clone()).await;
+    assert_eq!(seen.expect(200).json()["length"], long.len());
+    let malformed = post(&door, "application/json", r#"{"secret":1"#).await;
+    assert_eq!(malformed.expect(200).json()["body"], r#"{"secret":1"#);
+}
+
+#[tokio::test]
+async fn members_of_an_answer_are_changed_and_its_framing_is_right() {
+    let upstream =
+        Upstream::start(|seen| {
+            match seen.target.as_str() {
+        "/chunked" => Reply::Raw(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\
+              \r\n7\r\n{\"gone\"\r\n3\r\n:1}\r\n0\r\n\r\n"
+                .to_vec(),
+        ),
+        "/gzip" => response("Content-Type: application/json\r\nContent-Encoding: gzip\r\n", "{}"),
+        "/long" => {
+            let body = format!(r#"{{"gone":"{}"}}"#, "x".repeat(2 << 20));
+            response("Content-Type: application/json\r\n", &body)
+        }
+        _ => {
+            let encoding = seen.header("accept-encoding").unwrap_or_default();
+            let body = json!({"gone": 1, "encoding": encoding}).to_string();
+            response("Content-Type: application/json\r\nContent-Digest: x\r\n", &body)
+        }
+    }
+        })
+        .await;
+    let rules = "{name: response-transformer, config: {remove: {json: [gone]}, \
+                 add: {json: ['n:1'], json_types: [number]}}}";
+    let door = door(&upstream, rules).await;
+    let answer = get(&door, "/t", &[("accept-encoding", "gzip")])
+        .await
+        .expect(200);
+    assert_eq!(answer.json(), json!({"encoding": "identity", "n": 1}));
+    assert_eq!(answer.header("content-digest"), "");
+    let answer = get(&door, "/t/chunked", &[]).await.expect(200);
+    assert_eq!(answer.body, r#"{"n":1}"#);
+    let answer = get(&door, "/t/gzip", &[]).await.expect(200);
+    assert_eq!(answer.header("content-length"), "2");
+    let answer = get(&door, "/t/long", &[]).await.expect(200);
+    assert!(answer.body.starts_with(r#"{"gone":"x"#) && answer.body.len() > 2 << 20);
+    // HTTP/1.0 knows no chunks, and HEAD no body.
+    for (line, body) in [
+        ("GET /t/chunked HTTP/1.0", r#"{"n":1}"#),
+        ("HEAD /t HTTP/1.1", ""),
+    ] {
+        let mut connection = raw::Connection::open(&door.proxy()).await;
+        let request = format!("{line}\r\nHost: a.test\r\nConnection: close\r\n\r\n");
+        connection.try_send(request.as_bytes()).await;
+        let all = connection.rest().await;
+        let all = String::from_utf8_lossy(&all).into_owned();
+        let (head, got) = all.split_once("\r\n\r\n").expect("a head");
+        assert_eq!(got, body, "{head}");
+    }
+}
+
+#[tokio::test]
+async fn upstreams_say_what_answers_cost() {
+    let upstream = Upstream::start(|seen| {
+        let left = seen.header("x-ratelimit-remaining-video").unwrap_or("none");
+        response("X-Kong-Limit: video=2\r\n", left)
+    })
+    .await;
+    let plugin =
+        "{name: response-ratelimiting, config: {limit_by: ip, limits: {video: {year: 3}}}}";
+    let door = door(&upstream, plugin).await;
+    let forged = [("x-ratelimit-remaining-video", "99")];
+    for (told, left) in [("3", "1"), ("1", "0")] {
+        let answer = get(&door, "/t", &forged).await.expect(200);
+        assert_eq!(answer.body, told);
+        assert_eq!(answer.header("x-ratelimit-remaining-video-year"), left);
+        assert_eq!(answer.header("x-ratelimit-limit-video-year"), "3");
+        assert_eq!(answer.header("x-kong-limit"), "");
+    }
+    let answer = get(&door, "/t", &[]).await.expect(429);
+    assert_eq!(answer.body, "");
+    assert_eq!(upstream.seen().len(), 3);
+    // The connection to the client goes on.
+    get(&door, "/t", &[]).await.expect(429);
+}
+
+const CACHE: &str = "{name: proxy-cache, config: {strategy: memory, \
+    content_type: [text/plain, 'text/plain; charset=utf-8', application/json]}}";
+
+#[tokio::test]
+async fn an_answer_is_stored_shown_to_operators_and_forgotten() {
+    let upstream = Upstream::start(|seen| match seen.target.as_str() {
+        "/cookie" => response("Content-Type: text/plain\r\nSet-Cookie: a=1\r\n", "cookie"),
+        "/open" => Reply::Raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhalf".to_vec()),
+        _ => response(
+            "Content-Type: text/plain\r\nX-Origin: yes\r\n",
+            &seen.target,
+        ),
+    })
+    .await;
+    let door = door(&upstream, CACHE).await;
+    let status = |answer: &Answer| answer.header("x-cache-status").to_owned();
+    let first = get(&door, "/t/a?b=1", &[]).await.expect(200);
+    assert_eq!(status(&first), "Miss");
+    let second = get(&door, "/t/a?b=1", &[]).await.expect(200);
+    assert_eq!(status(&second), "Hit");
+    assert_eq!(second.body, first.body);
+    assert_eq!(second.header("x-origin"), "yes");
+    assert_eq!(second.header("age"), "0");
+    assert_eq!(upstream.seen().len(), 1);
+    // What is not to be stored is not.
+    for path in ["/t/cookie", "/t/open"] {
+        for _ in 0..2 {
+            let answer = get(&door, path, &[]).await.expect(200);
+            assert_eq!(status(&answer), "Bypass", "{path}");
+        }
+    }
+    let key = second.header("x-cache-key");
+    let entry = door
+        .admin_get(&format!("/proxy-cache/{key}"))
+        .await
+        .expect(200)
+        .json();
+    assert_eq!(entry["body"], "/a?b=1");
+    assert_eq!(entry["headers"]["x-origin"], "yes");
+    let plugins = door
+        .admin_get("/plugins?declared=true")
+        .await
+        .expect(200)
+        .json();
+    let id = plugins["data"][0]["id"].as_str().expect("an id");
+    let path = format!("/proxy-cache/{id}/caches/{key}");
+    door.admin_get(&path).await.expect(200);
+    door.admin_delete(&path).await.expect(204);
+    let gone = door.admin_delete(&path).await.expect(404);
+    assert_eq!(gone.body, "");
+    assert_eq!(status(&get(&door, "/t/a?b=1", &[]).await), "Miss");
+    door.admin_delete("/proxy-cache").await.expect(204);
+    assert_eq!(status(&get(&door, "/t/a?b=1", &[]).await), "Miss");
+}
+
+#[tokio::test]
+async fn cache_poisoning_by_host_query_and_override_reaches_nobody_else() {
+    let upstream = Upstream::start(|seen| {
+        let of = |name| seen.header(name).unwrap_or_default().to_owned();
+        let body = format!(
+            "{} {} {}",
+            seen.target,
+            of("x-forwarded-host"),
+            of("x-original-url")
+        );
+        response("Content-Type: text/plain\r\n", &body)
+    })
+    .await;
+    let door = door(&upstream, CACHE).await;
+    let poison = [
+        ("/t/p", ("host", "evil.test")),
+        ("/t/p?utm=<script>", ("x-a", "1")),
+        ("/t/p", ("x-forwarded-host", "evil.test")),
+        ("/t/p", ("x-original-url", "/evil")),
+    ];
+    for (path, header) in poison {
+        get(&door, path, &[header]).await.expect(200);
+    }
+    let answer = get(&door, "/t/p", &[]).await.expect(200);
+    assert!(
+        !answer.body.contains("evil") && !answer.body.contains("script"),
+        "{}",
+        answer.body
+    );
+}
+
+#[tokio::test]
+async fn a_stored_answer_is_changed_as_the_upstreams_would_be() {
+    let upstream =
+        Upstream::start(|_| response("Content-Type: application/json\r\n", r#"{"a":1}"#)).await;
+    let plugins = format!(
+        "{CACHE}\n  - {{name: response-transformer, config: {{add: {{json: ['b:2'], \
+         headers: ['X-Added:1']}}, append: {{headers: ['X-More:1']}}}}}}"
+    );
+    let door = door(&upstream, &plugins).await;
+    for status in ["Miss", "Hit", "Hit"] {
+        let answer = get(&door, "/t", &[]).await.expect(200);
+        assert_eq!(answer.header("x-cache-status"), status);
+        assert_eq!(answer.json(), json!({"a": 1, "b": "2"}));
+        assert_eq!(answer.header("x-added"), "1");
+        assert_eq!(answer.headers.get_all("x-more").iter().count(), 1);
+    }
+    assert_eq!(upstream.seen().len(), 1);
+}
