@@ -266,6 +266,10 @@ pub struct RealmSettings {
     /// Origins whose scripts may read answers of the provider, besides those of
     /// the clients; `*`: all. Cookies are never read for them.
     pub cors_origins: Vec<String>,
+    /// Resources that every client of the realm may ask tokens for (RFC 8707),
+    /// besides those of its own record: at most 100 absolute URIs without
+    /// fragment.
+    pub resources: Vec<String>,
     /// `successUrl` of `authenticate`.
     pub success_url: String,
     /// Where `goto` and `gotoOnFail` may lead besides paths of the provider:
@@ -413,6 +417,7 @@ impl Default for RealmSettings {
             groups_write_scope: "scim:write".to_owned(),
             me_write_scope: "me:write".to_owned(),
             cors_origins: Vec::new(),
+            resources: Vec::new(),
             success_url: "/".to_owned(),
             goto_urls: Vec::new(),
             login_services: vec!["ldapService".to_owned(), "Login".to_owned()],

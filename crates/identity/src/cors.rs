@@ -22,7 +22,10 @@ use super::{State, respond};
 use doorward_store::StoreError;
 
 const ANYBODY: HeaderValue = HeaderValue::from_static("*");
-const HEADERS: HeaderValue = HeaderValue::from_static("Authorization, Content-Type, DPoP");
+/// Besides those of OAuth, the one that clients of the Model Context Protocol send
+/// with every request.
+const HEADERS: HeaderValue =
+    HeaderValue::from_static("Authorization, Content-Type, DPoP, MCP-Protocol-Version");
 const EXPOSED: HeaderValue = HeaderValue::from_static("DPoP-Nonce, WWW-Authenticate, Retry-After");
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 const BY_ORIGIN: HeaderValue = HeaderValue::from_static("Origin");

@@ -5,6 +5,7 @@ use url::Url;
 use super::clients::LiveClient;
 use super::error::OAuthError;
 use super::form::Form;
+use super::realm::Realm;
 
 /// Most resources of one request.
 const MAX: usize = 16;
@@ -14,17 +15,23 @@ fn invalid_target(text: &str) -> OAuthError {
 }
 
 /// The resources that the request names, all of them registered for the
-/// client; none: the token is for the client.
-pub(super) fn requested(form: &Form<'_>, client: &LiveClient) -> Result<Vec<String>, OAuthError> {
-    registered(form.all("resource"), client)
+/// client or open to the clients of its realm; none: the token is for the client.
+pub(super) fn requested(
+    form: &Form<'_>,
+    client: &LiveClient,
+    realm: &Realm,
+) -> Result<Vec<String>, OAuthError> {
+    registered(form.all("resource"), client, realm)
 }
 
-/// These resources, if all of them are registered for the client.
+/// These resources, if all of them are registered for the client or open to the
+/// clients of its realm.
 pub(super) fn registered<'f>(
     requested: impl Iterator<Item = &'f str>,
     client: &LiveClient,
+    realm: &Realm,
 ) -> Result<Vec<String>, OAuthError> {
-    let allowed = &client.client.metadata.resources;
+    let allowed = allowed(client, realm);
     let mut all = Vec::new();
     for resource in requested {
         let absolute = Url::parse(resource).is_ok_and(|url| url.fragment().is_none());
@@ -32,20 +39,33 @@ pub(super) fn registered<'f>(
             let text = "A resource is an absolute URI without fragment";
             return Err(invalid_target(text));
         }
-        add(resource, allowed, &mut all)?;
+        add(resource, &allowed, &mut all)?;
     }
     Ok(all)
 }
 
+/// What a client of this realm may ask for.
+fn allowed<'c>(client: &'c LiveClient, realm: &'c Realm) -> Vec<&'c str> {
+    let own = client.client.metadata.resources.iter();
+    own.chain(&realm.settings.resources)
+        .map(String::as_str)
+        .collect()
+}
+
 /// As [`requested`], also by the logical names of `audience` (RFC 8693 §2.1).
-pub(super) fn targets(form: &Form<'_>, client: &LiveClient) -> Result<Vec<String>, OAuthError> {
-    let mut all = requested(form, client)?;
+pub(super) fn targets(
+    form: &Form<'_>,
+    client: &LiveClient,
+    realm: &Realm,
+) -> Result<Vec<String>, OAuthError> {
+    let mut all = requested(form, client, realm)?;
+    let allowed = allowed(client, realm);
     for audience in form.all("audience") {
         // It may always ask for itself, and then only for itself.
         if audience == client.id() && all.is_empty() {
             continue;
         }
-        add(audience, &client.client.metadata.resources, &mut all)?;
+        add(audience, &allowed, &mut all)?;
     }
     Ok(all)
 }
@@ -67,9 +87,10 @@ fn among<'f>(
     requested: impl Iterator<Item = &'f str>,
     granted: &[String],
 ) -> Result<Vec<String>, OAuthError> {
+    let allowed: Vec<&str> = granted.iter().map(String::as_str).collect();
     let mut all = Vec::new();
     for one in requested {
-        add(one, granted, &mut all)?;
+        add(one, &allowed, &mut all)?;
     }
     Ok(if all.is_empty() {
         granted.to_vec()
@@ -78,18 +99,77 @@ fn among<'f>(
     })
 }
 
-fn add(one: &str, allowed: &[String], all: &mut Vec<String>) -> Result<(), OAuthError> {
-    if !allowed.iter().any(|known| known == one) {
+/// Adds the one that `one` means, as it is spelled among the allowed ones.
+fn add(one: &str, allowed: &[&str], all: &mut Vec<String>) -> Result<(), OAuthError> {
+    let Some(known) = allowed.iter().find(|known| is_same(known, one)) else {
         return Err(invalid_target(
             "The requested resource is invalid or unknown",
         ));
-    }
-    if !all.iter().any(|known| known == one) {
-        all.push(one.to_owned());
+    };
+    if !all.iter().any(|other| other == known) {
+        all.push((*known).to_owned());
     }
     if all.len() > MAX {
         Err(invalid_target("Too many resources"))
     } else {
         Ok(())
+    }
+}
+
+/// Whether two identifiers are of one resource: they may differ in the case of
+/// scheme and host, in a default port, and in a path that is a sole slash
+/// (RFC 3986 §6.2.2 and §6.2.3). Clients take a URL apart and put it together.
+fn is_same(known: &str, one: &str) -> bool {
+    known == one || matches!((plain(known), plain(one)), (Some(a), Some(b)) if a == b)
+}
+
+fn plain(resource: &str) -> Option<String> {
+    let url = Url::parse(resource).ok()?;
+    let text = url.as_str();
+    let sole = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
+    let text = if sole {
+        text.trim_end_matches('/')
+    } else {
+        text
+    };
+    Some(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_is_one_in_all_its_spellings() {
+        let known = "https://mcp.example";
+        for same in [
+            "https://mcp.example/",
+            "HTTPS://MCP.example",
+            "https://mcp.example:443/",
+        ] {
+            assert!(is_same(known, same), "{same}");
+        }
+        for other in [
+            "http://mcp.example",
+            "https://mcp.example/mcp",
+            "https://mcp.example:444",
+            "https://mcp.example/?a",
+            "https://mcp.example.evil.example",
+            "https://mcp.example@evil.example",
+        ] {
+            assert!(!is_same(known, other), "{other}");
+        }
+        assert!(!is_same("https://a.example/mcp", "https://a.example/mcp/"));
+        assert!(is_same("urn:api:orders", "urn:api:orders"));
+    }
+
+    #[test]
+    fn an_audience_has_the_spelling_of_the_operator() {
+        let mut all = Vec::new();
+        let known = ["https://mcp.example"];
+        assert!(add("https://MCP.example/", &known, &mut all).is_ok());
+        assert!(add("https://mcp.example:443", &known, &mut all).is_ok());
+        assert_eq!(all, known);
+        assert!(add("https://other.example", &known, &mut all).is_err());
     }
 }

@@ -54,6 +54,7 @@ pub(super) fn check(settings: &RealmSettings) -> Result<(), RecordError> {
         let text = "must be an origin such as https://app.example, or *";
         return Err(RecordError::new(format!("cors_origins[{index}]"), text));
     }
+    check_resources(&settings.resources)?;
     for (name, alg) in [
         (
             "access_token_signed_response_alg",
@@ -108,6 +109,25 @@ fn check_factors(settings: &RealmSettings) -> Result<(), RecordError> {
         return wrong("kinds", "must name one where a second factor is required");
     }
     Ok(())
+}
+
+/// Most resources that are open to a realm's clients.
+const RESOURCES_MAX: usize = 100;
+
+/// Refuses what no resource indicator can be (RFC 8707 §2).
+fn check_resources(resources: &[String]) -> Result<(), RecordError> {
+    if resources.len() > RESOURCES_MAX {
+        let text = format!("must be at most {RESOURCES_MAX}");
+        return Err(RecordError::new("resources", text));
+    }
+    let wrong = |one: &String| !url::Url::parse(one).is_ok_and(|url| url.fragment().is_none());
+    match resources.iter().position(wrong) {
+        Some(index) => {
+            let text = "must be an absolute URI without fragment";
+            Err(RecordError::new(format!("resources[{index}]"), text))
+        }
+        None => Ok(()),
+    }
 }
 
 fn check_devices(settings: &RealmSettings) -> Result<(), RecordError> {

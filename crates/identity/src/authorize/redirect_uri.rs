@@ -16,23 +16,26 @@ pub(super) fn is_registered(asked: &str, registered: &[String]) -> bool {
         })
 }
 
-/// An http URI of a loopback address without its port. Compared as texts: what
-/// one parser takes for the host another one may not.
+/// What a program of the user's own machine listens at. Its name is here too,
+/// though RFC 8252 §8.3 prefers addresses: common clients register it without a
+/// port and ask with one.
+const LOCAL: [&str; 3] = ["http://127.0.0.1", "http://[::1]", "http://localhost"];
+
+/// An http URI of the user's own machine without its port. Compared as texts:
+/// what one parser takes for the host another one may not.
 fn without_port(uri: &str) -> Option<Cow<'_, str>> {
-    ["http://127.0.0.1", "http://[::1]"]
-        .into_iter()
-        .find_map(|host| {
-            let rest = uri.strip_prefix(host)?;
-            let Some(port) = rest.strip_prefix(':') else {
-                let ends = rest.is_empty() || rest.starts_with(['/', '?']);
-                return ends.then_some(Cow::Borrowed(uri));
-            };
-            let digits = port.bytes().take_while(u8::is_ascii_digit).count();
-            let after = &port[digits..];
-            let ends = after.is_empty() || after.starts_with(['/', '?']);
-            let is_port = port[..digits].parse::<u16>().is_ok();
-            (ends && is_port).then(|| Cow::Owned(format!("{host}{after}")))
-        })
+    LOCAL.into_iter().find_map(|host| {
+        let rest = uri.strip_prefix(host)?;
+        let Some(port) = rest.strip_prefix(':') else {
+            let ends = rest.is_empty() || rest.starts_with(['/', '?']);
+            return ends.then_some(Cow::Borrowed(uri));
+        };
+        let digits = port.bytes().take_while(u8::is_ascii_digit).count();
+        let after = &port[digits..];
+        let ends = after.is_empty() || after.starts_with(['/', '?']);
+        let is_port = port[..digits].parse::<u16>().is_ok();
+        (ends && is_port).then(|| Cow::Owned(format!("{host}{after}")))
+    })
 }
 
 #[cfg(test)]
@@ -82,6 +85,7 @@ mod tests {
                 "http://127.0.0.1@evil.example/cb",
                 "http://127.0.0.1:80/other",
                 "http://localhost:80/cb",
+                "http://localhost.evil.example:80/cb",
                 "https://127.0.0.1:80/cb",
                 "http://[::1]:80/cb",
             ] {
@@ -89,6 +93,16 @@ mod tests {
             }
         }
         assert!(is("http://[::1]:80/cb", "http://[::1]/cb"));
-        assert!(!is("http://localhost:1/cb", "http://localhost:2/cb"));
+        assert!(is("http://localhost:1/cb", "http://localhost:2/cb"));
+        assert!(is("http://localhost:1/cb", "http://localhost/cb"));
+        for bad in [
+            "http://localhost.evil.example/cb",
+            "http://localhost:1@evil.example/cb",
+            "http://localhostile/cb",
+            "https://localhost:1/cb",
+            "http://127.0.0.1:1/cb",
+        ] {
+            assert!(!is(bad, "http://localhost/cb"), "{bad}");
+        }
     }
 }

@@ -256,7 +256,7 @@ async fn checked(
         subject,
         claims: wanted,
         demand,
-        resources: resources(params, client)?,
+        resources: resources(call, params, client)?,
         dpop_jkt: params.get("dpop_jkt").map(str::to_owned),
         query: params.carried().to_owned(),
         parameters: params.request().to_vec(),
@@ -418,12 +418,16 @@ fn scopes(
 }
 
 /// The resources that the request names (RFC 8707 §2.1).
-fn resources(params: &Params, client: &LiveClient) -> Result<Vec<String>, AuthorizationError> {
+fn resources(
+    call: &Call,
+    params: &Params,
+    client: &LiveClient,
+) -> Result<Vec<String>, AuthorizationError> {
     let invalid = AuthorizationError::new(
         "invalid_target",
         "The requested resource is invalid or unknown",
     );
-    resource::registered(params.all("resource"), client).map_err(|_| invalid)
+    resource::registered(params.all("resource"), client, &call.realm).map_err(|_| invalid)
 }
 
 /// The code challenge. Public clients must have one; a method that is not

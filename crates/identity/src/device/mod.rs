@@ -58,7 +58,7 @@ pub(super) async fn authorize(call: &Call) -> Result<Response, OAuthError> {
     let client = client_for(call, &form, GRANT).await?;
     let request = DeviceRequest {
         scopes: scopes_for(call, &client, form.get("scope"), UnknownScope::Refuse)?,
-        resources: resource::requested(&form, &client)?,
+        resources: resource::requested(&form, &client, &call.realm)?,
         challenge: challenge(call, &form)?,
     };
     let device_code = issue::handle();

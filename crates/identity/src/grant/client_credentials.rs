@@ -21,7 +21,7 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
         return Err(OAuthError::bad("unauthorized_client", text));
     }
     let bound_to = dpop::binding(call, &client).await?;
-    let audience = resource::requested(form, &client)?;
+    let audience = resource::requested(form, &client, &call.realm)?;
     let scopes = scopes_for(call, &client, form.get("scope"), UnknownScope::Refuse)?;
     let issue = Issue {
         realm: &call.realm,

@@ -34,7 +34,7 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
     let client = client_for(call, form, GRANT).await?;
     let assertion = required(form, "assertion")?;
     let bound_to = dpop::binding(call, &client).await?;
-    let audience = resource::requested(form, &client)?;
+    let audience = resource::requested(form, &client, &call.realm)?;
     let scopes = scopes_for(call, &client, form.get("scope"), UnknownScope::Refuse)?;
     let user = subject(call, &client, assertion).await?;
     let subject = user.as_ref().map(|user| client.subject(user));

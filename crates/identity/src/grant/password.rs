@@ -27,7 +27,7 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
     let name = NamePlace::Username.says(name);
     let password = required(form, "password")?;
     let scopes = scopes_for(call, &client, form.get("scope"), UnknownScope::Refuse)?;
-    let audience = resource::requested(form, &client)?;
+    let audience = resource::requested(form, &client, &call.realm)?;
     let user = sign_in(call, &name, password).await?;
     let methods = second_factor(call, form, &client, &user).await?;
     // Guesses of passwords leave no proofs to remember.

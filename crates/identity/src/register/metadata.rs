@@ -224,9 +224,12 @@ fn complete(
         };
         members.insert("response_types".to_owned(), wanted);
     }
-    members
-        .entry("application_type")
-        .or_insert_with(|| "web".into());
+    if !members.contains_key("application_type") {
+        let redirects = names(members.get("redirect_uris")).unwrap_or_default();
+        let grants = names(members.get("grant_types")).unwrap_or_default();
+        let kind = redirects::kind_of(&redirects, &grants);
+        members.insert("application_type".to_owned(), json!(kind));
+    }
     // Who names no way to authenticate may use either way with a secret, though
     // it is told of one: libraries differ in what they do then. Sent back, that
     // is no change.

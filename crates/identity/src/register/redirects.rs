@@ -53,10 +53,39 @@ fn check_one(uri: &str, kind: ApplicationType, implicit: bool) -> Result<(), &'s
         ("http", _) if local => Ok(()),
         ("http", _) => Err("must be https, or http on this machine"),
         (_, ApplicationType::Web) => Err("must be https for a web client"),
-        (scheme, ApplicationType::Native) if scheme.contains('.') => Ok(()),
+        (scheme, ApplicationType::Native) if is_private_use(scheme) => Ok(()),
         (_, ApplicationType::Native) => {
             Err("a scheme of one's own must be a domain name in reverse, with a dot")
         }
+    }
+}
+
+/// Schemes without a dot that well-known programs of developers have registered
+/// with the systems that they run on. Codes that come there need PKCE, as those of
+/// every public client.
+const KNOWN_SCHEMES: [&str; 5] = ["cursor", "vscode", "vscode-insiders", "windsurf", "zed"];
+
+/// Whether a program may take this scheme for itself (RFC 8252 §7.1).
+fn is_private_use(scheme: &str) -> bool {
+    scheme.contains('.') || KNOWN_SCHEMES.contains(&scheme)
+}
+
+/// What a client is that does not say: a program of the user's machine if it has
+/// an address that only such a program can have, and no implicit grant, for which
+/// the default decides what is refused (OpenID Connect Registration §2).
+pub(super) fn kind_of(redirect_uris: &[String], grants: &[String]) -> ApplicationType {
+    let is_native = |uri: &String| {
+        Url::parse(uri).is_ok_and(|url| match url.scheme() {
+            "https" => false,
+            "http" => is_local(&url),
+            scheme => is_private_use(scheme),
+        })
+    };
+    let implicit = grants.iter().any(|grant| grant == "implicit");
+    if !implicit && redirect_uris.iter().any(is_native) {
+        ApplicationType::Native
+    } else {
+        ApplicationType::Web
     }
 }
 
@@ -120,6 +149,7 @@ mod tests {
         let native = |uri| check_one(uri, ApplicationType::Native, false).is_ok();
         for good in [
             "com.example.app:/cb",
+            "cursor://anysphere.cursor-mcp/oauth/callback",
             "http://127.0.0.1:0/cb",
             "https://app.example/cb",
         ] {
@@ -133,5 +163,25 @@ mod tests {
         ] {
             assert!(!native(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_client_that_does_not_say_what_it_is_is_told_by_its_addresses() {
+        let kind = |uris: &[&str], grants: &[&str]| {
+            let owned = |list: &[&str]| list.iter().map(|&one| one.to_owned()).collect::<Vec<_>>();
+            kind_of(&owned(uris), &owned(grants))
+        };
+        let code = &["authorization_code"][..];
+        let mixed = [
+            "cursor://anysphere.cursor-mcp/oauth/callback",
+            "https://www.cursor.com/agents/mcp/oauth/callback",
+            "http://localhost:8787/callback",
+        ];
+        assert_eq!(kind(&mixed, code), ApplicationType::Native);
+        assert_eq!(kind(&mixed[1..2], code), ApplicationType::Web);
+        assert_eq!(kind(&mixed[2..], code), ApplicationType::Native);
+        assert_eq!(kind(&mixed[2..], &["implicit"]), ApplicationType::Web);
+        assert_eq!(kind(&["javascript:alert(1)"], code), ApplicationType::Web);
+        assert_eq!(kind(&[], code), ApplicationType::Web);
     }
 }
