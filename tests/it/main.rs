@@ -31,6 +31,7 @@ mod listening;
 mod log_files;
 mod log_streams;
 mod login_sessions;
+mod mcp;
 mod mutual_tls;
 mod names;
 mod naming;

@@ -145,6 +145,9 @@ impl Gateway {
             let message = "This host needs a connection of its own";
             return Err(Reply::message(StatusCode::MISDIRECTED_REQUEST, message));
         }
+        if let Some(reply) = snapshot.resource_metadata.answer(request) {
+            return Err(reply);
+        }
         let arrival = Arrival {
             tls: tls.is_some(),
             sni: ctx.exchange.server_name(),

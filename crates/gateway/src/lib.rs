@@ -34,6 +34,7 @@ pub mod peer;
 pub mod proxy;
 pub mod records;
 pub mod resolve;
+pub mod resource_metadata;
 mod responses;
 mod retry;
 pub mod route_files;

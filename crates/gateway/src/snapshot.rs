@@ -6,7 +6,7 @@ mod service;
 mod slots;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use uuid::Uuid;
 
@@ -16,6 +16,7 @@ use super::chain::{Chains, Link};
 use super::entities::{Entities, Entity};
 use super::handler::Routes;
 use super::resolve::Resolver;
+use super::resource_metadata::ResourceMetadata;
 use super::router::{Layers, Match, Query, RouteError};
 use doorward_core::clock;
 use doorward_core::model::route::Route;
@@ -80,6 +81,8 @@ pub struct Snapshot {
     providers: usize,
     /// Filters that give browsers cookies of their own.
     pub cookie_givers: Arc<[Arc<dyn Filter>]>,
+    /// The metadata of the resources that filters protect.
+    pub resource_metadata: Arc<ResourceMetadata>,
     /// Filters that are told of requests that no route takes.
     pub observers: Arc<[Link]>,
     services: Services,
@@ -90,6 +93,13 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Nothing at all: what the first snapshot is compared with. Made once, since it
+    /// is hundreds of empty parts.
+    fn empty() -> &'static Self {
+        static EMPTY: LazyLock<Snapshot> = LazyLock::new(Snapshot::default);
+        &EMPTY
+    }
+
     /// What it was compiled from.
     pub fn entities(&self) -> &Entities {
         &self.entities
@@ -124,6 +134,7 @@ impl Snapshot {
         let router = router(&slots, &touched, previous)?;
         Ok(Self {
             cookie_givers: filters::cookie_givers(&filters, &changed_filters, previous),
+            resource_metadata: filters::resource_metadata(&filters, &changed_filters, previous),
             router,
             routes: slots,
             balancers,

@@ -199,6 +199,11 @@ pub trait Filter: Send + Sync + 'static {
         None
     }
 
+    /// The resource that the filter protects, if clients can find out about it.
+    fn protected_resource(&self) -> Option<&ProtectedResource> {
+        None
+    }
+
     /// The sessions of users that the filter keeps, if it keeps any.
     fn session_keeper(&self) -> Option<&dyn SessionKeeper> {
         None
@@ -209,6 +214,20 @@ pub trait Filter: Send + Sync + 'static {
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
+}
+
+/// A resource that a filter protects (RFC 9728). The gateway serves its metadata at
+/// the well-known address of its host.
+#[derive(Debug, Clone)]
+pub struct ProtectedResource {
+    /// The host of its identifier, in lower case.
+    pub host: String,
+    /// Its port; `None`: that of its scheme.
+    pub port: Option<u16>,
+    /// Its path; empty: the host as a whole.
+    pub path: String,
+    /// Its metadata, as JSON.
+    pub metadata: Bytes,
 }
 
 /// A filter that keeps sessions of users, as operators see them.

@@ -21,6 +21,7 @@ pub mod jwt;
 mod key_auth;
 mod ldap_auth;
 mod logging;
+mod mcp;
 mod networks;
 mod oauth2_client;
 mod prometheus;
@@ -62,6 +63,7 @@ pub static REGISTRY: &[Kind] = &[
     jwt::KIND,
     key_auth::KIND,
     ldap_auth::KIND,
+    mcp::KIND,
     openid_connect::KIND,
     prometheus::KIND,
     proxy_cache::KIND,

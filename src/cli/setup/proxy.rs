@@ -16,7 +16,8 @@ const EXAMPLES: &str = "\
 Examples:
   doorward proxy --from :8000 --to :9000
   doorward proxy --to 10.0.0.5:9000 --to 10.0.0.6:9000 --rate 100/m
-  doorward proxy --to http://127.0.0.1:3000 --login --host app.localhost";
+  doorward proxy --to http://127.0.0.1:3000 --login --host app.localhost
+  doorward proxy --to 127.0.0.1:3000/mcp --login --mcp";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -33,6 +34,10 @@ pub(in crate::cli) struct Arguments {
     /// Has users sign in, with a provider of its own
     #[arg(long)]
     login: bool,
+    /// The upstream is an MCP server: its clients register and get tokens that
+    /// are for it alone
+    #[arg(long, requires = "login")]
+    mcp: bool,
     /// Limits each client, or each user with --login, such as 6/10s or 100/m
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
@@ -100,6 +105,11 @@ impl Arguments {
         self.from.rsplit(':').next().unwrap_or_default()
     }
 
+    /// The identifier of the MCP server: the address that its clients use.
+    fn resource(&self, base: &str) -> String {
+        format!("{base}{}", self.to[0].path().trim_end_matches('/'))
+    }
+
     /// What browsers call this door, without a slash at the end.
     fn base(&self) -> String {
         match &self.base_url {
@@ -161,14 +171,21 @@ fn main_file(arguments: &Arguments, admin: &str, base: &str, secrets: &Secrets) 
         main["admin"]["token"] = json!(secrets.admin);
     }
     if arguments.login {
+        let mut settings = json!({
+            "admin_addresses": ["127.0.0.1", "::1"],
+            "users_scope": "scim:read",
+            "groups_scope": "scim:read",
+        });
+        if arguments.mcp {
+            settings["resources"] = json!([arguments.resource(base)]);
+            settings["registration"] = json!({"mode": "open"});
+            // Clients refresh in parallel, and lose answers.
+            settings["refresh_token_grace"] = json!(30);
+        }
         main["identity"] = json!({
             "base_url": base,
             "realms": {"/": {
-                "settings": {
-                    "admin_addresses": ["127.0.0.1", "::1"],
-                    "users_scope": "scim:read",
-                    "groups_scope": "scim:read",
-                },
+                "settings": settings,
                 "users": [{"userName": "user", "password": secrets.password}],
                 "clients": [{
                     "client_id": "proxy",
@@ -192,6 +209,12 @@ fn is_loopback(address: &str) -> bool {
 
 fn routes_file(arguments: &Arguments, base: &str, secrets: &Secrets) -> Value {
     let mut service = service(&arguments.to);
+    // A client of the protocol knows the server by its path, so that stays.
+    let path = if arguments.mcp {
+        arguments.to[0].path().to_owned()
+    } else {
+        "/".to_owned()
+    };
     let route = |name: &str, paths: &[&str]| {
         let mut route = json!({"name": name, "paths": paths, "preserve_host": true});
         if !arguments.host.is_empty() {
@@ -199,18 +222,26 @@ fn routes_file(arguments: &Arguments, base: &str, secrets: &Secrets) -> Value {
         }
         route
     };
-    service["routes"] = json!([route("proxy", &["/"])]);
+    service["routes"] = json!([route("proxy", &[&*path])]);
     service["plugins"] = json!(plugins(arguments, base, secrets));
     let mut services = vec![service];
     if arguments.login {
         // The callback belongs to the plugin, everything else to the provider.
-        let mut identity = route("identity", &["/oauth2"]);
+        let paths: &[&str] = if arguments.mcp {
+            &["/oauth2", "/.well-known"]
+        } else {
+            &["/oauth2"]
+        };
+        let mut identity = route("identity", paths);
         identity["strip_path"] = json!(false);
         services.push(json!({
             "name": "identity", "protocol": "internal", "host": "identity", "routes": [identity],
         }));
         let callback = route("callback", &[CALLBACK]);
-        if let Some(routes) = services[0]["routes"].as_array_mut() {
+        if let Some(routes) = services[0]["routes"]
+            .as_array_mut()
+            .filter(|_| !arguments.mcp)
+        {
             routes.push(callback);
         }
     }
@@ -245,7 +276,15 @@ fn authority(url: &Url) -> String {
 
 fn plugins(arguments: &Arguments, base: &str, secrets: &Secrets) -> Vec<Value> {
     let mut plugins = Vec::new();
-    if arguments.login {
+    if arguments.mcp {
+        plugins.push(json!({
+            "name": "mcp",
+            "config": {
+                "resource": arguments.resource(base),
+                "issuer": format!("{base}/oauth2"),
+            },
+        }));
+    } else if arguments.login {
         plugins.push(json!({
             "name": "openid-connect",
             "config": {
@@ -288,6 +327,9 @@ fn hints(arguments: &Arguments, admin: &str, base: &str, secrets: &Secrets) -> S
             "  Each {of} may make {} requests in {} s.\n",
             rate.requests, rate.seconds
         );
+    }
+    if arguments.mcp {
+        text += &format!("  MCP server    {}\n", arguments.resource(base));
     }
     text += &format!("  Admin API     http://{admin}\n");
     if !is_loopback(admin) {

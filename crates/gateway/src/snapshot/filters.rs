@@ -9,7 +9,8 @@ use uuid::Uuid;
 use super::{CompileError, LiveRoute, Snapshot, Workshop};
 use crate::chain::{Chains, Link};
 use crate::copy_on_write_map::CopyOnWriteMap;
-use crate::entities::{Entities, Entity as _, Record, Table};
+use crate::entities::{Entities, Entity as _, Record};
+use crate::resource_metadata::ResourceMetadata;
 use doorward_core::model::plugin::Plugin;
 use doorward_plugin_api::Parts;
 use doorward_plugin_api::filter::Filter;
@@ -37,13 +38,10 @@ pub(super) fn build(
     previous: Option<&Snapshot>,
 ) -> Result<Filters, CompileError> {
     let mut filters = previous.map_or_else(Filters::default, |one| one.filters.clone());
-    let none;
-    let before = if let Some(one) = previous {
-        &one.entities.plugins
-    } else {
-        none = Table::default();
-        &none
-    };
+    let before = &previous
+        .unwrap_or_else(|| Snapshot::empty())
+        .entities
+        .plugins;
     for id in entities.plugins.changed_since(before) {
         let record = entities.plugins.get(id).filter(|p| p.value.enabled);
         let Some(record) = record else {
@@ -102,8 +100,7 @@ fn build_filter(plugin: &Plugin, parts: &Parts) -> Result<Arc<dyn Filter>, Compi
 
 /// What has changed among filters since `previous`.
 pub(super) fn changed(filters: &Filters, previous: Option<&Snapshot>) -> Vec<Uuid> {
-    let none = Filters::default();
-    let before = previous.map_or(&none, |one| &one.filters);
+    let before = &previous.unwrap_or_else(|| Snapshot::empty()).filters;
     filters.changed_since(before, Arc::ptr_eq)
 }
 
@@ -155,6 +152,26 @@ pub(super) fn cookie_givers(
     all.filter(|filter| filter.gives_cookies())
         .cloned()
         .collect()
+}
+
+/// The metadata of the resources that filters protect.
+pub(super) fn resource_metadata(
+    filters: &Filters,
+    changed: &[Uuid],
+    previous: Option<&Snapshot>,
+) -> Arc<ResourceMetadata> {
+    let protects = |filters: &Filters, id: Uuid| {
+        let built = filters.get(id);
+        built.is_some_and(|built| built.filter.protected_resource().is_some())
+    };
+    if let Some(previous) = previous {
+        let mut ids = changed.iter();
+        if !ids.any(|id| protects(filters, *id) || protects(&previous.filters, *id)) {
+            return previous.resource_metadata.clone();
+        }
+    }
+    let all = filters.iter().map(|(_, built)| &built.filter);
+    ResourceMetadata::of(all.filter_map(|filter| filter.protected_resource()))
 }
 
 /// What a plugin is attached to: a service, a route.

@@ -89,8 +89,7 @@ impl LiveRoute {
 /// The routes of `entities` that requests can reach; what has not changed since
 /// `previous` is kept.
 pub(super) fn build(entities: &Entities, parts: &Parts<'_>, previous: Option<&Snapshot>) -> Routes {
-    let none = Snapshot::default();
-    let previous = previous.unwrap_or(&none);
+    let previous = previous.unwrap_or_else(|| Snapshot::empty());
     let replaced = Replaced::between(previous, parts.filters, parts.changed_filters);
     let mut routes = Routes {
         slots: previous.routes.clone(),

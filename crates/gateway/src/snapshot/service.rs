@@ -98,8 +98,7 @@ fn touched(
     balancers: &Arc<BalancerRegistry>,
     previous: Option<&Snapshot>,
 ) -> BTreeSet<Uuid> {
-    let none = Snapshot::default();
-    let previous = previous.unwrap_or(&none);
+    let previous = previous.unwrap_or_else(|| Snapshot::empty());
     let before = &previous.entities;
     let mut ids: BTreeSet<Uuid> = BTreeSet::new();
     ids.extend(entities.services.changed_since(&before.services));

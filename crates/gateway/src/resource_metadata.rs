@@ -1,0 +1,150 @@
+//! Metadata of protected resources (RFC 9728): what tells a client without a token
+//! where to get one. They are served before a route is looked for, since the
+//! well-known address is none of the resource's own paths.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW,
+    CACHE_CONTROL,
+};
+use http::{HeaderValue, Method, StatusCode};
+use pingora::http::RequestHeader;
+
+use super::admit;
+use doorward_net::http::reply::{Reply, ReplyBody};
+use doorward_plugin_api::filter::ProtectedResource;
+
+/// Where metadata are, before the path of the resource.
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
+const HEADERS: HeaderValue =
+    HeaderValue::from_static("Authorization, Content-Type, Accept, MCP-Protocol-Version");
+const ANYBODY: HeaderValue = HeaderValue::from_static("*");
+const FIVE_MINUTES: HeaderValue = HeaderValue::from_static("public, max-age=300");
+
+/// The metadata of all resources, by host and path.
+#[derive(Debug, Default)]
+pub struct ResourceMetadata {
+    hosts: HashMap<(String, Option<u16>), Vec<(String, Bytes)>>,
+}
+
+impl ResourceMetadata {
+    /// The metadata of these resources. Of two with one identifier the first counts.
+    pub(super) fn of<'r>(resources: impl Iterator<Item = &'r ProtectedResource>) -> Arc<Self> {
+        let mut all = Self::default();
+        for resource in resources {
+            let host = (resource.host.clone(), resource.port);
+            let of_host = all.hosts.entry(host).or_default();
+            if !of_host.iter().any(|(path, _)| *path == resource.path) {
+                of_host.push((resource.path.clone(), resource.metadata.clone()));
+            }
+        }
+        Arc::new(all)
+    }
+
+    /// The answer to a request for metadata; `None`: it is none for a host with
+    /// resources, and is routed as any other.
+    pub(super) fn answer(&self, request: &RequestHeader) -> Option<Reply> {
+        let path = request.uri.path().strip_prefix(WELL_KNOWN)?;
+        if self.hosts.is_empty() || !(path.is_empty() || path.starts_with('/')) {
+            return None;
+        }
+        let (host, port) = admit::authority(request)?;
+        // A default port may be named or not: which one is, only the scheme tells,
+        // and a proxy in front may have that.
+        let port = port.filter(|port| !matches!(port, 80 | 443));
+        let resources = self.hosts.get(&(host.to_ascii_lowercase(), port))?;
+        Some(match request.method {
+            Method::GET | Method::HEAD => found(resources, path),
+            Method::OPTIONS => shared(StatusCode::NO_CONTENT)
+                .header(ACCESS_CONTROL_ALLOW_METHODS, METHODS)
+                .header(ACCESS_CONTROL_ALLOW_HEADERS, HEADERS),
+            _ => Reply::message(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed")
+                .header(ALLOW, METHODS),
+        })
+    }
+}
+
+/// The metadata at `path`; those of the only resource of a host at the root, too,
+/// where clients look that know no path.
+fn found(resources: &[(String, Bytes)], path: &str) -> Reply {
+    let exact = resources.iter().find(|(known, _)| known == path);
+    let only = match resources {
+        [only] if path.is_empty() || path == "/" => Some(only),
+        _ => None,
+    };
+    let Some((_, metadata)) = exact.or(only) else {
+        let message = "no protected resource has this address";
+        return Reply::message(StatusCode::NOT_FOUND, message)
+            .header(ACCESS_CONTROL_ALLOW_ORIGIN, ANYBODY);
+    };
+    let mut reply = shared(StatusCode::OK).header(CACHE_CONTROL, FIVE_MINUTES);
+    reply.body = ReplyBody::Raw("application/json", metadata.clone());
+    reply
+}
+
+/// An answer that pages of every origin may read.
+fn shared(status: StatusCode) -> Reply {
+    Reply::empty(status).header(ACCESS_CONTROL_ALLOW_ORIGIN, ANYBODY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(host: &str, port: Option<u16>, path: &str) -> ProtectedResource {
+        ProtectedResource {
+            host: host.to_owned(),
+            port,
+            path: path.to_owned(),
+            metadata: format!("{host}{path}").into(),
+        }
+    }
+
+    fn told(all: &ResourceMetadata, method: &str, host: &str, path: &str) -> Option<(u16, String)> {
+        let mut request = RequestHeader::build(method, path.as_bytes(), None).expect("a request");
+        request.insert_header("host", host).expect("a header");
+        let reply = all.answer(&request)?;
+        let body = match reply.body {
+            ReplyBody::Raw(_, body) => String::from_utf8_lossy(&body).into_owned(),
+            _ => String::new(),
+        };
+        Some((reply.status.as_u16(), body))
+    }
+
+    #[test]
+    fn metadata_are_at_the_path_of_the_resource_and_at_the_root_of_one_alone() {
+        let resources = [
+            resource("a.test", None, "/mcp"),
+            resource("b.test", Some(8000), "/one"),
+            resource("b.test", Some(8000), "/two"),
+        ];
+        let all = ResourceMetadata::of(resources.iter());
+        let get = |host, path: &str| told(&all, "GET", host, &format!("{WELL_KNOWN}{path}"));
+        let found = |text: &str| Some((200, text.to_owned()));
+        let missing = Some((404, String::new()));
+        assert_eq!(get("a.test", "/mcp"), found("a.test/mcp"));
+        assert_eq!(get("A.test:443", "/mcp"), found("a.test/mcp"));
+        assert_eq!(get("a.test", ""), found("a.test/mcp"));
+        assert_eq!(get("a.test", "/other"), missing);
+        assert_eq!(get("a.test", "/mcp/"), missing);
+        assert_eq!(get("b.test:8000", "/two"), found("b.test/two"));
+        assert_eq!(get("b.test:8000", ""), missing);
+        // Somebody else's host or path is routed.
+        assert_eq!(get("b.test", "/two"), None);
+        assert_eq!(get("a.test", "s"), None);
+        assert_eq!(told(&all, "GET", "a.test", "/mcp"), None);
+        let path = format!("{WELL_KNOWN}/mcp");
+        assert_eq!(
+            told(&all, "OPTIONS", "a.test", &path),
+            Some((204, String::new()))
+        );
+        assert_eq!(
+            told(&all, "POST", "a.test", &path),
+            Some((405, String::new()))
+        );
+    }
+}

@@ -1,0 +1,280 @@
+//! The `mcp` plugin: a server of the Model Context Protocol behind the door is a
+//! protected resource (RFC 9728), whose tokens are for it alone (RFC 8707).
+//!
+//! The `openid-connect` plugin checks tokens; `config` says what it is to check.
+//! This filter adds what clients of the protocol need: metadata, challenges that
+//! name them, and rules for pages of other origins.
+
+mod config;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN,
+    VARY, WWW_AUTHENTICATE,
+};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::proxy::Session;
+use serde_json::{Map, Value};
+use url::form_urlencoded;
+
+use config::Config;
+use doorward_net::http::reply::Reply;
+use doorward_net::telemetry::metrics::Counter;
+use doorward_openid_connect as openid_connect;
+use doorward_openid_connect::refusal::Refusal;
+use doorward_plugin_api::filter::{
+    Code, Exchange, Filter, Flow, Outlook, ProtectedResource, Verdict,
+};
+use doorward_plugin_api::{ConfigError, Kind, Parts};
+
+/// What the registry knows of the plugin.
+pub(crate) const KIND: Kind = Kind {
+    name: "mcp",
+    priority: 1051,
+    of_consumers: false,
+    schema: config::schema,
+    codes: || vec![FOREIGN_ORIGIN, TOKEN_IN_QUERY],
+    build,
+};
+
+const FOREIGN_ORIGIN: Code = Code::new(
+    "foreign_origin",
+    403,
+    "mcp: the page of another origin may not call (allowed_origins)",
+);
+const TOKEN_IN_QUERY: Code = Code::new(
+    "token_in_query",
+    400,
+    "mcp: a token is in the query, where logs and other sites may see it",
+);
+
+/// For explanations alone: it is no refusal.
+const PREFLIGHT: Code = Code::new("preflight", 204, "a page asks what it may send");
+
+/// What pages may send (the protocol's transports, all revisions).
+const HEADERS: HeaderValue = HeaderValue::from_static(
+    "Authorization, Content-Type, Accept, MCP-Protocol-Version, Mcp-Method, Mcp-Name, \
+     Mcp-Session-Id, Last-Event-ID",
+);
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
+const EXPOSED: HeaderValue =
+    HeaderValue::from_static("WWW-Authenticate, Mcp-Session-Id, MCP-Protocol-Version");
+const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
+const BY_ORIGIN: HeaderValue = HeaderValue::from_static("Origin");
+
+/// A running filter.
+struct Mcp {
+    config: Config,
+    /// What checks tokens.
+    plugin: Arc<dyn Filter>,
+    refused: Counter,
+}
+
+fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
+    let config = Config::read(config)?;
+    let kind = &openid_connect::KIND;
+    let complete = (kind.schema)().complete(config.checks.clone());
+    let complete = complete.map_err(|violations| ConfigError {
+        field: "issuer".to_owned(),
+        message: format!("openid-connect: {}", violations.message()),
+    })?;
+    let plugin = (kind.build)(&complete, parts).map_err(|error| ConfigError {
+        field: "issuer".to_owned(),
+        message: format!("openid-connect: {error}"),
+    })?;
+    Ok(Arc::new(Mcp {
+        config,
+        plugin,
+        refused: parts.metrics.decision(KIND.name, "refuse"),
+    }))
+}
+
+impl Mcp {
+    /// The origin of the page that sent the request, if it may read the answer.
+    fn shared_with<'r>(&self, request: &'r RequestHeader) -> Option<&'r HeaderValue> {
+        request
+            .headers
+            .get(ORIGIN)
+            .filter(|origin| self.allows(origin))
+    }
+
+    fn allows(&self, origin: &HeaderValue) -> bool {
+        let is = |known: &str| known == "*" || origin.as_bytes() == known.as_bytes();
+        is(&self.config.own_origin) || self.config.origins.iter().any(|known| is(known))
+    }
+
+    /// What is wrong with a request whatever its token.
+    fn obstacle(&self, request: &RequestHeader) -> Option<&'static Code> {
+        let origin = request.headers.get(ORIGIN);
+        if origin.is_some_and(|origin| !self.allows(origin)) {
+            return Some(&FOREIGN_ORIGIN);
+        }
+        let query = request.uri.query().unwrap_or_default();
+        let mut parameters = form_urlencoded::parse(query.as_bytes());
+        let has_token = parameters.any(|(name, _)| name == "access_token");
+        has_token.then_some(&TOKEN_IN_QUERY)
+    }
+
+    /// The answer to a request that needs no look at its token.
+    fn answered_early(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Reply> {
+        if let Some(code) = self.obstacle(request) {
+            return Some(self.refuse(code, exchange));
+        }
+        is_preflight(request).then(|| {
+            Reply::empty(StatusCode::NO_CONTENT)
+                .header(ACCESS_CONTROL_ALLOW_METHODS, METHODS)
+                .header(ACCESS_CONTROL_ALLOW_HEADERS, HEADERS)
+                .header(ACCESS_CONTROL_MAX_AGE, MAX_AGE)
+        })
+    }
+
+    fn refuse(&self, code: &'static Code, exchange: &mut Exchange) -> Reply {
+        self.refused.inc();
+        exchange.refusal = Some(Cow::Borrowed(code.code));
+        if code.status == FOREIGN_ORIGIN.status {
+            return Reply::message(StatusCode::FORBIDDEN, "Forbidden");
+        }
+        let reply = Reply::message(StatusCode::BAD_REQUEST, "Bad request");
+        self.challenged(reply, Some("invalid_request"), None)
+    }
+
+    /// The decision of the plugin that checks tokens, with the challenge that
+    /// clients of the protocol go by.
+    fn finish(&self, flow: Flow, exchange: &Exchange) -> Flow {
+        let Flow::Respond(mut reply) = flow else {
+            return flow;
+        };
+        let refusal = exchange.refusal.as_deref().and_then(Refusal::named);
+        let why = refusal.map(|refusal| refusal.describe().1);
+        let error = match (reply.status, refusal) {
+            // Nothing was shown, so nothing is wrong with it.
+            (StatusCode::UNAUTHORIZED, Some(Refusal::NoToken)) => return self.bare(reply),
+            (StatusCode::UNAUTHORIZED, _) => "invalid_token",
+            // A token of another server: signing in again helps.
+            (StatusCode::FORBIDDEN, Some(Refusal::WrongAudience)) => {
+                reply.status = StatusCode::UNAUTHORIZED;
+                "invalid_token"
+            }
+            (StatusCode::FORBIDDEN, Some(Refusal::MissingScope)) => "insufficient_scope",
+            (StatusCode::BAD_REQUEST, _) => "invalid_request",
+            // No other token would help: a challenge would only lead in a circle.
+            _ => {
+                reply.headers.retain(|(name, _)| name != WWW_AUTHENTICATE);
+                return Flow::Respond(reply);
+            }
+        };
+        Flow::Respond(self.challenged(reply, Some(error), why))
+    }
+
+    fn bare(&self, reply: Reply) -> Flow {
+        Flow::Respond(self.challenged(reply, None, None))
+    }
+
+    /// `reply` with one challenge in the place of its own (RFC 6750 section 3,
+    /// RFC 9728 section 5.1).
+    fn challenged(&self, mut reply: Reply, error: Option<&str>, why: Option<&str>) -> Reply {
+        reply.headers.retain(|(name, _)| name != WWW_AUTHENTICATE);
+        let mut challenge = "Bearer ".to_owned();
+        if let Some(error) = error {
+            challenge += &format!("error=\"{error}\", ");
+        }
+        challenge += &self.config.challenge;
+        if let Some(why) = why {
+            challenge += &format!(", error_description=\"{why}\"");
+        }
+        match HeaderValue::try_from(challenge) {
+            Ok(challenge) => reply.header(WWW_AUTHENTICATE, challenge),
+            Err(_) => reply,
+        }
+    }
+
+    fn share(&self, request: &RequestHeader, response: &mut ResponseHeader) {
+        let Some(origin) = self.shared_with(request) else {
+            return;
+        };
+        // Names and values are sound: nothing can fail.
+        let _ = response.insert_header(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        let _ = response.insert_header(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+        let _ = response.append_header(VARY, BY_ORIGIN);
+    }
+}
+
+/// Whether the request of a page only asks what it may do (Fetch standard).
+fn is_preflight(request: &RequestHeader) -> bool {
+    request.method == Method::OPTIONS && request.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+#[async_trait]
+impl Filter for Mcp {
+    fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        if let Some(reply) = self.answered_early(session.req_header(), exchange) {
+            return Verdict::Now(Flow::Respond(reply));
+        }
+        match self.plugin.on_request(session, exchange) {
+            Verdict::Now(flow) => Verdict::Now(self.finish(flow, exchange)),
+            Verdict::Wait => Verdict::Wait,
+        }
+    }
+
+    async fn on_request_slow(&self, session: &mut Session, exchange: &mut Exchange) -> Flow {
+        let flow = self.plugin.on_request_slow(session, exchange).await;
+        self.finish(flow, exchange)
+    }
+
+    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+        if let Some(code) = self.obstacle(request) {
+            return Some(Outlook::answers(code));
+        }
+        if is_preflight(request) {
+            return Some(Outlook::answers(&PREFLIGHT));
+        }
+        self.plugin.foresee(request, exchange).await
+    }
+
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+        self.plugin.on_upstream_request(exchange, request);
+    }
+
+    fn on_response_to(
+        &self,
+        request: &RequestHeader,
+        exchange: &Exchange,
+        response: &mut ResponseHeader,
+    ) {
+        self.plugin.on_response_to(request, exchange, response);
+        self.share(request, response);
+    }
+
+    fn on_own_response(
+        &self,
+        request: &RequestHeader,
+        exchange: &Exchange,
+        response: &mut ResponseHeader,
+    ) {
+        self.plugin.on_own_response(request, exchange, response);
+        self.share(request, response);
+    }
+
+    fn owned_headers(&self) -> &[HeaderName] {
+        self.plugin.owned_headers()
+    }
+
+    fn secret_fields(&self) -> Vec<&str> {
+        self.plugin.secret_fields()
+    }
+
+    fn protected_resource(&self) -> Option<&ProtectedResource> {
+        Some(&self.config.resource)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.plugin.warnings()
+    }
+}
