@@ -40,6 +40,7 @@ mod template;
 pub(crate) mod testing;
 pub mod throttling;
 pub mod token_broker;
+mod trace;
 
 use doorward_openid_connect as openid_connect;
 use doorward_plugin_api::Kind;
@@ -74,6 +75,8 @@ pub static REGISTRY: &[Kind] = &[
     logging::tcp_log::KIND,
     throttling::KIND,
     token_broker::KIND,
+    trace::opentelemetry::KIND,
+    trace::zipkin::KIND,
     logging::udp_log::KIND,
 ];
 

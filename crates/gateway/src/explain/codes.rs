@@ -102,12 +102,14 @@ mod tests {
         "datadog",
         "file-log",
         "http-log",
+        "opentelemetry",
         "prometheus",
         "response-transformer",
         "statsd",
         "syslog",
         "tcp-log",
         "udp-log",
+        "zipkin",
     ];
 
     #[test]

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 use uuid::Uuid;
 
+use crate::trace::{self, Trace};
 use doorward_plugin_api::record::{Latencies, RequestRecord, Try};
 
 /// What stands in the place of a secret.
@@ -67,6 +68,13 @@ pub(super) fn object(record: &RequestRecord<'_>) -> Map<String, Value> {
     put("workspace_name", "default".into());
     if let Some(id) = record.correlation_id() {
         put("correlation_id", id.into());
+    }
+    let traces = trace::traces(record.exchange).flat_map(Trace::ids);
+    let ids: Map<String, Value> = traces
+        .map(|(name, id)| ((*name).to_owned(), id.as_str().into()))
+        .collect();
+    if !ids.is_empty() {
+        put("trace_id", ids.into());
     }
     object
 }
