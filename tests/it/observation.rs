@@ -259,6 +259,25 @@ plugins:
 }
 
 #[tokio::test]
+async fn no_secret_of_the_identity_provider_is_in_a_record() {
+    let receiver = receiver().await;
+    let plugin = format!(
+        "
+plugins:
+- {{name: http-log, config: {{http_endpoint: \"{}\"}}}}
+",
+        receiver.url("/records")
+    );
+    let door = Setup::new().services(&plugin).start().await;
+    let path = "/json/sessions/s3cret-session?_action=logout&code=s3cret";
+    let answer = http::send(http::client().post(door.proxy_url(path))).await;
+    assert_ne!(answer.status, 404);
+    let record = record(&receiver, "/json/sessions/*").await;
+    assert_eq!(record["upstream_uri"], "");
+    assert!(!record.to_string().contains("s3cret"), "{record}");
+}
+
+#[tokio::test]
 async fn a_plugin_that_can_not_be_built_leaves_the_old_one_in_force() {
     let receiver = receiver().await;
     let services = format!(

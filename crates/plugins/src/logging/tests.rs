@@ -143,6 +143,21 @@ fn no_secret_is_in_a_record() {
 }
 
 #[test]
+fn addresses_in_headers_tell_no_secret_either() {
+    let record = shown(&[
+        (
+            "location",
+            "https://a.test/cb?code=s3cret&state=1#access_token=s3cret&x=y",
+        ),
+        ("referer", "/plain?a=b"),
+    ]);
+    let headers = &record["response"]["headers"];
+    let expected = "https://a.test/cb?code=REDACTED&state=1#access_token=REDACTED&x=y";
+    assert_eq!(headers["location"], expected);
+    assert_eq!(headers["referer"], "/plain?a=b");
+}
+
+#[test]
 fn a_program_is_refused_by_name_unless_it_leaves_the_field_out() {
     let config = |program: &str| json!({"path": "/tmp/doorward-unused.log", "custom_fields_by_lua": {"request.headers": program}});
     let message = plugin(&file_log::KIND, &config("return 1")).err().unwrap();
