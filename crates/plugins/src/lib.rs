@@ -56,6 +56,7 @@ pub static REGISTRY: &[Kind] = &[
     logging::file_log::KIND,
     hmac_auth::KIND,
     logging::http_log::KIND,
+    logging::loggly::KIND,
     ip_restriction::KIND,
     jwt::KIND,
     key_auth::KIND,

@@ -102,6 +102,7 @@ mod tests {
         "datadog",
         "file-log",
         "http-log",
+        "loggly",
         "opentelemetry",
         "prometheus",
         "response-transformer",

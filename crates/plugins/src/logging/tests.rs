@@ -294,6 +294,30 @@ async fn a_datagram_is_one_record() {
 }
 
 #[tokio::test]
+async fn loggly_gets_messages_of_syslog_with_its_key_and_tags() {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let parts = parts();
+    let config = json!({"host": "127.0.0.1", "port": port, "key": "k-1", "tags": ["a\"]b"]});
+    let filter = plugin_with(&loggly::KIND, &config, &parts).unwrap();
+    log(&*filter, &parts, 200).await;
+    let mut buffer = vec![0; 65_536];
+    let (length, _) = socket.recv_from(&mut buffer).await.unwrap();
+    let text = std::str::from_utf8(&buffer[..length]).unwrap();
+    assert!(
+        text.starts_with("<14>1 1970-01-01T00:00:00.000Z "),
+        "{text}"
+    );
+    let data = " kong - - [k-1@41058 tag=\"a\\\"\\]b\"] {\"client_ip\"";
+    assert!(text.contains(data), "{text}");
+    let wrong = plugin(&loggly::KIND, &json!({"key": "a b"})).err().unwrap();
+    assert!(
+        wrong.contains("expected letters, digits and dashes"),
+        "{wrong}"
+    );
+}
+
+#[tokio::test]
 async fn syslog_gets_what_is_grave_enough_with_its_priority() {
     let path = std::env::temp_dir().join(format!("doorward-syslog-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
