@@ -74,7 +74,10 @@ const WALKED: &[&str] = &["sh walk", "sh walk reload", "sh restart"];
 #[test]
 fn every_metric_and_every_variable_of_the_log_is_in_the_pages() {
     let page = include_str!("../../docs/operation.md");
-    let exposition = include_str!("../../crates/net/src/telemetry/exposition.rs");
+    let exposition = concat!(
+        include_str!("../../crates/net/src/telemetry/exposition.rs"),
+        include_str!("../../crates/net/src/telemetry/target_exposition.rs"),
+    );
     let listed = |name: &str| page.contains(&format!("| `{name}` |"));
     let is_name = |text: &&str| {
         let rest = text.strip_prefix("doorward_");

@@ -62,6 +62,7 @@ pub(super) async fn respond(
         let path = ctx.path(session.req_header());
         let front = path.rsplit_once('/').map_or("", |(front, _)| front);
         ctx.path = Some(format!("{front}/*").into());
+        log_phase::note_secret_path(ctx);
     }
     if ctx.journey.is_some()
         && let Some(other) = Box::pin(unwind::unwind(session, ctx, &mut head)).await?

@@ -40,6 +40,8 @@ pub(super) struct Trail {
     upstream_started: Option<Instant>,
     /// When the current peer was first looked for.
     choice_started: Option<Instant>,
+    /// Whether the path holds a secret.
+    secret_path: bool,
 }
 
 /// A peer is looked for.
@@ -86,6 +88,14 @@ pub(super) fn note_target(ctx: &mut Ctx, request: &RequestHeader) {
 pub(super) fn note_status(ctx: &mut Ctx, status: StatusCode) {
     if let Some(trail) = &mut ctx.trail {
         trail.status = Some(status.as_u16());
+    }
+}
+
+/// The path holds a secret: what is told of it is what the access log has.
+pub(super) fn note_secret_path(ctx: &mut Ctx) {
+    if let Some(trail) = &mut ctx.trail {
+        trail.secret_path = true;
+        trail.upstream_uri = Box::default();
     }
 }
 
@@ -165,7 +175,11 @@ fn request<'a>(
     let original = ctx.exchange.original.as_deref();
     let method = original.map_or(&head.method, |original| &original.method);
     let uri = original.map_or(&head.uri, |original| &original.uri);
-    let target = uri.path_and_query().map_or("/", |target| target.as_str());
+    let target = if ctx.trail.as_ref().is_some_and(|trail| trail.secret_path) {
+        ctx.path(head)
+    } else {
+        uri.path_and_query().map_or("/", |target| target.as_str())
+    };
     let journey_host = ctx.journey.as_ref().and_then(|journey| {
         let host = journey.host.as_ref()?.to_str().ok()?;
         admit::split_authority(host)

@@ -44,6 +44,7 @@ mod template;
 pub(crate) mod testing;
 pub mod throttling;
 pub mod token_broker;
+mod trace;
 
 use doorward_openid_connect as openid_connect;
 use doorward_plugin_api::Kind;
@@ -59,6 +60,7 @@ pub static REGISTRY: &[Kind] = &[
     logging::file_log::KIND,
     hmac_auth::KIND,
     logging::http_log::KIND,
+    logging::loggly::KIND,
     ip_restriction::KIND,
     jwt::KIND,
     key_auth::KIND,
@@ -81,6 +83,8 @@ pub static REGISTRY: &[Kind] = &[
     logging::tcp_log::KIND,
     throttling::KIND,
     token_broker::KIND,
+    trace::opentelemetry::KIND,
+    trace::zipkin::KIND,
     logging::udp_log::KIND,
 ];
 

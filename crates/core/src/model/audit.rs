@@ -248,7 +248,8 @@ fn outcome(failed: bool) -> &'static str {
     if failed { "failure" } else { "success" }
 }
 
-fn instant(ms: i64) -> String {
+/// A time in milliseconds since the epoch, as RFC 3339 writes it.
+pub fn instant(ms: i64) -> String {
     let time = chrono::DateTime::from_timestamp_millis(ms).unwrap_or_default();
     time.to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
 }

@@ -102,12 +102,15 @@ mod tests {
         "datadog",
         "file-log",
         "http-log",
+        "loggly",
+        "opentelemetry",
         "prometheus",
         "response-transformer",
         "statsd",
         "syslog",
         "tcp-log",
         "udp-log",
+        "zipkin",
     ];
 
     #[test]

@@ -3,18 +3,16 @@
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use prometheus::proto::{
-    Bucket, Counter as CounterValue, Gauge as GaugeValue, Histogram, LabelPair, Metric,
-    MetricFamily, MetricType,
-};
+use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{Encoder, TextEncoder};
 
 use super::connections::Connections;
+use super::families::{counter, family, gauge, histogram};
 use super::listeners::{Expiry, ListenerCounters};
 use super::metrics::{Counter, Gauge, Metrics};
 use super::process_log;
 use super::targets::Targets;
-use super::traffic::{BOUNDS_US, HistogramSum, Traffic};
+use super::traffic::Traffic;
 use super::upstreams::{DnsMetrics, Failure, UpstreamMetrics};
 
 /// Every number of the process, in one place.
@@ -399,97 +397,6 @@ impl Telemetry {
         families
     }
 
-    fn delivery_families(&self) -> [MetricFamily; 2] {
-        let entries = self.metrics.all_deliveries().into_iter();
-        let entries = entries.map(|(plugin, outcome, n)| {
-            let labels = [("plugin", plugin), ("outcome", outcome)];
-            counter(&labels, n)
-        });
-        let waiting = self.metrics.all_deliveries_waiting().into_iter();
-        let waiting = waiting.map(|(plugin, n)| gauge(&[("plugin", plugin)], n));
-        [
-            family(
-                "doorward_deliveries_total",
-                "Entries of the queues of plugins that were delivered or lost.",
-                MetricType::COUNTER,
-                entries.collect(),
-            ),
-            family(
-                "doorward_deliveries_waiting",
-                "Entries that wait in the queues of plugins.",
-                MetricType::GAUGE,
-                waiting.collect(),
-            ),
-        ]
-    }
-
-    fn target_families(&self) -> Vec<MetricFamily> {
-        const HEALTHS: [&str; 4] = ["healthy", "unhealthy", "healthchecks_off", "dns_error"];
-        const BREAKERS: [&str; 3] = ["closed", "open", "half_open"];
-        const KINDS: [&str; 3] = ["http", "tcp", "timeout"];
-        let (mut health, mut breakers) = (Vec::new(), Vec::new());
-        let (mut picks, mut failures, mut in_flight) = (Vec::new(), Vec::new(), Vec::new());
-        for seen in self.targets.read() {
-            let labels = [
-                ("upstream", &*seen.upstream),
-                ("target", &*seen.target),
-                ("address", &*seen.address),
-            ];
-            let with = |name, value| {
-                let [a, b, c] = labels;
-                [a, b, c, (name, value)]
-            };
-            for state in HEALTHS {
-                let is = i64::from(state == seen.health);
-                health.push(gauge(&with("state", state), is));
-            }
-            for state in BREAKERS.into_iter().filter(|_| seen.breaker.is_some()) {
-                let is = i64::from(Some(state) == seen.breaker);
-                breakers.push(gauge(&with("state", state), is));
-            }
-            for (kind, &n) in KINDS.iter().zip(&seen.failures) {
-                failures.push(counter(&with("kind", kind), n));
-            }
-            picks.push(counter(&labels, seen.picks));
-            in_flight.push(gauge(
-                &labels,
-                i64::try_from(seen.in_flight).unwrap_or(i64::MAX),
-            ));
-        }
-        vec![
-            family(
-                "doorward_upstream_target_health",
-                "1 for the state that a target's address is in.",
-                MetricType::GAUGE,
-                health,
-            ),
-            family(
-                "doorward_upstream_target_breaker",
-                "1 for the state that the breaker of a target's address is in.",
-                MetricType::GAUGE,
-                breakers,
-            ),
-            family(
-                "doorward_upstream_target_picks_total",
-                "Tries at a target's address.",
-                MetricType::COUNTER,
-                picks,
-            ),
-            family(
-                "doorward_upstream_target_failures_total",
-                "Failed tries at a target's address, by kind.",
-                MetricType::COUNTER,
-                failures,
-            ),
-            family(
-                "doorward_upstream_target_in_flight",
-                "Requests in flight at a target's address.",
-                MetricType::GAUGE,
-                in_flight,
-            ),
-        ]
-    }
-
     fn upstream_families(&self) -> [MetricFamily; 4] {
         let dns = &self.dns;
         let results = [
@@ -588,86 +495,6 @@ impl Telemetry {
             ),
         ]
     }
-}
-
-pub(super) fn family(
-    name: &str,
-    help: &str,
-    kind: MetricType,
-    metrics: Vec<Metric>,
-) -> MetricFamily {
-    let mut family = MetricFamily::default();
-    family.set_name(name.to_owned());
-    family.set_help(help.to_owned());
-    family.set_field_type(kind);
-    family.set_metric(metrics);
-    family
-}
-
-fn labelled(labels: &[(&str, &str)]) -> Metric {
-    let pairs = labels
-        .iter()
-        .map(|(name, value)| {
-            let mut pair = LabelPair::default();
-            pair.set_name((*name).to_owned());
-            pair.set_value((*value).to_owned());
-            pair
-        })
-        .collect();
-    Metric::from_label(pairs)
-}
-
-pub(super) fn counter(labels: &[(&str, &str)], n: u64) -> Metric {
-    let mut metric = labelled(labels);
-    let mut value = CounterValue::default();
-    value.set_value(n as f64);
-    metric.set_counter(value);
-    metric
-}
-
-pub(super) fn gauge(labels: &[(&str, &str)], n: i64) -> Metric {
-    let mut metric = labelled(labels);
-    let mut value = GaugeValue::default();
-    value.set_value(n as f64);
-    metric.set_gauge(value);
-    metric
-}
-
-fn histogram(labels: &[(&str, &str)], sum: &HistogramSum) -> Metric {
-    let seconds = BOUNDS_US.map(|bound| bound as f64 / 1e6);
-    histogram_with(labels, &seconds, &sum.buckets, sum.sum_us as f64 / 1e6)
-}
-
-/// A histogram with whole numbers for bounds; the last of `counts` is above all of
-/// them.
-pub(super) fn histogram_of(
-    labels: &[(&str, &str)],
-    bounds: &[u64],
-    counts: &[u64],
-    sum: u64,
-) -> Metric {
-    let bounds: Vec<f64> = bounds.iter().map(|&bound| bound as f64).collect();
-    histogram_with(labels, &bounds, counts, sum as f64)
-}
-
-fn histogram_with(labels: &[(&str, &str)], bounds: &[f64], counts: &[u64], sum: f64) -> Metric {
-    let mut metric = labelled(labels);
-    let mut count = 0;
-    let mut buckets = Vec::with_capacity(bounds.len());
-    for (bound, n) in bounds.iter().zip(counts) {
-        count += n;
-        let mut bucket = Bucket::default();
-        bucket.set_upper_bound(*bound);
-        bucket.set_cumulative_count(count);
-        buckets.push(bucket);
-    }
-    count += counts.get(bounds.len()).copied().unwrap_or_default();
-    let mut value = Histogram::default();
-    value.set_sample_count(count);
-    value.set_sample_sum(sum);
-    value.set_bucket(buckets);
-    metric.set_histogram(value);
-    metric
 }
 
 #[cfg(test)]

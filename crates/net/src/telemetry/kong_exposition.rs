@@ -2,7 +2,8 @@
 
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 
-use super::exposition::{Telemetry, counter, family, gauge, histogram_of};
+use super::exposition::Telemetry;
+use super::families::{counter, family, gauge, histogram_of};
 
 /// The one workspace.
 const WORKSPACE: (&str, &str) = ("workspace", "default");

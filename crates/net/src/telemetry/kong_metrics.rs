@@ -142,10 +142,15 @@ impl KongMetrics {
     }
 
     /// Identifier and version of this node; empty: not told.
-    pub(super) fn node(&self) -> (&str, &'static str) {
+    pub fn node(&self) -> (&str, &'static str) {
         self.node
             .get()
             .map_or(("", ""), |(id, version)| (id, version))
+    }
+
+    /// The identifier of this node; empty: not told.
+    pub fn node_id(&self) -> &str {
+        self.node().0
     }
 
     /// What found no room.

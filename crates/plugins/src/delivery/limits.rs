@@ -71,6 +71,15 @@ pub(crate) const LEGACY: Legacy = Legacy(&[
     ("flush_timeout", 2.0, "max_coalescing_delay"),
 ]);
 
+/// Those of `opentelemetry`.
+pub(crate) const LEGACY_SPANS: Legacy = Legacy(&[
+    ("batch_span_count", 200.0, "max_batch_size"),
+    ("batch_flush_delay", 3.0, "max_coalescing_delay"),
+]);
+
+/// No older fields.
+pub(crate) const NO_LEGACY: Legacy = Legacy(&[]);
+
 /// The older fields of `http-log`, `statsd` and `datadog`.
 pub(crate) fn legacy_fields() -> [Field; 3] {
     [

@@ -101,7 +101,8 @@ fn credentials(url: &Url) -> Option<HeaderValue> {
     Some(value)
 }
 
-struct HttpSender {
+/// Sends batches of JSON texts.
+pub(crate) struct HttpSender {
     outbound: Arc<Outbound>,
     url: Url,
     method: Method,
@@ -109,6 +110,25 @@ struct HttpSender {
     options: Options,
     /// Whether a body is always a list.
     lists: bool,
+}
+
+impl HttpSender {
+    /// Sends requests with this head; with `lists` a body is always a list.
+    pub(crate) fn new(
+        parts: &Parts,
+        (method, url, headers): (Method, Url, HeaderMap),
+        options: Options,
+        lists: bool,
+    ) -> Self {
+        Self {
+            outbound: parts.outbound.clone(),
+            url,
+            method,
+            headers,
+            options,
+            lists,
+        }
+    }
 }
 
 #[async_trait]
@@ -143,19 +163,27 @@ impl Sender for HttpSender {
     }
 }
 
-fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    let text = config.text("http_endpoint").unwrap_or_default();
-    let mut url = Url::parse(text).map_err(|_| wrong("http_endpoint", "could not parse url"))?;
+/// The URL in this field without user information, and the header that this becomes.
+///
+/// # Errors
+/// [`ConfigError`] where nothing can be sent there.
+pub(crate) fn endpoint(field: &str, text: &str) -> Result<(Url, HeaderMap), ConfigError> {
+    let mut url = Url::parse(text).map_err(|_| wrong(field, "could not parse url"))?;
     if !matches!(url.scheme(), "http" | "https") {
-        let message = "expected the scheme http or https";
-        return Err(wrong("http_endpoint", message));
+        return Err(wrong(field, "expected the scheme http or https"));
     }
     let mut headers = HeaderMap::new();
     headers.extend(credentials(&url).map(|value| (header::AUTHORIZATION, value)));
     // It is in a header now.
     let _ = (url.set_username(""), url.set_password(None));
     url.set_fragment(None);
+    Ok((url, headers))
+}
+
+fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
+    let config = Settings(config);
+    let text = config.text("http_endpoint").unwrap_or_default();
+    let (url, mut headers) = endpoint("http_endpoint", text)?;
     let kind = config.text("content_type").unwrap_or("application/json");
     let kind = HeaderValue::from_str(kind).map_err(|_| wrong("content_type", "invalid value"))?;
     headers.insert(header::CONTENT_TYPE, kind);
@@ -177,18 +205,13 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
     let limits = Limits::read(config, &LEGACY);
     let millis = |field: &str, default: f64| config.number(field).unwrap_or(default);
     let timeout = millis("timeout", 10_000.0).clamp(1.0, 86_400_000.0);
-    let sender = HttpSender {
-        outbound: parts.outbound.clone(),
-        url,
-        method,
-        headers,
-        options: Options {
-            timeout: Duration::from_secs_f64(timeout / 1000.0),
-            keepalive: millis("keepalive", 60_000.0) > 0.0,
-            ..Options::default()
-        },
-        lists: limits.batch > 1,
+    let options = Options {
+        timeout: Duration::from_secs_f64(timeout / 1000.0),
+        keepalive: millis("keepalive", 60_000.0) > 0.0,
+        ..Options::default()
     };
+    let lists = limits.batch > 1;
+    let sender = HttpSender::new(parts, (method, url, headers), options, lists);
     let fields = CustomFields::read(config)?;
     let queue = Queue::new(KIND.name, parts, limits, sender);
     Ok(LogFilter::new(queue, fields, "").shared())

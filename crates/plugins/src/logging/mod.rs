@@ -1,4 +1,4 @@
-//! The log plugins `http-log`, `file-log`, `tcp-log`, `udp-log` and `syslog`: each
+//! The log plugins `http-log`, `file-log`, `tcp-log`, `udp-log`, `loggly` and `syslog`: each
 //! finished request as a JSON object, to somewhere.
 //!
 //! [`record`] makes the object; each plugin has its own file with its schema and
@@ -7,6 +7,7 @@
 mod custom_fields;
 pub(crate) mod file_log;
 pub(crate) mod http_log;
+pub(crate) mod loggly;
 mod record;
 pub(crate) mod syslog;
 pub(crate) mod tcp_log;

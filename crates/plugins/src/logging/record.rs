@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderName, header};
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 use uuid::Uuid;
 
+use crate::trace::{self, Trace};
 use doorward_plugin_api::record::{Latencies, RequestRecord, Try};
 
 /// What stands in the place of a secret.
@@ -24,8 +25,16 @@ const SECRETS: &[&str] = &[
     "access_token",
     "refresh_token",
     "id_token",
+    "id_token_hint",
     "client_secret",
+    "client_assertion",
+    "password",
+    "token",
+    "jwt",
+    "code",
 ];
+/// Headers whose values are addresses, which may have secrets in their parameters.
+const ADDRESSES: &[HeaderName] = &[header::LOCATION, header::CONTENT_LOCATION, header::REFERER];
 /// Most parameters of a query that are told apart.
 const PARAMETERS: usize = 100;
 
@@ -67,6 +76,13 @@ pub(super) fn object(record: &RequestRecord<'_>) -> Map<String, Value> {
     put("workspace_name", "default".into());
     if let Some(id) = record.correlation_id() {
         put("correlation_id", id.into());
+    }
+    let traces = trace::traces(record.exchange).flat_map(Trace::ids);
+    let ids: Map<String, Value> = traces
+        .map(|(name, id)| ((*name).to_owned(), id.as_str().into()))
+        .collect();
+    if !ids.is_empty() {
+        put("trace_id", ids.into());
     }
     object
 }
@@ -143,7 +159,12 @@ fn headers(record: &RequestRecord<'_>, headers: &HeaderMap) -> Map<String, Value
             REDACTED.into()
         } else {
             let all = headers.get_all(name).iter();
-            one_or_list(all.map(|value| String::from_utf8_lossy(value.as_bytes()).into()))
+            let texts = all.map(|value| String::from_utf8_lossy(value.as_bytes()));
+            if ADDRESSES.contains(name) {
+                one_or_list(texts.map(|text| redacted(record, &text).into()))
+            } else {
+                one_or_list(texts.map(Value::from))
+            }
         };
         object.insert(name.as_str().to_owned(), value);
     }
@@ -186,24 +207,32 @@ fn querystring(record: &RequestRecord<'_>, target: &str) -> Map<String, Value> {
     object
 }
 
-/// A target whose query tells no secret.
-fn redacted<'a>(record: &RequestRecord<'_>, target: &'a str) -> Cow<'a, str> {
-    let Some((path, query)) = target.split_once('?') else {
-        return Cow::Borrowed(target);
-    };
+/// An address whose query and fragment tell no secret.
+fn redacted<'a>(record: &RequestRecord<'_>, address: &'a str) -> Cow<'a, str> {
     let secret = |part: &str| {
         let name = form_urlencoded::parse(part.as_bytes()).next();
-        name.is_some_and(|(name, _)| is_secret(record, &name))
+        part.contains('=') && name.is_some_and(|(name, _)| is_secret(record, &name))
     };
-    if !query.split('&').any(secret) {
-        return Cow::Borrowed(target);
+    let parts = || address.split_inclusive(['?', '&', '#']);
+    let bare = |part: &'a str| part.trim_end_matches(['?', '&', '#']);
+    // The first part is the path.
+    if !parts().skip(1).any(|part| secret(bare(part))) {
+        return Cow::Borrowed(address);
     }
-    let parts = query.split('&').map(|part| match part.split_once('=') {
-        Some((name, _)) if secret(part) => Cow::Owned(format!("{name}={REDACTED}")),
-        _ => Cow::Borrowed(part),
-    });
-    let parts: Vec<_> = parts.collect();
-    Cow::Owned(format!("{path}?{}", parts.join("&")))
+    let mut text = String::with_capacity(address.len());
+    for (i, part) in parts().enumerate() {
+        let inner = bare(part);
+        match inner.split_once('=') {
+            Some((name, _)) if i > 0 && secret(inner) => {
+                text.push_str(name);
+                text.push('=');
+                text.push_str(REDACTED);
+                text.push_str(&part[inner.len()..]);
+            }
+            _ => text.push_str(part),
+        }
+    }
+    Cow::Owned(text)
 }
 
 /// The statuses of all tries, as the engine of the imitated gateway joins them.

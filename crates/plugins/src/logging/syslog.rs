@@ -65,22 +65,30 @@ const FACILITY_NAMES: &[&str] = &[
     "uucp", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 ];
 
+/// The fields that say how grave requests are.
+pub(super) fn severity_fields(required: bool) -> [Field; 4] {
+    [
+        "log_level",
+        "successful_severity",
+        "client_errors_severity",
+        "server_errors_severity",
+    ]
+    .map(|name| {
+        let field = Field::new(name, Type::word(SEVERITIES)).default("info");
+        if required { field.required() } else { field }
+    })
+}
+
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let severity = |name| {
-            let field = Field::new(name, Type::word(SEVERITIES));
-            field.default("info").required()
-        };
-        Schema::new(vec![
-            severity("log_level"),
-            severity("successful_severity"),
-            severity("client_errors_severity"),
-            severity("server_errors_severity"),
+        let mut fields = Vec::from(severity_fields(true));
+        fields.extend([
             custom_fields::field(),
             Field::new("facility", Type::word(FACILITY_NAMES))
                 .default("user")
                 .required(),
-        ])
+        ]);
+        Schema::new(fields)
     });
     &SCHEMA
 }
@@ -97,20 +105,19 @@ pub(super) struct Severities {
 }
 
 impl Severities {
-    fn read(config: Settings<'_>) -> Result<Self, ConfigError> {
+    /// Reads a complete `config`, for messages of this facility.
+    pub(super) fn read(config: Settings<'_>, facility: u8) -> Result<Self, ConfigError> {
         let severity = |field: &str| {
-            let name = config.text(field);
-            let position = SEVERITIES.iter().position(|one| Some(*one) == name);
+            let name = config.text(field).unwrap_or("info");
+            let position = SEVERITIES.iter().position(|one| *one == name);
             position.ok_or_else(|| wrong(field, "expected a severity"))
         };
-        let name = config.text("facility");
-        let facility = FACILITIES.iter().find(|(one, _)| Some(*one) == name);
         Ok(Self {
             success: severity("successful_severity")?,
             client_errors: severity("client_errors_severity")?,
             server_errors: severity("server_errors_severity")?,
             level: severity("log_level")?,
-            facility: facility.map_or(1, |(_, number)| *number),
+            facility,
         })
     }
 
@@ -156,7 +163,10 @@ pub(super) fn filter(
     parts: &Parts,
     socket: &Path,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
-    let severities = Severities::read(config)?;
+    let name = config.text("facility");
+    let facility = FACILITIES.iter().find(|(one, _)| Some(*one) == name);
+    let facility = facility.map_or(1, |(_, number)| *number);
+    let severities = Severities::read(config, facility)?;
     let fields = CustomFields::read(config)?;
     let sender = SyslogSender(socket.to_owned());
     let queue = Queue::new(KIND.name, parts, Limits::streaming(MESSAGES), sender);

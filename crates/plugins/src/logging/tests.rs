@@ -143,6 +143,21 @@ fn no_secret_is_in_a_record() {
 }
 
 #[test]
+fn addresses_in_headers_tell_no_secret_either() {
+    let record = shown(&[
+        (
+            "location",
+            "https://a.test/cb?code=s3cret&state=1#access_token=s3cret&x=y",
+        ),
+        ("referer", "/plain?a=b"),
+    ]);
+    let headers = &record["response"]["headers"];
+    let expected = "https://a.test/cb?code=REDACTED&state=1#access_token=REDACTED&x=y";
+    assert_eq!(headers["location"], expected);
+    assert_eq!(headers["referer"], "/plain?a=b");
+}
+
+#[test]
 fn a_program_is_refused_by_name_unless_it_leaves_the_field_out() {
     let config = |program: &str| json!({"path": "/tmp/doorward-unused.log", "custom_fields_by_lua": {"request.headers": program}});
     let message = plugin(&file_log::KIND, &config("return 1")).err().unwrap();
@@ -276,6 +291,30 @@ async fn a_datagram_is_one_record() {
     let (length, _) = socket.recv_from(&mut buffer).await.unwrap();
     let record: Value = serde_json::from_slice(&buffer[..length]).unwrap();
     assert_eq!(record["response"]["status"], 200);
+}
+
+#[tokio::test]
+async fn loggly_gets_messages_of_syslog_with_its_key_and_tags() {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let parts = parts();
+    let config = json!({"host": "127.0.0.1", "port": port, "key": "k-1", "tags": ["a\"]b"]});
+    let filter = plugin_with(&loggly::KIND, &config, &parts).unwrap();
+    log(&*filter, &parts, 200).await;
+    let mut buffer = vec![0; 65_536];
+    let (length, _) = socket.recv_from(&mut buffer).await.unwrap();
+    let text = std::str::from_utf8(&buffer[..length]).unwrap();
+    assert!(
+        text.starts_with("<14>1 1970-01-01T00:00:00.000Z "),
+        "{text}"
+    );
+    let data = " kong - - [k-1@41058 tag=\"a\\\"\\]b\"] {\"client_ip\"";
+    assert!(text.contains(data), "{text}");
+    let wrong = plugin(&loggly::KIND, &json!({"key": "a b"})).err().unwrap();
+    assert!(
+        wrong.contains("expected letters, digits and dashes"),
+        "{wrong}"
+    );
 }
 
 #[tokio::test]

@@ -1,0 +1,381 @@
+//! The context of a trace, and the headers in which it travels.
+//!
+//! A header that is not of its format is treated as absent: it comes from anybody.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use pingora::http::RequestHeader;
+
+use doorward_core::clock::random_bytes;
+
+/// A format of headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    W3c,
+    B3,
+    B3Single,
+    Jaeger,
+    Ot,
+    Datadog,
+    Aws,
+    Gcp,
+}
+
+/// What is known of a trace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct TraceContext {
+    /// The id, filled with zeros on the left, and how many bytes of it were given.
+    pub(super) trace_id: Option<([u8; 16], usize)>,
+    /// The caller's span.
+    pub(super) span_id: Option<[u8; 8]>,
+    /// What the caller or somebody before has decided.
+    pub(super) sampled: Option<bool>,
+    /// Whether the decision was made for debugging.
+    pub(super) debug: bool,
+    /// The format that it came in.
+    pub(super) format: Option<Format>,
+}
+
+/// The spans that an outgoing header names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outgoing {
+    pub(super) span: [u8; 8],
+    pub(super) parent: [u8; 8],
+    pub(super) sampled: bool,
+}
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+const B3: HeaderName = HeaderName::from_static("b3");
+const B3_TRACE: HeaderName = HeaderName::from_static("x-b3-traceid");
+const B3_SPAN: HeaderName = HeaderName::from_static("x-b3-spanid");
+const B3_PARENT: HeaderName = HeaderName::from_static("x-b3-parentspanid");
+const B3_SAMPLED: HeaderName = HeaderName::from_static("x-b3-sampled");
+const B3_FLAGS: HeaderName = HeaderName::from_static("x-b3-flags");
+const JAEGER: HeaderName = HeaderName::from_static("uber-trace-id");
+const OT_TRACE: HeaderName = HeaderName::from_static("ot-tracer-traceid");
+const OT_SPAN: HeaderName = HeaderName::from_static("ot-tracer-spanid");
+const OT_SAMPLED: HeaderName = HeaderName::from_static("ot-tracer-sampled");
+const DATADOG_TRACE: HeaderName = HeaderName::from_static("x-datadog-trace-id");
+const DATADOG_PARENT: HeaderName = HeaderName::from_static("x-datadog-parent-id");
+const DATADOG_SAMPLED: HeaderName = HeaderName::from_static("x-datadog-sampling-priority");
+const AWS: HeaderName = HeaderName::from_static("x-amzn-trace-id");
+const GCP: HeaderName = HeaderName::from_static("x-cloud-trace-context");
+
+/// Bytes as hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Hexadecimal digits as bytes, with zeros on the left; at least `least` digits.
+fn bytes<const N: usize>(text: &str, least: usize) -> Option<[u8; N]> {
+    let digits = text.as_bytes();
+    if digits.len() < least || digits.len() > 2 * N || digits.is_empty() {
+        return None;
+    }
+    let mut all = [0; N];
+    for (i, digit) in digits.iter().rev().enumerate() {
+        let value = char::from(*digit).to_digit(16)?;
+        let value = u8::try_from(value).ok()?;
+        all[N - 1 - i / 2] |= value << (4 * (i % 2));
+    }
+    all.iter().any(|byte| *byte != 0).then_some(all)
+}
+
+/// The id of a trace: exactly 16 or 32 digits.
+fn trace_id(text: &str) -> Option<([u8; 16], usize)> {
+    match text.len() {
+        16 | 32 => Some((bytes(text, 16)?, text.len() / 2)),
+        _ => None,
+    }
+}
+
+/// The id of a span: exactly 16 digits.
+fn span_id(text: &str) -> Option<[u8; 8]> {
+    bytes(text, 16)
+}
+
+fn decision(text: &str) -> Option<bool> {
+    match text {
+        "1" | "true" => Some(true),
+        "0" | "false" => Some(false),
+        _ => None,
+    }
+}
+
+impl Format {
+    /// The format of this name.
+    pub(super) fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "w3c" => Self::W3c,
+            "b3" => Self::B3,
+            "b3-single" => Self::B3Single,
+            "jaeger" => Self::Jaeger,
+            "ot" => Self::Ot,
+            "datadog" => Self::Datadog,
+            "aws" => Self::Aws,
+            "gcp" => Self::Gcp,
+            _ => return None,
+        })
+    }
+
+    /// What log records call it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::W3c => "w3c",
+            Self::B3 | Self::B3Single => "b3",
+            Self::Jaeger => "jaeger",
+            Self::Ot => "ot",
+            Self::Datadog => "datadog",
+            Self::Aws => "aws",
+            Self::Gcp => "gcp",
+        }
+    }
+
+    /// What these headers say in this format.
+    pub(super) fn extract(self, headers: &HeaderMap) -> Option<TraceContext> {
+        let text = |name: &HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
+        let context = match self {
+            Self::W3c => w3c(text(&TRACEPARENT)?),
+            Self::B3 | Self::B3Single => return b3(headers),
+            Self::Jaeger => jaeger(&text(&JAEGER)?.replace("%3A", ":").replace("%3a", ":")),
+            Self::Ot => Some(TraceContext {
+                trace_id: Some(trace_id(text(&OT_TRACE)?)?),
+                span_id: Some(span_id(text(&OT_SPAN)?)?),
+                sampled: text(&OT_SAMPLED).and_then(decision),
+                ..TraceContext::default()
+            }),
+            Self::Datadog => {
+                let number = |text: &str| text.parse::<u64>().ok().filter(|n| *n != 0);
+                let trace = number(text(&DATADOG_TRACE)?)?;
+                let priority = text(&DATADOG_SAMPLED).and_then(|text| text.parse::<i8>().ok());
+                Some(TraceContext {
+                    trace_id: Some((u128::from(trace).to_be_bytes(), 8)),
+                    span_id: text(&DATADOG_PARENT).and_then(number).map(u64::to_be_bytes),
+                    sampled: priority.map(|priority| priority > 0),
+                    ..TraceContext::default()
+                })
+            }
+            Self::Aws => aws(text(&AWS)?),
+            Self::Gcp => gcp(text(&GCP)?),
+        };
+        let format = Some(self);
+        context.map(|context| TraceContext { format, ..context })
+    }
+
+    /// Writes the context in this format.
+    pub(super) fn inject(self, context: &TraceContext, out: Outgoing, request: &mut RequestHeader) {
+        let Some((id, _)) = context.trace_id else {
+            return;
+        };
+        let mut put = |name: &HeaderName, value: String| {
+            if let Ok(value) = HeaderValue::try_from(value) {
+                // A name and a value of a message.
+                let _ = request.insert_header(name.clone(), value);
+            }
+        };
+        let (whole, sized) = (hex(&id), context.id_text(self));
+        let (span, parent) = (hex(&out.span), hex(&out.parent));
+        let bit = u8::from(out.sampled);
+        let span_number = u64::from_be_bytes(out.span);
+        match self {
+            Self::W3c => put(&TRACEPARENT, format!("00-{whole}-{span}-0{bit}")),
+            Self::B3 => {
+                put(&B3_TRACE, sized);
+                put(&B3_SPAN, span);
+                put(&B3_PARENT, parent);
+                if context.debug {
+                    put(&B3_FLAGS, "1".to_owned());
+                } else {
+                    put(&B3_SAMPLED, bit.to_string());
+                }
+            }
+            Self::B3Single => {
+                let state = if context.debug {
+                    "d".to_owned()
+                } else {
+                    bit.to_string()
+                };
+                put(&B3, format!("{sized}-{span}-{state}-{parent}"));
+            }
+            Self::Jaeger => put(&JAEGER, format!("{sized}:{span}:{parent}:0{bit}")),
+            Self::Ot => {
+                put(&OT_TRACE, sized);
+                put(&OT_SPAN, span);
+                put(&OT_SAMPLED, bit.to_string());
+            }
+            Self::Datadog => {
+                put(&DATADOG_TRACE, sized);
+                put(&DATADOG_PARENT, span_number.to_string());
+                put(&DATADOG_SAMPLED, bit.to_string());
+            }
+            Self::Aws => put(&AWS, format!("{sized};Parent={span};Sampled={bit}")),
+            Self::Gcp => put(&GCP, format!("{sized}/{span_number};o={bit}")),
+        }
+    }
+}
+
+impl TraceContext {
+    /// Begins a trace with an id of so many bytes; what was decided stays.
+    pub(super) fn begin(&mut self, size: usize) {
+        let mut id: [u8; 16] = random_bytes();
+        if size < 16 {
+            id[..8].fill(0);
+        }
+        self.trace_id = Some((id, size));
+        self.span_id = None;
+    }
+
+    /// The id as this format writes it.
+    pub(super) fn id_text(&self, format: Format) -> String {
+        let Some((id, size)) = self.trace_id else {
+            return String::new();
+        };
+        let whole = hex(&id);
+        match format {
+            Format::W3c | Format::Gcp => whole,
+            Format::B3 | Format::B3Single | Format::Jaeger | Format::Ot => {
+                hex(&id[16 - size.clamp(8, 16)..])
+            }
+            Format::Datadog => {
+                let [.., a, b, c, d, e, f, g, h] = id;
+                u64::from_be_bytes([a, b, c, d, e, f, g, h]).to_string()
+            }
+            Format::Aws => format!("Root=1-{}-{}", &whole[..8], &whole[8..]),
+        }
+    }
+}
+
+/// `00-TRACE-SPAN-FLAGS` (Trace Context, §3.2).
+fn w3c(text: &str) -> Option<TraceContext> {
+    let mut parts = text.split('-');
+    let (version, trace, span) = (parts.next()?, parts.next()?, parts.next()?);
+    let flags = parts.next()?;
+    if version != "00" || trace.len() != 32 || flags.len() != 2 || parts.next().is_some() {
+        return None;
+    }
+    let flags = u8::from_str_radix(flags, 16).ok()?;
+    Some(TraceContext {
+        trace_id: Some(trace_id(trace)?),
+        span_id: Some(span_id(span)?),
+        sampled: Some(flags & 1 == 1),
+        ..TraceContext::default()
+    })
+}
+
+/// One header, the member of a `tracestate`, or a header for each value.
+fn b3(headers: &HeaderMap) -> Option<TraceContext> {
+    let text = |name: &HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
+    let member = || {
+        let members = text(&TRACESTATE)?.split(',');
+        members
+            .filter_map(|one| one.trim().strip_prefix("b3="))
+            .next()
+    };
+    if let Some(context) = text(&B3).or_else(member).and_then(b3_single) {
+        return Some(context);
+    }
+    let debug = text(&B3_FLAGS) == Some("1");
+    let sampled = text(&B3_SAMPLED).and_then(decision);
+    let sampled = sampled.or(debug.then_some(true));
+    let trace = text(&B3_TRACE).and_then(trace_id);
+    let span = text(&B3_SPAN).and_then(span_id);
+    if trace.is_none() && sampled.is_none() {
+        return None;
+    }
+    Some(TraceContext {
+        trace_id: trace,
+        span_id: span.filter(|_| trace.is_some()),
+        sampled,
+        debug,
+        format: Some(Format::B3),
+    })
+}
+
+/// `TRACE-SPAN[-STATE[-PARENT]]`, or `STATE` alone.
+fn b3_single(text: &str) -> Option<TraceContext> {
+    let state = |text: &str| match text {
+        "0" => Some((false, false)),
+        "1" => Some((true, false)),
+        "d" => Some((true, true)),
+        _ => None,
+    };
+    let format = Some(Format::B3Single);
+    if let Some((sampled, debug)) = state(text) {
+        return Some(TraceContext {
+            sampled: Some(sampled),
+            debug,
+            format,
+            ..TraceContext::default()
+        });
+    }
+    let mut parts = text.split('-');
+    let (trace, span) = (trace_id(parts.next()?)?, span_id(parts.next()?)?);
+    let state = parts.next().map(|text| state(text).ok_or(()));
+    let state = state.transpose().ok()?;
+    // The caller's own parent is of no use here, but has to be one.
+    if let Some(parent) = parts.next() {
+        span_id(parent)?;
+    }
+    if parts.next().is_some() {
+        return None;
+    }
+    Some(TraceContext {
+        trace_id: Some(trace),
+        span_id: Some(span),
+        sampled: state.map(|(sampled, _)| sampled),
+        debug: state.is_some_and(|(_, debug)| debug),
+        format,
+    })
+}
+
+/// `TRACE:SPAN:PARENT:FLAGS`.
+fn jaeger(text: &str) -> Option<TraceContext> {
+    let mut parts = text.split(':');
+    let (trace, span) = (parts.next()?, parts.next()?);
+    let (_, flags) = (parts.next()?, parts.next()?);
+    if parts.next().is_some() || flags.len() > 2 {
+        return None;
+    }
+    let flags = u8::from_str_radix(flags, 16).ok()?;
+    let size = if trace.len() <= 16 { 8 } else { 16 };
+    Some(TraceContext {
+        trace_id: Some((bytes(trace, 1)?, size)),
+        span_id: Some(bytes(span, 1)?),
+        sampled: Some(flags & 1 == 1),
+        debug: flags & 2 == 2,
+        ..TraceContext::default()
+    })
+}
+
+/// `Root=1-EPOCH-REST;Parent=SPAN;Sampled=0`.
+fn aws(text: &str) -> Option<TraceContext> {
+    let mut context = TraceContext::default();
+    for part in text.split(';') {
+        match part.trim().split_once('=')? {
+            ("Root", root) => {
+                let (epoch, rest) = root.strip_prefix("1-")?.split_once('-')?;
+                let whole =
+                    (epoch.len() == 8 && rest.len() == 24).then(|| format!("{epoch}{rest}"));
+                context.trace_id = Some(trace_id(&whole?)?);
+            }
+            ("Parent", parent) => context.span_id = Some(span_id(parent)?),
+            ("Sampled", sampled) => context.sampled = decision(sampled),
+            _ => {}
+        }
+    }
+    context.trace_id.is_some().then_some(context)
+}
+
+/// `TRACE/SPAN;o=1`, with a decimal span.
+fn gcp(text: &str) -> Option<TraceContext> {
+    let (ids, options) = text.split_once(';').unwrap_or((text, ""));
+    let (trace, span) = ids.split_once('/').unwrap_or((ids, ""));
+    let trace = (trace.len() == 32).then(|| trace_id(trace))??;
+    let span = span.parse::<u64>().ok().filter(|span| *span != 0);
+    Some(TraceContext {
+        trace_id: Some(trace),
+        span_id: span.map(u64::to_be_bytes),
+        sampled: options.strip_prefix("o=").and_then(decision),
+        ..TraceContext::default()
+    })
+}

@@ -1,0 +1,109 @@
+//! The plugins that trace: requests carry a trace's context on, and spans go to
+//! Zipkin (`zipkin`) or over OTLP (`opentelemetry`).
+//!
+//! `context` has the formats of headers, `propagation` which of them are read and
+//! written.
+
+mod context;
+pub(crate) mod opentelemetry;
+mod propagation;
+mod protobuf;
+#[cfg(test)]
+mod tests;
+pub(crate) mod zipkin;
+
+use http::HeaderMap;
+use pingora::http::RequestHeader;
+
+use context::TraceContext;
+use doorward_core::clock::random_bytes;
+use doorward_plugin_api::filter::Exchange;
+use propagation::Propagation;
+
+/// The trace of a request, as one plugin sees it.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    plugin: &'static str,
+    context: TraceContext,
+    /// Whether spans of it are kept.
+    sampled: bool,
+    /// The span of the request here.
+    root: [u8; 8],
+    /// The span of the request to the upstream.
+    proxy: [u8; 8],
+    /// Names of formats, and the trace's id in each.
+    ids: Vec<(&'static str, String)>,
+}
+
+impl Trace {
+    /// The names of formats, and the trace's id in each.
+    pub(crate) fn ids(&self) -> &[(&'static str, String)] {
+        &self.ids
+    }
+}
+
+/// How new traces begin.
+#[derive(Debug, Clone, Copy)]
+struct Beginning {
+    /// Bytes of new ids.
+    id_size: usize,
+    /// The share of requests that are sampled, where nobody has decided.
+    ratio: f64,
+    /// Whether a caller who samples decides for all; one who does not always does.
+    is_final: bool,
+}
+
+/// Takes up the trace of a request, or begins one.
+fn begin(
+    plugin: &'static str,
+    propagation: &Propagation,
+    beginning: Beginning,
+    request: &RequestHeader,
+) -> Trace {
+    begin_from(plugin, propagation, beginning, &request.headers)
+}
+
+/// The same, of a request's headers.
+fn begin_from(
+    plugin: &'static str,
+    propagation: &Propagation,
+    beginning: Beginning,
+    headers: &HeaderMap,
+) -> Trace {
+    let mut context = propagation.extract(headers).unwrap_or_default();
+    if context.trace_id.is_none() {
+        context.begin(beginning.id_size);
+    }
+    let chosen = || share(&context) < beginning.ratio;
+    let sampled = match context.sampled {
+        Some(true) if beginning.is_final => true,
+        Some(false) => false,
+        _ => chosen(),
+    };
+    Trace {
+        plugin,
+        sampled,
+        root: random_bytes(),
+        proxy: random_bytes(),
+        ids: propagation.ids(&context),
+        context,
+    }
+}
+
+/// A number from 0 up to 1 that is the same for all requests of a trace.
+fn share(context: &TraceContext) -> f64 {
+    let id = context.trace_id.map_or([0; 16], |(id, _)| id);
+    let [.., a, b, c, d] = id;
+    f64::from(u32::from_be_bytes([a, b, c, d])) / (f64::from(u32::MAX) + 1.0)
+}
+
+/// The trace that a plugin has noted.
+fn noted<'a>(plugin: &'static str, exchange: &'a Exchange) -> Option<&'a Trace> {
+    traces(exchange).find(|trace| trace.plugin == plugin)
+}
+
+/// The traces of all plugins.
+pub(crate) fn traces(exchange: &Exchange) -> impl Iterator<Item = &Trace> {
+    let notes = exchange.notes.iter();
+    notes.filter_map(|note| note.downcast_ref::<Trace>())
+}

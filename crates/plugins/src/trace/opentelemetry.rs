@@ -1,0 +1,373 @@
+//! The `opentelemetry` plugin: spans of requests go to a collector, over OTLP/HTTP.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::proxy::Session;
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::context::Format;
+use super::propagation::{self, Propagation};
+use super::{Beginning, Trace, begin, noted, protobuf};
+use crate::delivery::{LEGACY_SPANS, Limits, Queue, Sender, queue_field};
+use crate::logging::OBSERVES;
+use crate::logging::http_log::endpoint;
+use crate::settings::{Settings, header_name, url_text, wrong};
+use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_net::http::outbound::{Options, Outbound};
+use doorward_net::telemetry::Metrics;
+use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::record::RequestRecord;
+use doorward_plugin_api::{ConfigError, Kind, Parts};
+
+/// What the registry knows of the plugin.
+pub(crate) const KIND: Kind = Kind {
+    name: "opentelemetry",
+    priority: 14,
+    of_consumers: true,
+    schema,
+    codes: Vec::new,
+    build,
+};
+
+/// The share of requests by default, as in the imitated gateway.
+const RATIO: f64 = 0.01;
+/// Kinds of spans.
+const SERVER: u64 = 2;
+const CLIENT: u64 = 3;
+/// The code of a span's status that says that it failed.
+const FAILED: u64 = 2;
+
+fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        let millis = |name, usual: i64| {
+            let field = Field::new(name, Type::Integer(0, 2_147_483_646));
+            field.default(usual)
+        };
+        let count = |name| Field::new(name, Type::Integer(i64::MIN, i64::MAX));
+        let texts = |check| Type::Map(Box::new(Type::checked(check)));
+        Schema::new(vec![
+            Field::new("traces_endpoint", Type::checked(url_text)).aliases(&["endpoint"]),
+            Field::new("logs_endpoint", Type::checked(url_text)),
+            Field::new("headers", Type::Map(Box::new(Type::text()))),
+            Field::new("resource_attributes", texts(check_attribute)),
+            queue_field(200),
+            count("batch_span_count"),
+            count("batch_flush_delay"),
+            millis("connect_timeout", 1000),
+            millis("send_timeout", 5000),
+            millis("read_timeout", 5000),
+            Field::new(
+                "http_response_header_for_traceid",
+                Type::checked(header_name),
+            ),
+            propagation::header_type(),
+            Field::new("sampling_rate", Type::Between(0, 1)),
+            propagation::field("w3c"),
+        ])
+        .check(check_endpoints)
+        .check(check_headers)
+    });
+    &SCHEMA
+}
+
+fn check_attribute(text: &str) -> Result<(), String> {
+    if text.is_empty() {
+        return Err("length must be at least 1".to_owned());
+    }
+    Ok(())
+}
+
+fn check_endpoints(config: &Map<String, Value>, violations: &mut Violations) {
+    let config = Settings(config);
+    let mut fields = ["traces_endpoint", "logs_endpoint"].into_iter();
+    if fields.all(|field| config.get(field).is_none()) {
+        violations.put_entity(
+            "at least one of these fields must be non-empty: 'config.traces_endpoint', \
+             'config.logs_endpoint'",
+        );
+    }
+}
+
+fn check_headers(config: &Map<String, Value>, violations: &mut Violations) {
+    let headers = config.get("headers").and_then(Value::as_object);
+    for name in headers.into_iter().flat_map(Map::keys) {
+        if let Err(message) = header_name(name) {
+            violations.put("headers", message);
+        }
+    }
+}
+
+/// Sends spans.
+struct OtlpSender {
+    outbound: Arc<Outbound>,
+    metrics: Arc<Metrics>,
+    url: Url,
+    headers: HeaderMap,
+    options: Options,
+    attributes: Vec<(Box<str>, Box<str>)>,
+}
+
+impl OtlpSender {
+    /// A request with these spans, each a field of its scope.
+    fn body(&self, spans: &[Vec<u8>]) -> Vec<u8> {
+        let mut out = Vec::new();
+        protobuf::message(&mut out, 1, |out| {
+            protobuf::message(out, 1, |out| self.resource(out));
+            protobuf::message(out, 2, |out| {
+                protobuf::message(out, 1, |out| {
+                    protobuf::bytes(out, 1, b"kong-internal");
+                    protobuf::bytes(out, 2, b"0.1.0");
+                });
+                spans.iter().for_each(|span| out.extend_from_slice(span));
+            });
+        });
+        out
+    }
+
+    /// What is the same for all spans. Attributes of the configuration go before.
+    fn resource(&self, out: &mut Vec<u8>) {
+        let (node, version) = self.metrics.kong.node();
+        let own = [
+            ("service.name", "kong"),
+            ("service.instance.id", node),
+            ("service.version", version),
+        ];
+        let chosen = |name: &str| self.attributes.iter().any(|(other, _)| **other == *name);
+        for (name, value) in own {
+            if !value.is_empty() && !chosen(name) {
+                protobuf::text_attribute(out, 1, name, value);
+            }
+        }
+        for (name, value) in &self.attributes {
+            protobuf::text_attribute(out, 1, name, value);
+        }
+    }
+}
+
+#[async_trait]
+impl Sender for OtlpSender {
+    async fn send(&self, batch: &[Vec<u8>]) -> Result<(), String> {
+        let body = Bytes::from(self.body(batch));
+        let headers = self.headers.clone();
+        let sent = (self.outbound).request(Method::POST, &self.url, headers, body, self.options);
+        let answer = sent.await.map_err(|error| error.to_string())?;
+        if answer.status != StatusCode::OK {
+            return Err(format!("answered with status {}", answer.status));
+        }
+        Ok(())
+    }
+}
+
+/// A running filter.
+struct OpenTelemetry {
+    propagation: Propagation,
+    beginning: Beginning,
+    id_header: Option<HeaderName>,
+    queue: Queue,
+}
+
+fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
+    let config = Settings(config);
+    if config.get("logs_endpoint").is_some() {
+        let message = "logs of the gateway can't be sent: leave it out, and collect its standard \
+                       error";
+        return Err(wrong("logs_endpoint", message));
+    }
+    let text = config.text("traces_endpoint").unwrap_or_default();
+    let (url, mut headers) = endpoint("traces_endpoint", text)?;
+    let kind = HeaderValue::from_static("application/x-protobuf");
+    headers.insert(header::CONTENT_TYPE, kind);
+    let extra = config.get("headers").and_then(Value::as_object);
+    for (name, value) in extra.into_iter().flatten() {
+        let invalid = || wrong("headers", format!("'{name}' is no header that can be sent"));
+        let value = value.as_str().unwrap_or_default();
+        let value = HeaderValue::from_str(value).map_err(|_| invalid())?;
+        let name = HeaderName::try_from(name.as_str()).map_err(|_| invalid())?;
+        headers.insert(name, value);
+    }
+    let millis = |field| config.integer(field).and_then(|n| u64::try_from(n).ok());
+    let timeouts = ["connect_timeout", "send_timeout", "read_timeout"];
+    let timeout: u64 = timeouts.into_iter().filter_map(millis).sum();
+    let attributes = config.get("resource_attributes").and_then(Value::as_object);
+    let attributes = attributes.into_iter().flatten();
+    let sender = OtlpSender {
+        outbound: parts.outbound.clone(),
+        metrics: parts.metrics.clone(),
+        url,
+        headers,
+        options: Options {
+            timeout: Duration::from_millis(timeout.max(1)),
+            ..Options::default()
+        },
+        attributes: attributes
+            .filter_map(|(name, value)| Some((name.as_str().into(), value.as_str()?.into())))
+            .collect(),
+    };
+    let limits = Limits::read(config, &LEGACY_SPANS);
+    Ok(Arc::new(OpenTelemetry {
+        propagation: Propagation::read(config, Format::W3c)?,
+        beginning: Beginning {
+            id_size: 16,
+            ratio: config.number("sampling_rate").unwrap_or(RATIO),
+            is_final: false,
+        },
+        id_header: config.header("http_response_header_for_traceid")?,
+        queue: Queue::new(KIND.name, parts, limits, sender),
+    }))
+}
+
+/// Nanoseconds since the epoch.
+fn nanos(start_ms: i64, after: Duration) -> u64 {
+    let start = u64::try_from(start_ms).unwrap_or_default();
+    let after = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
+    start.saturating_mul(1_000_000).saturating_add(after)
+}
+
+/// The spans of a request, each a field of its scope: of itself, and of its way to
+/// the upstream.
+fn spans(trace: &Trace, record: &RequestRecord<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    protobuf::message(&mut out, 2, |out| root(out, trace, record));
+    if record.upstream.tries.is_some() {
+        protobuf::message(&mut out, 2, |out| balancer(out, trace, record));
+    }
+    out
+}
+
+fn root(out: &mut Vec<u8>, trace: &Trace, record: &RequestRecord<'_>) {
+    let parent = trace.context.span_id;
+    head(out, trace, trace.root, parent, ("kong", SERVER));
+    protobuf::fixed64(out, 7, nanos(record.started_ms, Duration::ZERO));
+    protobuf::fixed64(out, 8, nanos(record.started_ms, record.latencies.request));
+    let facts = &record.request;
+    let scheme = if facts.secure { "https" } else { "http" };
+    // Without the query, which may hold a secret.
+    let path = facts.target.split('?').next().unwrap_or_default();
+    let client = record.exchange.client.ip().to_canonical().to_string();
+    let version = match facts.version {
+        Version::HTTP_2 => "2",
+        Version::HTTP_10 => "1.0",
+        _ => "1.1",
+    };
+    let url = format!("{scheme}://{}:{}{path}", facts.host, facts.port);
+    let mut text = |name, value: &str| protobuf::text_attribute(out, 9, name, value);
+    text("http.method", facts.method.as_str());
+    text("http.url", &url);
+    text("http.host", facts.host);
+    text("http.scheme", scheme);
+    text("http.flavor", version);
+    text("http.client_ip", &client);
+    text("net.peer.ip", &client);
+    if let Some(id) = facts.id {
+        text("kong.request.id", id);
+    }
+    let paths = record.route.and_then(|route| route.paths.as_ref());
+    if let Some(path) = paths.and_then(|paths| paths.first()) {
+        text("http.route", path);
+    }
+    let status = record.response.status;
+    protobuf::number_attribute(out, 9, "http.status_code", u64::from(status));
+    if status >= 500 {
+        protobuf::message(out, 15, |out| protobuf::number(out, 3, FAILED));
+    }
+}
+
+fn balancer(out: &mut Vec<u8>, trace: &Trace, record: &RequestRecord<'_>) {
+    let latencies = &record.latencies;
+    let parent = Some(trace.root);
+    head(out, trace, trace.proxy, parent, ("kong.balancer", CLIENT));
+    protobuf::fixed64(out, 7, nanos(record.started_ms, latencies.gateway));
+    protobuf::fixed64(out, 8, nanos(record.started_ms, latencies.request));
+    let tries = record.upstream.tries.unwrap_or_default();
+    protobuf::number_attribute(out, 9, "try_count", tries.len() as u64);
+    if let Some(last) = tries.last() {
+        let ip = last.address.ip().to_canonical().to_string();
+        protobuf::text_attribute(out, 9, "net.peer.ip", &ip);
+        protobuf::number_attribute(out, 9, "net.peer.port", u64::from(last.address.port()));
+        if last.failure.is_some() {
+            protobuf::message(out, 15, |out| protobuf::number(out, 3, FAILED));
+        }
+    }
+    if let Some(service) = record.service {
+        protobuf::text_attribute(out, 9, "net.peer.name", &service.host);
+    }
+}
+
+/// What all spans begin with.
+fn head(
+    out: &mut Vec<u8>,
+    trace: &Trace,
+    id: [u8; 8],
+    parent: Option<[u8; 8]>,
+    (name, kind): (&str, u64),
+) {
+    if let Some((trace_id, _)) = trace.context.trace_id {
+        protobuf::bytes(out, 1, &trace_id);
+    }
+    protobuf::bytes(out, 2, &id);
+    if let Some(parent) = parent {
+        protobuf::bytes(out, 4, &parent);
+    }
+    protobuf::bytes(out, 5, name.as_bytes());
+    protobuf::number(out, 6, kind);
+}
+
+#[async_trait]
+impl Filter for OpenTelemetry {
+    fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        let request = session.req_header();
+        let trace = begin(KIND.name, &self.propagation, self.beginning, request);
+        if let Some(name) = &self.id_header
+            && let Ok(value) = HeaderValue::try_from(trace.context.id_text(Format::W3c))
+        {
+            exchange.response_headers.push((name.clone(), value));
+        }
+        exchange.notes.push(Box::new(trace));
+        Verdict::Now(Flow::Continue)
+    }
+
+    async fn foresee(&self, _: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
+        Some(Outlook::passes(OBSERVES))
+    }
+
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+        if let Some(trace) = noted(KIND.name, exchange) {
+            self.propagation.inject(trace, request);
+        }
+    }
+
+    fn on_response(&self, exchange: &Exchange, response: &mut ResponseHeader) {
+        let trace = noted(KIND.name, exchange);
+        if let (Some(name), Some(trace)) = (&self.id_header, trace) {
+            // A name and a value of a message.
+            let _ = response.insert_header(name.clone(), trace.context.id_text(Format::W3c));
+        }
+    }
+
+    fn observes(&self) -> bool {
+        true
+    }
+
+    /// What was over before this plugin ran begins its trace here.
+    fn on_end(&self, record: &RequestRecord<'_>) {
+        let mut late = None;
+        let trace = noted(KIND.name, record.exchange).unwrap_or_else(|| {
+            let headers = record.request.headers;
+            late.insert(super::begin_from(
+                KIND.name,
+                &self.propagation,
+                self.beginning,
+                headers,
+            ))
+        });
+        if trace.sampled {
+            self.queue.push(spans(trace, record));
+        }
+    }
+}

@@ -1,0 +1,323 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Map, Value, json};
+
+use super::context::Format;
+use super::*;
+use crate::settings::Settings;
+use crate::testing::{decide, plugin, session};
+use doorward_core::model::schema::Schema;
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const SPAN: &str = "b7ad6b7169203331";
+
+fn headers(fields: &[(&str, &str)]) -> HeaderMap {
+    let fields = fields.iter().map(|(name, value)| {
+        let name = HeaderName::try_from(*name).unwrap();
+        (name, HeaderValue::try_from(*value).unwrap())
+    });
+    fields.collect()
+}
+
+/// Trace, span and decision that a format reads.
+fn read(format: &str, fields: &[(&str, &str)]) -> Option<(String, Option<String>, Option<bool>)> {
+    let format = Format::of(format).unwrap();
+    let context = format.extract(&headers(fields))?;
+    let id = context.id_text(Format::B3);
+    let span = context.span_id.map(|span| context::hex(&span));
+    Some((id, span, context.sampled))
+}
+
+#[test]
+fn each_format_is_read() {
+    let half = "8448eb211c80319c";
+    let number = u64::from_str_radix(half, 16).unwrap().to_string();
+    let span_number = u64::from_str_radix(SPAN, 16).unwrap().to_string();
+    let aws = format!(
+        "Root=1-{}-{};Parent={SPAN};Sampled=1",
+        &TRACE[..8],
+        &TRACE[8..]
+    );
+    let ids = |id: &str, sampled| Some((id.to_owned(), Some(SPAN.to_owned()), sampled));
+    for (format, fields, expected) in [
+        (
+            "w3c",
+            vec![("traceparent", format!("00-{TRACE}-{SPAN}-01"))],
+            ids(TRACE, Some(true)),
+        ),
+        (
+            "w3c",
+            vec![("traceparent", format!("00-{TRACE}-{SPAN}-00"))],
+            ids(TRACE, Some(false)),
+        ),
+        (
+            "b3",
+            vec![("b3", format!("{TRACE}-{SPAN}-1-{SPAN}"))],
+            ids(TRACE, Some(true)),
+        ),
+        (
+            "b3",
+            vec![("b3", format!("{half}-{SPAN}"))],
+            ids(half, None),
+        ),
+        (
+            "b3",
+            vec![("tracestate", format!("x=1, b3={half}-{SPAN}-d"))],
+            ids(half, Some(true)),
+        ),
+        (
+            "b3",
+            vec![
+                ("x-b3-traceid", TRACE.to_owned()),
+                ("x-b3-spanid", SPAN.to_owned()),
+                ("x-b3-sampled", "0".to_owned()),
+            ],
+            ids(TRACE, Some(false)),
+        ),
+        (
+            "jaeger",
+            vec![("uber-trace-id", format!("{TRACE}:{SPAN}:0:1"))],
+            ids(TRACE, Some(true)),
+        ),
+        (
+            "ot",
+            vec![
+                ("ot-tracer-traceid", half.to_owned()),
+                ("ot-tracer-spanid", SPAN.to_owned()),
+                ("ot-tracer-sampled", "true".to_owned()),
+            ],
+            ids(half, Some(true)),
+        ),
+        (
+            "datadog",
+            vec![
+                ("x-datadog-trace-id", number),
+                ("x-datadog-parent-id", span_number.clone()),
+                ("x-datadog-sampling-priority", "-1".to_owned()),
+            ],
+            ids(half, Some(false)),
+        ),
+        (
+            "aws",
+            vec![("x-amzn-trace-id", aws)],
+            ids(TRACE, Some(true)),
+        ),
+        (
+            "gcp",
+            vec![(
+                "x-cloud-trace-context",
+                format!("{TRACE}/{span_number};o=0"),
+            )],
+            ids(TRACE, Some(false)),
+        ),
+    ] {
+        let fields: Vec<_> = fields
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        assert_eq!(read(format, &fields), expected, "{fields:?}");
+    }
+    let only = Format::B3.extract(&headers(&[("b3", "0")])).unwrap();
+    assert_eq!((only.trace_id, only.sampled), (None, Some(false)));
+}
+
+#[test]
+fn what_is_not_of_its_format_is_treated_as_absent() {
+    let zeros = "0".repeat(32);
+    for (format, name, value) in [
+        ("w3c", "traceparent", format!("01-{TRACE}-{SPAN}-01")),
+        ("w3c", "traceparent", format!("00-{zeros}-{SPAN}-01")),
+        ("w3c", "traceparent", format!("00-{TRACE}-{SPAN}-01-more")),
+        (
+            "w3c",
+            "traceparent",
+            format!("00-{}g-{SPAN}-01", &TRACE[1..]),
+        ),
+        ("b3", "b3", format!("{TRACE}-{SPAN}-2")),
+        ("b3", "b3", format!("{}-{SPAN}", &TRACE[1..])),
+        ("jaeger", "uber-trace-id", format!("{TRACE}:{SPAN}:0")),
+        ("jaeger", "uber-trace-id", format!("{TRACE}0:{SPAN}:0:1")),
+        ("datadog", "x-datadog-trace-id", "0".to_owned()),
+        ("aws", "x-amzn-trace-id", format!("Root=1-{TRACE}")),
+        ("gcp", "x-cloud-trace-context", SPAN.to_owned()),
+    ] {
+        assert_eq!(read(format, &[(name, &value)]), None, "{value}");
+    }
+}
+
+/// A complete `config` with these fields.
+fn config(fields: Value) -> Map<String, Value> {
+    let schema = Schema::new(vec![
+        propagation::header_type(),
+        propagation::default_header_type(),
+        propagation::field("b3"),
+    ]);
+    schema
+        .complete(fields.as_object().unwrap().clone())
+        .unwrap()
+}
+
+/// What the upstream gets for a request with these headers.
+async fn carried(fields: Value, lines: &str) -> HeaderMap {
+    let config = config(fields);
+    let propagation = Propagation::read(Settings(&config), Format::B3).unwrap();
+    let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+    let (session, _client) = session(&request).await;
+    let beginning = Beginning {
+        id_size: 16,
+        ratio: 1.0,
+        is_final: true,
+    };
+    let trace = begin("zipkin", &propagation, beginning, session.req_header());
+    let mut upstream = session.req_header().clone();
+    propagation.inject(&trace, &mut upstream);
+    upstream.headers.clone()
+}
+
+#[tokio::test]
+async fn the_format_of_the_caller_is_preserved_and_others_are_added() {
+    let line = format!("traceparent: 00-{TRACE}-{SPAN}-01\r\n");
+    let upstream = carried(json!({}), &line).await;
+    let sent = upstream["traceparent"].to_str().unwrap();
+    assert!(
+        sent.starts_with(&format!("00-{TRACE}-")) && sent.ends_with("-01"),
+        "{sent}"
+    );
+    assert!(
+        !sent.contains(SPAN),
+        "the upstream's parent is a span of here"
+    );
+    assert!(!upstream.contains_key("x-b3-traceid"));
+    let single = format!("b3: {TRACE}-{SPAN}-0\r\n");
+    let upstream = carried(json!({}), &single).await;
+    assert!(upstream["b3"].to_str().unwrap().contains("-0-"));
+    let upstream = carried(json!({"header_type": "w3c"}), &single).await;
+    assert!(upstream.contains_key("b3") && upstream.contains_key("traceparent"));
+    let fields = json!({"propagation": {"extract": ["w3c"], "inject": ["preserve", "datadog", "aws", "gcp", "jaeger", "ot"]}});
+    let upstream = carried(fields, &line).await;
+    let low = u64::from_str_radix(&TRACE[16..], 16).unwrap().to_string();
+    assert_eq!(upstream["x-datadog-trace-id"], low.as_str());
+    for name in [
+        "x-amzn-trace-id",
+        "x-cloud-trace-context",
+        "uber-trace-id",
+        "ot-tracer-traceid",
+    ] {
+        assert!(upstream.contains_key(name), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn callers_are_not_believed_where_that_is_configured() {
+    let line = format!("traceparent: 00-{TRACE}-{SPAN}-01\r\nx-old: 1\r\n");
+    let ignored = carried(
+        json!({"header_type": "ignore", "default_header_type": "w3c"}),
+        &line,
+    );
+    let ignored = ignored.await;
+    assert!(!ignored["traceparent"].to_str().unwrap().contains(TRACE));
+    let fields = json!({"propagation": {
+        "extract": ["b3"], "inject": ["b3-single"], "clear": ["traceparent", "x-old"],
+    }});
+    let upstream = carried(fields, &line).await;
+    assert!(!upstream.contains_key("traceparent") && !upstream.contains_key("x-old"));
+    let single = upstream["b3"].to_str().unwrap();
+    assert!(
+        !single.contains(TRACE) && single.len() == 32 + 16 + 1 + 16 + 3,
+        "{single}"
+    );
+    let silent = json!({"propagation": {"extract": ["w3c"]}});
+    let upstream = carried(silent, &line).await;
+    assert_eq!(
+        upstream["traceparent"],
+        format!("00-{TRACE}-{SPAN}-01").as_str()
+    );
+    assert!(!upstream.contains_key("x-b3-traceid"));
+}
+
+#[tokio::test]
+async fn a_client_learns_the_id_of_the_trace_and_without_an_endpoint_nothing_is_kept() {
+    let config = json!({"http_response_header_for_traceid": "x-trace"});
+    let filter = plugin(&zipkin::KIND, &config).unwrap();
+    assert!(!filter.observes());
+    let request = format!("GET / HTTP/1.1\r\nHost: a\r\nb3: {TRACE}-{SPAN}-1\r\n\r\n");
+    let (mut session, _client) = session(&request).await;
+    let mut exchange = Exchange::default();
+    assert!(
+        decide(&*filter, &mut session, &mut exchange)
+            .await
+            .is_none()
+    );
+    let (name, value) = &exchange.response_headers[0];
+    assert_eq!((name.as_str(), value.to_str().unwrap()), ("x-trace", TRACE));
+    assert_eq!(
+        traces(&exchange).next().unwrap().ids(),
+        [("b3", TRACE.to_owned())]
+    );
+}
+
+#[test]
+fn wrong_tags_and_endpoints_are_refused() {
+    let refused = |config: Value| plugin(&zipkin::KIND, &config).err().unwrap();
+    let tag = |name: &str| json!({"name": name, "value": "1"});
+    let message = refused(json!({"static_tags": [tag("a"), tag("a")]}));
+    assert!(
+        message.contains("repeated tags are not allowed: a"),
+        "{message}"
+    );
+    let message = refused(json!({"static_tags": [tag("http.path")]}));
+    assert!(message.contains("http.path"), "{message}");
+    let message = refused(json!({"http_endpoint": "ftp://a.test/"}));
+    assert!(
+        message.contains("expected the scheme http or https"),
+        "{message}"
+    );
+    let message = refused(json!({"sample_ratio": 2}));
+    assert!(
+        message.contains("value should be between 0 and 1"),
+        "{message}"
+    );
+}
+
+#[test]
+fn opentelemetry_wants_an_endpoint_and_no_logs() {
+    let refused = |config: Value| plugin(&opentelemetry::KIND, &config).err().unwrap();
+    let message = refused(json!({}));
+    assert!(
+        message.contains("at least one of these fields must be non-empty"),
+        "{message}"
+    );
+    let message = refused(json!({"logs_endpoint": "http://a.test/v1/logs"}));
+    assert!(
+        message.contains("logs_endpoint: logs of the gateway can't be sent"),
+        "{message}"
+    );
+    let message = refused(json!({"traces_endpoint": "/v1/traces"}));
+    assert!(message.contains("missing host in url"), "{message}");
+    assert!(
+        plugin(
+            &opentelemetry::KIND,
+            &json!({"endpoint": "http://a.test/v1"})
+        )
+        .is_ok()
+    );
+}
+
+#[test]
+fn a_caller_decides_for_zipkin_and_a_no_decides_for_all() {
+    let config = config(json!({}));
+    let propagation = Propagation::read(Settings(&config), Format::B3).unwrap();
+    let sampled = |is_final, ratio, state: &str| {
+        let beginning = Beginning {
+            id_size: 16,
+            ratio,
+            is_final,
+        };
+        let headers = headers(&[("b3", &format!("{TRACE}-{SPAN}-{state}"))]);
+        begin_from("a", &propagation, beginning, &headers).sampled
+    };
+    assert!(sampled(true, 0.0, "1") && !sampled(true, 1.0, "0"));
+    assert!(!sampled(false, 0.0, "1") && !sampled(false, 1.0, "0"));
+    assert!(sampled(false, 1.0, "1"));
+}
