@@ -58,4 +58,5 @@ mod token_broker;
 mod traffic_plugins;
 mod uploads;
 mod upstreams;
+mod vaults;
 mod walkthrough;

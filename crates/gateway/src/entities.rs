@@ -25,6 +25,7 @@ use doorward_core::model::service::Service;
 use doorward_core::model::sni::Sni;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
+use doorward_core::model::vault::Vault;
 
 pub use credentials::{Credentials, Scheme, SchemeFields, membership};
 pub use kind::{Kind, Link, OnDelete};
@@ -332,6 +333,8 @@ impl<T: Entity> AnyTable for Table<T> {
 /// all records; its cost does not depend on how many there are.
 #[derive(Clone, Debug, Default)]
 pub struct Entities {
+    /// Where secrets are looked up.
+    pub vaults: Table<Vault>,
     /// Certificates of authorities.
     pub ca_certificates: Table<CaCertificate>,
     /// Certificates with their keys.
@@ -358,6 +361,7 @@ impl Entities {
     /// The table of a kind.
     pub fn table(&self, kind: Kind) -> &dyn AnyTable {
         match kind {
+            Kind::Vault => &self.vaults,
             Kind::CaCertificate => &self.ca_certificates,
             Kind::Certificate => &self.certificates,
             Kind::Sni => &self.snis,
@@ -374,6 +378,7 @@ impl Entities {
     /// The table of a kind, to be changed.
     pub fn table_mut(&mut self, kind: Kind) -> &mut dyn AnyTable {
         match kind {
+            Kind::Vault => &mut self.vaults,
             Kind::CaCertificate => &mut self.ca_certificates,
             Kind::Certificate => &mut self.certificates,
             Kind::Sni => &mut self.snis,

@@ -43,3 +43,4 @@ pub mod snapshot;
 pub mod tries;
 pub mod upload;
 pub mod upstream;
+mod vaults;

@@ -24,6 +24,7 @@ use doorward_core::model::service::Service;
 use doorward_core::model::sni::Sni;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
+use doorward_core::model::vault::Vault;
 
 pub use any::{AnyResource, Unresolved, any};
 pub use credentials::Disclosure;
@@ -123,6 +124,12 @@ fn in_seconds(ms: i64) -> Value {
     #[expect(clippy::cast_precision_loss, reason = "times are small")]
     let seconds = ms as f64 / 1000.0;
     seconds.into()
+}
+
+impl Resource for Vault {
+    fn schema(_: &Map<String, Value>) -> Result<&'static Schema, Violations> {
+        Ok(schemas::vault())
+    }
 }
 
 impl Resource for Certificate {
@@ -233,6 +240,7 @@ pub fn finish<T: Resource>(
 /// If the document is no such record.
 pub fn load(kind: Kind, doc: Map<String, Value>) -> Result<Arc<dyn Item>, serde_json::Error> {
     Ok(match kind {
+        Kind::Vault => Arc::new(stored::<Vault>(doc)?),
         Kind::CaCertificate => Arc::new(stored::<CaCertificate>(doc)?),
         Kind::Certificate => Arc::new(stored::<Certificate>(doc)?),
         Kind::Sni => Arc::new(stored::<Sni>(doc)?),

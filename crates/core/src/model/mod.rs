@@ -33,4 +33,5 @@ pub mod target;
 pub mod token;
 pub mod upstream;
 pub mod user;
+pub mod vault;
 pub mod visible;

@@ -12,6 +12,7 @@ use doorward_core::model::service::Service;
 use doorward_core::model::sni::Sni;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
+use doorward_core::model::vault::Vault;
 
 /// Where a reference that is set points to.
 fn link(field: &'static str, to: Option<Reference>) -> Option<(&'static str, Uuid)> {
@@ -169,6 +170,18 @@ pub fn target_place(target: &str, upstream: Uuid) -> Unique<'_> {
         ("target", Column::Text(target.into())),
         ("upstream", Column::Id(Some(upstream))),
     ])
+}
+
+impl Entity for Vault {
+    basics!(Vault, vaults);
+
+    fn key(&self) -> Option<&str> {
+        Some(&self.prefix)
+    }
+
+    fn unique(&self) -> Vec<Unique<'_>> {
+        Unique::text("prefix", Some(&self.prefix)).collect()
+    }
 }
 
 impl Entity for Certificate {

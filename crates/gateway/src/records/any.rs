@@ -19,6 +19,7 @@ use doorward_core::model::service::Service;
 use doorward_core::model::sni::Sni;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
+use doorward_core::model::vault::Vault;
 
 /// A reference by a name that nobody has: field, kind and name.
 pub type Unresolved = (&'static str, Kind, String);
@@ -86,6 +87,7 @@ impl<T: Resource> AnyResource for Of<T> {
 /// The resource of a kind.
 pub fn any(kind: Kind) -> &'static dyn AnyResource {
     match kind {
+        Kind::Vault => &Of::<Vault>(PhantomData),
         Kind::CaCertificate => &Of::<CaCertificate>(PhantomData),
         Kind::Certificate => &Of::<Certificate>(PhantomData),
         Kind::Sni => &Of::<Sni>(PhantomData),

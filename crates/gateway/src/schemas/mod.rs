@@ -11,6 +11,7 @@ mod plugin;
 mod route;
 mod service;
 mod upstream;
+mod vault;
 
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ pub use plugin::{plugin, plugin_of};
 pub use route::route;
 pub use service::service;
 pub use upstream::{in_full, target, upstream};
+pub use vault::vault;
 
 use std::sync::LazyLock;
 
