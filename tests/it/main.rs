@@ -19,6 +19,7 @@ mod documentation;
 mod durability;
 mod everyday_plugins;
 mod explain;
+mod forward_auth;
 mod framing;
 mod grpc;
 mod handlers;

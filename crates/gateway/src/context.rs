@@ -12,6 +12,7 @@ use super::answer::Additions;
 use super::attempt::Attempts;
 use super::chain::Link;
 use super::forward::Origin;
+use super::forward_auth::Dialect;
 use super::handler::HandlerContext;
 use super::own_headers::OwnHeaders;
 use super::responses::BodyFilters;
@@ -62,6 +63,8 @@ pub struct Ctx {
     pub(super) upload: Option<Arc<Upload>>,
     /// What the body of the answer goes through.
     pub(super) body_filters: BodyFilters,
+    /// How a proxy asks whether a request may pass, if one does.
+    pub(super) dialect: Option<Dialect>,
     /// Whether another answer was written in the place of the upstream's.
     pub(super) diverted: bool,
 }
@@ -96,6 +99,7 @@ impl Ctx {
             in_flight: None,
             upload: None,
             body_filters: BodyFilters::default(),
+            dialect: None,
             diverted: false,
         }
     }

@@ -20,6 +20,7 @@ pub mod ending;
 pub mod entities;
 pub mod explain;
 mod forward;
+pub mod forward_auth;
 pub mod handler;
 mod head;
 pub mod internal;
