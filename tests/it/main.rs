@@ -27,6 +27,7 @@ mod handshakes;
 mod hostile;
 mod identity;
 mod imports;
+mod keys;
 mod listening;
 mod log_files;
 mod log_streams;

@@ -19,6 +19,7 @@ use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
 use doorward_core::model::consumer::Consumer;
 use doorward_core::model::credential::{KeyDigest, MASK};
+use doorward_core::model::key::{Key, KeySet};
 use doorward_core::model::plugin::Plugin;
 use doorward_core::model::route::Route;
 use doorward_core::model::service::Service;
@@ -335,6 +336,10 @@ impl<T: Entity> AnyTable for Table<T> {
 pub struct Entities {
     /// Where secrets are looked up.
     pub vaults: Table<Vault>,
+    /// Sets of keys.
+    pub key_sets: Table<KeySet>,
+    /// Keys.
+    pub keys: Table<Key>,
     /// Certificates of authorities.
     pub ca_certificates: Table<CaCertificate>,
     /// Certificates with their keys.
@@ -362,6 +367,8 @@ impl Entities {
     pub fn table(&self, kind: Kind) -> &dyn AnyTable {
         match kind {
             Kind::Vault => &self.vaults,
+            Kind::KeySet => &self.key_sets,
+            Kind::Key => &self.keys,
             Kind::CaCertificate => &self.ca_certificates,
             Kind::Certificate => &self.certificates,
             Kind::Sni => &self.snis,
@@ -379,6 +386,8 @@ impl Entities {
     pub fn table_mut(&mut self, kind: Kind) -> &mut dyn AnyTable {
         match kind {
             Kind::Vault => &mut self.vaults,
+            Kind::KeySet => &mut self.key_sets,
+            Kind::Key => &mut self.keys,
             Kind::CaCertificate => &mut self.ca_certificates,
             Kind::Certificate => &mut self.certificates,
             Kind::Sni => &mut self.snis,

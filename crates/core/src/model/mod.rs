@@ -13,6 +13,7 @@ pub mod factor;
 pub mod federation;
 pub mod grant;
 pub mod group;
+pub mod key;
 pub mod key_path;
 pub mod lockout;
 pub mod login;

@@ -14,8 +14,6 @@ const NOT_SERVED: &[&str] = &[
     "consumer_groups",
     "consumer_group_consumers",
     "consumer_group_plugins",
-    "keys",
-    "key_sets",
     "partials",
     "groups",
     "hmacauth_secrets",

@@ -449,7 +449,8 @@ fn identity(kind: Kind, record: &Map<String, Value>) -> Option<String> {
     };
     let text = |field: &str| record.get(field).and_then(Value::as_str);
     match kind {
-        Kind::Service | Kind::Route | Kind::Upstream => {
+        Kind::Key => Some(["kid", "set"].map(shown).join(" ")),
+        Kind::Service | Kind::Route | Kind::Upstream | Kind::KeySet => {
             text("name").map(str::to_owned)
         }
         Kind::Vault => text("prefix").map(str::to_owned),

@@ -6,6 +6,7 @@ use super::{Column, Entities, Entity, Kind, Table, Unique};
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
 use doorward_core::model::consumer::Consumer;
+use doorward_core::model::key::{Key, KeySet};
 use doorward_core::model::plugin::{AUTHORITIES, CERTIFICATE, Plugin};
 use doorward_core::model::route::{Reference, Route};
 use doorward_core::model::service::Service;
@@ -170,6 +171,40 @@ pub fn target_place(target: &str, upstream: Uuid) -> Unique<'_> {
         ("target", Column::Text(target.into())),
         ("upstream", Column::Id(Some(upstream))),
     ])
+}
+
+impl Entity for KeySet {
+    basics!(KeySet, key_sets);
+
+    fn key(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn unique(&self) -> Vec<Unique<'_>> {
+        Unique::text("name", self.name.as_deref()).collect()
+    }
+}
+
+impl Entity for Key {
+    basics!(Key, keys);
+
+    fn key(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn unique(&self) -> Vec<Unique<'_>> {
+        let in_set = Unique::of(vec![
+            ("kid", Column::Text(self.kid.as_str().into())),
+            ("set", id_of(self.set)),
+        ]);
+        Unique::text("name", self.name.as_deref())
+            .chain([in_set])
+            .collect()
+    }
+
+    fn references(&self) -> Vec<(&'static str, Uuid)> {
+        link("set", self.set).into_iter().collect()
+    }
 }
 
 impl Entity for Vault {

@@ -118,11 +118,11 @@ fn what_can_not_be_served_is_refused_with_what_can() {
              \x20 plugins: [{name: throttling, _config: nope}]\n"),
         [
             "r.yaml:2: _workspace: expected one of: default",
-            "r.yaml:3: _info.defaults.svc: unknown field; expected one of: vault, ca_certificate, \
+            "r.yaml:3: _info.defaults.svc: unknown field; expected one of: vault, set, key, ca_certificate, \
              certificate, sni, consumer, keyauth_credential, basicauth_credential, jwt_secret, \
              hmacauth_credential, acl, upstream, target, service, route, plugin",
             "r.yaml:4: consumer_groups: 'consumer_groups' can't be served here; expected one of: \
-             vaults, ca_certificates, certificates, snis, consumers, keyauth_credentials, \
+             vaults, key_sets, keys, ca_certificates, certificates, snis, consumers, keyauth_credentials, \
              basicauth_credentials, jwt_secrets, hmacauth_credentials, acls, upstreams, targets, \
              services, routes, plugins",
             "r.yaml:8: consumers[0].oauth2_credentials: 'oauth2_credentials' can't be served \
