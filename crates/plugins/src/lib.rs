@@ -34,6 +34,7 @@ mod response_ratelimiting;
 mod response_transformer;
 mod session;
 mod settings;
+mod standard_webhooks;
 mod template;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -66,6 +67,7 @@ pub static REGISTRY: &[Kind] = &[
     response_ratelimiting::KIND,
     response_transformer::KIND,
     session::KIND,
+    standard_webhooks::KIND,
     throttling::KIND,
     token_broker::KIND,
 ];
