@@ -76,10 +76,12 @@ fn one<'a>(
         for cache in caches {
             removed |= cache.remove(key);
         }
-        return reply::empty(match removed {
-            true => StatusCode::NO_CONTENT,
-            false => StatusCode::NOT_FOUND,
-        });
+        let status = if removed {
+            StatusCode::NO_CONTENT
+        } else {
+            StatusCode::NOT_FOUND
+        };
+        return reply::empty(status);
     }
     let entry = |cache: &dyn ResponseCache| cache.entry(key);
     match caches.find_map(entry) {

@@ -325,10 +325,7 @@ impl ProxyHttp for Gateway {
         _trailers: &mut HeaderMap,
         ctx: &mut Box<Ctx>,
     ) -> Result<Option<Bytes>> {
-        Ok(match ctx.body_filters.is_empty() {
-            true => None,
-            false => ctx.body_filters.rest(),
-        })
+        Ok(ctx.body_filters.rest())
     }
 
     fn error_while_proxy(
