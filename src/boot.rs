@@ -21,6 +21,7 @@ use doorward_core::yaml::DocumentError;
 use doorward_gateway::control::{ChangeError, Control, DeclaredError};
 use doorward_gateway::declarative::Declared;
 use doorward_gateway::entities::Entity as _;
+use doorward_gateway::forward_auth;
 use doorward_gateway::handler::Routes;
 use doorward_gateway::resolve::Resolver;
 use doorward_gateway::route_files::{RouteFiles, State};
@@ -142,7 +143,7 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     let authorities = config.proxy.upstream_ca.as_deref().map(Authorities::read);
     let authorities = authorities.transpose()?.unwrap_or_default();
     let outbound = Arc::new(Outbound::trusting(authorities));
-    let mut internals = HashMap::from([("echo", internal::echo())]);
+    let mut internals = own_routers();
     let mut identity = None;
     let telemetry = Telemetry::default();
     let section = config.audit.clone();
@@ -329,7 +330,10 @@ fn certificates_are_valid(declared: &Declared, now_secs: i64) -> Result<(), Boot
 
 /// No route files yet.
 fn route_files(workshop: &Workshop) -> RouteFiles {
-    let internals = workshop.internals.keys().copied().collect();
+    let internals = workshop.internals.keys().copied();
+    let internals = internals
+        .filter(|name| *name != forward_auth::NAME)
+        .collect();
     RouteFiles::new(workshop.parts.clone(), workshop.traffic.clone()).with_internals(internals)
 }
 
@@ -344,7 +348,7 @@ fn count_route_files(files: &RouteFiles, telemetry: &Telemetry) -> bool {
 
 /// For entities that no request will meet.
 fn bare_workshop(config: &Config, clock: &Clock) -> Result<Workshop, BootError> {
-    let mut internals = HashMap::from([("echo", internal::echo())]);
+    let mut internals = own_routers();
     if let Some(section) = &config.identity {
         Identity::check(section.clone())?;
         internals.insert("identity", axum::Router::new());
@@ -367,7 +371,7 @@ fn bare_workshop(config: &Config, clock: &Clock) -> Result<Workshop, BootError> 
 pub async fn compile(config: &Config, clock: &Clock) -> Result<Snapshot, BootError> {
     let Read { declared, routes } = reading::read(config, clock.now_ms(), HashSet::new())?;
     let declared = declared?;
-    let mut internals = HashMap::from([("echo", internal::echo())]);
+    let mut internals = own_routers();
     if config.identity.is_some() {
         internals.insert("identity", axum::Router::new());
     }
@@ -423,4 +427,11 @@ fn refused(declared: &Declared, error: &DeclaredError) -> BootError {
         Some(located) => located.to_string(),
         None => error.to_string(),
     })
+}
+
+/// The routers of this process that any configuration may name. `forward-auth`
+/// answers before a router is asked.
+fn own_routers() -> HashMap<&'static str, axum::Router> {
+    let answers = axum::Router::new();
+    HashMap::from([("echo", internal::echo()), (forward_auth::NAME, answers)])
 }

@@ -72,6 +72,9 @@ pub struct ProxyConfig {
     /// `X-Real-IP` where that is missing.
     #[serde(deserialize_with = "header_name")]
     pub real_ip_header: Option<HeaderName>,
+    /// Hosts, besides its own, of which a trusted proxy may ask `forward-auth` whether
+    /// a request may pass: browsers are led back there. `*.` stands for any labels.
+    pub forward_auth_hosts: Vec<String>,
     /// Worker threads; 0: one for each core.
     pub workers: usize,
     /// Whether `X-Kong-Request-Id` is made for every request.
@@ -109,6 +112,7 @@ impl Default for ProxyConfig {
             tls: None,
             trusted_ips: Vec::new(),
             real_ip_header: None,
+            forward_auth_hosts: Vec::new(),
             workers: 0,
             request_ids: true,
             drain_seconds: 30,

@@ -152,7 +152,7 @@ fn import(config: &Config, path: &Path, manner: Manner) -> anyhow::Result<()> {
     let told = match imported(config, document, &text, manner) {
         Err(error) if !manner.skips && !unsupported.is_empty() => {
             let hint = format!(
-                "{} in it are not run by Doorward; --skip-unsupported imports the rest",
+                "not run by Doorward: {}; --skip-unsupported imports the rest",
                 unsupported.len()
             );
             return Err(anyhow::anyhow!("{}\n{hint}", with_causes(&error)));
@@ -181,11 +181,11 @@ fn imported(
     text: &str,
     manner: Manner,
 ) -> anyhow::Result<String> {
-    let mut target = match manner.check {
-        true => "/config?check=1",
-        false => "/config?check_hash=1",
-    }
-    .to_owned();
+    let mut target = if manner.check {
+        "/config?check=1".to_owned()
+    } else {
+        "/config?check_hash=1".to_owned()
+    };
     if manner.skips {
         target.push_str("&skip_unsupported=1");
     }

@@ -23,6 +23,7 @@ use doorward_core::model::audit::{Actor, Event, Kind, Trace};
 use doorward_gateway::balance::background::BackgroundTasks;
 use doorward_gateway::ending::Endings;
 use doorward_gateway::explain::Listeners;
+use doorward_gateway::forward_auth::AllowedHosts;
 use doorward_gateway::own_headers::OwnHeaders;
 use doorward_gateway::resolve::TargetNames;
 use doorward_gateway::settings::Settings;
@@ -400,6 +401,7 @@ fn settings(
         forward_certificates: asked.is_some_and(|asked| asked.forward),
         trusted,
         real_ip_header,
+        forward_auth_hosts: AllowedHosts::new(&config.proxy.forward_auth_hosts),
         port: plain,
         tls_port: tls,
         port_texts: [plain, tls].map(HeaderValue::from),

@@ -62,6 +62,9 @@ pub(crate) struct Browser<'d> {
     api: &'d Door,
     /// The page that it shows: links may be relative to it.
     page: url::Url,
+    /// The path of sub-requests about what it asks the service for, if a proxy stands
+    /// before it.
+    pub(crate) through: Option<&'static str>,
     pub(crate) cookies: BTreeMap<(String, String), String>,
 }
 
@@ -70,6 +73,7 @@ impl<'d> Browser<'d> {
         Self {
             api,
             page: "http://api.test/".parse().expect("an address"),
+            through: None,
             cookies: BTreeMap::new(),
         }
     }
@@ -89,13 +93,19 @@ impl<'d> Browser<'d> {
     /// Sends a request with the cookies of now.
     pub(crate) async fn ask(&self, address: &url::Url, form: &[(String, String)]) -> Answer {
         let path = address.as_str().strip_prefix(SERVICE);
-        let url = path.map_or(address.to_string(), |path| self.api.proxy_url(path));
+        let asked = path.map(|path| self.through.unwrap_or(path));
+        let url = asked.map_or(address.to_string(), |path| self.api.proxy_url(path));
         let mut request = match form {
             [] => client().get(url),
             form => client().post(url).form(form),
         };
         if path.is_some() {
             request = request.header("host", "api.test");
+        }
+        if let (Some(path), Some(_)) = (path, self.through) {
+            request = request.header("x-forwarded-host", "api.test");
+            request = request.header("x-forwarded-uri", path);
+            request = request.header("accept", "text/html");
         }
         let host = host(address);
         let mine = self.cookies.iter().filter(|((owner, _), _)| owner == host);

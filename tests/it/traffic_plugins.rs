@@ -122,12 +122,17 @@ async fn members_of_an_answer_are_changed_and_its_framing_is_right() {
     let answer = get(&door, "/t/long", &[]).await.expect(200);
     assert!(answer.body.starts_with(r#"{"gone":"x"#) && answer.body.len() > 2 << 20);
     // HTTP/1.0 knows no chunks, and HEAD no body.
-    for (line, body) in [
-        ("GET /t/chunked HTTP/1.0", r#"{"n":1}"#),
-        ("HEAD /t HTTP/1.1", ""),
+    for (line, connection, body) in [
+        ("GET /t/chunked HTTP/1.0", "close", r#"{"n":1}"#),
+        (
+            "GET /t HTTP/1.0",
+            "keep-alive",
+            r#"{"encoding":"identity","n":1}"#,
+        ),
+        ("HEAD /t HTTP/1.1", "close", ""),
     ] {
+        let request = format!("{line}\r\nHost: a.test\r\nConnection: {connection}\r\n\r\n");
         let mut connection = raw::Connection::open(&door.proxy()).await;
-        let request = format!("{line}\r\nHost: a.test\r\nConnection: close\r\n\r\n");
         connection.try_send(request.as_bytes()).await;
         let all = connection.rest().await;
         let all = String::from_utf8_lossy(&all).into_owned();

@@ -105,7 +105,7 @@ impl SecretInput {
             field,
             keeps,
             // A password is shown to nobody; its hash is of use to nobody else.
-            fresh: fresh && scheme != Some(Scheme::BasicAuth),
+            fresh: fresh && scheme.is_some_and(|scheme| scheme != Scheme::BasicAuth),
             disclosure: call.disclosure(),
         })
     }

@@ -24,6 +24,7 @@ mod form;
 mod health;
 mod info;
 mod issuers;
+mod keys;
 mod list;
 mod login_sessions;
 mod overview;
@@ -213,7 +214,7 @@ const fn endpoint(
     }
 }
 
-/// Every endpoint but those of [`credentials`]. Of two that match, the first one counts.
+/// Every endpoint but those of [`credentials`], [`keys`] and [`proxy_cache`]. Of two that match, the first one counts.
 static ENDPOINTS: &[Endpoint] = &[
     endpoint("/", READ, info::root),
     endpoint("/config", LIST, config::config),
@@ -424,13 +425,6 @@ static ENDPOINTS: &[Endpoint] = &[
         &["DELETE", "GET"],
         login_sessions::one,
     ),
-    endpoint("/proxy-cache", &["DELETE"], proxy_cache::all),
-    endpoint("/proxy-cache/{key}", &["DELETE", "GET"], proxy_cache::key),
-    endpoint(
-        "/proxy-cache/{plugins}/caches/{key}",
-        &["DELETE", "GET"],
-        proxy_cache::of_plugin,
-    ),
     endpoint("/throttling", READ, throttling::all),
     endpoint("/throttling/{plugins}", READ, throttling::one),
     endpoint(
@@ -442,7 +436,11 @@ static ENDPOINTS: &[Endpoint] = &[
 
 /// Every endpoint.
 fn endpoints() -> impl Iterator<Item = &'static Endpoint> {
-    ENDPOINTS.iter().chain(credentials::ENDPOINTS)
+    ENDPOINTS
+        .iter()
+        .chain(credentials::ENDPOINTS)
+        .chain(keys::ENDPOINTS)
+        .chain(proxy_cache::ENDPOINTS)
 }
 
 impl Endpoint {

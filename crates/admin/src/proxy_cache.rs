@@ -7,8 +7,19 @@ use uuid::Uuid;
 
 use super::call::Call;
 use super::entity::Answer;
-use super::reply;
+use super::{Endpoint, endpoint, reply};
 use doorward_plugin_api::filter::{Filter, ResponseCache};
+
+/// Its endpoints.
+pub(super) static ENDPOINTS: &[Endpoint] = &[
+    endpoint("/proxy-cache", &["DELETE"], all),
+    endpoint("/proxy-cache/{key}", &["DELETE", "GET"], key),
+    endpoint(
+        "/proxy-cache/{plugins}/caches/{key}",
+        &["DELETE", "GET"],
+        of_plugin,
+    ),
+];
 
 /// The running filters that store answers, and whose they are.
 fn caches(call: &Call) -> Vec<(Uuid, Arc<dyn Filter>)> {
@@ -65,10 +76,12 @@ fn one<'a>(
         for cache in caches {
             removed |= cache.remove(key);
         }
-        return reply::empty(match removed {
-            true => StatusCode::NO_CONTENT,
-            false => StatusCode::NOT_FOUND,
-        });
+        let status = if removed {
+            StatusCode::NO_CONTENT
+        } else {
+            StatusCode::NOT_FOUND
+        };
+        return reply::empty(status);
     }
     let entry = |cache: &dyn ResponseCache| cache.entry(key);
     match caches.find_map(entry) {

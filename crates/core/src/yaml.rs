@@ -86,9 +86,28 @@ impl Document {
         file: &Path,
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, DocumentError> {
+        Self::parse_keeping(text, file, environment, false)
+    }
+
+    /// [`Document::parse`] of a file of records: references to vaults stay as they
+    /// are, for whoever knows which fields may have them.
+    ///
+    /// # Errors
+    /// As [`Document::parse`].
+    pub fn parse_records(text: &str, file: &Path) -> Result<Self, DocumentError> {
+        Self::parse_keeping(text, file, &|name| std::env::var(name).ok(), true)
+    }
+
+    fn parse_keeping(
+        text: &str,
+        file: &Path,
+        environment: &dyn Fn(&str) -> Option<String>,
+        keeps_vaults: bool,
+    ) -> Result<Self, DocumentError> {
         let mut document = Self::parse_unresolved(text, file)?;
         document.refuse_templates()?;
         document.resolve(&Tokens {
+            keeps_vaults,
             properties: None,
             environment: Some(environment),
             directory: file.parent().unwrap_or(Path::new("")),
@@ -98,14 +117,16 @@ impl Document {
         Ok(document)
     }
 
-    /// Parses a text that came from elsewhere: it may not ask for what this
-    /// machine holds, so a configuration token in it is an error.
+    /// Parses a text of records that came from elsewhere: it may not ask for what this
+    /// machine holds, so a configuration token in it is an error. References to vaults
+    /// stay as they are.
     ///
     /// # Errors
     /// As [`Document::parse`].
     pub fn parse_foreign(text: &str, name: &Path) -> Result<Self, DocumentError> {
         let mut document = Self::parse_unresolved(text, name)?;
         document.resolve(&Tokens {
+            keeps_vaults: true,
             properties: None,
             environment: None,
             directory: Path::new(""),
@@ -155,6 +176,29 @@ impl Document {
             }
             outcome => outcome,
         }
+    }
+
+    /// Whether the text at `path` is not what stands in the file: it came from a token,
+    /// or was marked as none.
+    pub fn is_substituted(&self, path: &[PathSegment]) -> bool {
+        self.resolved.contains(path)
+    }
+
+    /// What a reference to a vault stands for in a file, or why it may not be there.
+    ///
+    /// # Errors
+    /// Words for who has written it.
+    pub fn resolve_reference(text: &str, is_foreign: bool) -> Result<String, String> {
+        let environment = |name: &str| std::env::var(name).ok();
+        let tokens = Tokens {
+            keeps_vaults: false,
+            properties: None,
+            environment: (!is_foreign).then_some(&environment),
+            directory: Path::new(""),
+            coerces: false,
+            met: RefCell::default(),
+        };
+        tokens.reference(text).map_err(|error| error.to_string())
     }
 
     /// The document, tokens resolved.

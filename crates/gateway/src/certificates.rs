@@ -16,9 +16,12 @@ use uuid::Uuid;
 
 use super::entities::{Entities, Entity, Record, Table};
 use super::snapshot::CompileError;
+use super::vaults::Vaults;
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
+use doorward_core::model::secret::Secret;
 use doorward_core::model::sni::Sni;
+use doorward_core::model::vault::{Vault, is_reference};
 use doorward_core::x509::{self, X509Error};
 use doorward_net::http::outbound::{ClientIdentities, ClientIdentity};
 
@@ -46,11 +49,14 @@ struct Source {
     certificates: Table<Certificate>,
     snis: Table<Sni>,
     authorities: Table<CaCertificate>,
+    vaults: Table<Vault>,
 }
 
 /// A certificate with its keys.
 pub struct Identity {
     record: Arc<Record<Certificate>>,
+    /// The record, with what its references stand for.
+    certificate: Certificate,
     /// The cheaper one first.
     keys: SmallVec<[Arc<CertifiedKey>; 2]>,
     /// When the first of its certificates expires, in seconds since the epoch.
@@ -174,6 +180,7 @@ impl Source {
             certificates: entities.certificates.clone(),
             snis: entities.snis.clone(),
             authorities: entities.ca_certificates.clone(),
+            vaults: entities.vaults.clone(),
         }
     }
 
@@ -181,12 +188,16 @@ impl Source {
         self.certificates.is_same(&entities.certificates)
             && self.snis.is_same(&entities.snis)
             && self.authorities.is_same(&entities.ca_certificates)
+            && self.vaults.is_same(&entities.vaults)
     }
 }
 
 impl Identity {
-    fn parse(record: &Arc<Record<Certificate>>) -> Result<Self, (&'static str, X509Error)> {
-        let certificate = &record.value;
+    fn parse(
+        record: &Arc<Record<Certificate>>,
+        resolved: Certificate,
+    ) -> Result<Self, (&'static str, X509Error)> {
+        let certificate = &resolved;
         let first = pair(&certificate.cert, certificate.key.expose(), ["cert", "key"])?;
         let mut keys = SmallVec::from_iter([first]);
         if let (Some(cert), Some(key)) = (&certificate.cert_alt, &certificate.key_alt) {
@@ -201,6 +212,7 @@ impl Identity {
             .unwrap_or(i64::MAX);
         Ok(Self {
             record: record.clone(),
+            certificate: resolved,
             keys,
             not_after,
             client: OnceLock::new(),
@@ -216,7 +228,7 @@ impl Identity {
     }
 
     fn to_client(&self) -> Option<Arc<CertKey>> {
-        let certificate = &self.record.value;
+        let certificate = &self.certificate;
         let chain = x509::chain(certificate.cert.as_bytes()).ok()?;
         let key = x509::key(certificate.key.expose().as_bytes()).ok()?;
         let chain = chain.iter().map(|der| der.to_vec()).collect();
@@ -229,7 +241,7 @@ impl ClientIdentities for Certificates {
     fn client_identity(&self, id: Uuid) -> Option<Arc<ClientIdentity>> {
         let identity = self.identities.get(&id)?;
         let shown = identity.shown.get_or_init(|| {
-            let certificate = &identity.record.value;
+            let certificate = &identity.certificate;
             Arc::new(ClientIdentity::new(&certificate.cert, &certificate.key))
         });
         Some(Arc::clone(shown))
@@ -264,26 +276,57 @@ fn identities(
     entities: &Entities,
     previous: Option<&Certificates>,
 ) -> Result<ById<Identity>, CompileError> {
+    let vaults = Vaults::of(entities);
     let mut compiled = ById::default();
     for record in entities.certificates.iter() {
         let id = record.value.id;
         let kept = previous
             .and_then(|certificates| certificates.identities.get(&id))
-            .filter(|old| same_pem(&old.record.value, &record.value));
+            .filter(|old| same_pem(&old.record.value, &record.value))
+            .filter(|old| old.certificate == old.record.value);
         let identity = match kept {
             Some(identity) => identity.clone(),
-            None => Arc::new(
-                Identity::parse(record).map_err(|(field, error)| CompileError {
+            None => Arc::new(Identity::parse(record, resolved(&vaults, record)?).map_err(
+                |(field, error)| CompileError {
                     kind: Certificate::KIND.plural(),
                     id,
                     field: field.to_owned(),
                     message: error.to_string(),
-                })?,
-            ),
+                },
+            )?),
         };
         compiled.insert(id, identity);
     }
     Ok(compiled)
+}
+
+/// A certificate with what its references stand for.
+fn resolved(vaults: &Vaults, record: &Record<Certificate>) -> Result<Certificate, CompileError> {
+    let mut certificate = record.value.clone();
+    let resolve = |field: &str, text: &mut String| {
+        if is_reference(text) {
+            *text = vaults.resolve(text).map_err(|message| CompileError {
+                kind: Certificate::KIND.plural(),
+                id: record.value.id,
+                field: field.to_owned(),
+                message,
+            })?;
+        }
+        Ok(())
+    };
+    resolve("cert", &mut certificate.cert)?;
+    let mut key = certificate.key.expose().to_owned();
+    resolve("key", &mut key)?;
+    certificate.key = Secret::new(key);
+    if let Some(cert) = &mut certificate.cert_alt {
+        resolve("cert_alt", cert)?;
+    }
+    if let Some(old) = certificate.key_alt.take() {
+        let mut key = old.expose().to_owned();
+        resolve("key_alt", &mut key)?;
+        certificate.key_alt = Some(Secret::new(key));
+    }
+    Ok(certificate)
 }
 
 fn same_pem(old: &Certificate, new: &Certificate) -> bool {

@@ -12,6 +12,7 @@ use super::answer::Additions;
 use super::attempt::Attempts;
 use super::chain::Link;
 use super::forward::Origin;
+use super::forward_auth::Dialect;
 use super::handler::HandlerContext;
 use super::log_phase::Trail;
 use super::own_headers::OwnHeaders;
@@ -65,6 +66,8 @@ pub struct Ctx {
     pub(super) trail: Option<Box<Trail>>,
     /// What the body of the answer goes through.
     pub(super) body_filters: BodyFilters,
+    /// How a proxy asks whether a request may pass, if one does.
+    pub(super) dialect: Option<Dialect>,
     /// Whether another answer was written in the place of the upstream's.
     pub(super) diverted: bool,
 }
@@ -100,6 +103,7 @@ impl Ctx {
             upload: None,
             trail: None,
             body_filters: BodyFilters::default(),
+            dialect: None,
             diverted: false,
         }
     }

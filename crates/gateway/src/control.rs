@@ -274,7 +274,10 @@ impl Control {
         let plugin = record.as_deref().and_then(entities::typed::<Plugin>);
         match (plugin, &error) {
             (Some(plugin), ChangeError::Unique { .. }) => {
-                let wrong = snapshot::check_plugin(&plugin.value, &self.workshop.parts);
+                let wrong = {
+                    let entities = self.entities.load();
+                    snapshot::check_plugin(&plugin.value, &self.workshop.parts, &entities)
+                };
                 wrong.map_or_else(ChangeError::from, |()| error)
             }
             _ => error,

@@ -16,7 +16,7 @@ use super::context::Ctx;
 use super::proxy::Gateway;
 use super::snapshot::{LiveRoute, Snapshot};
 use super::welcome::no_route_for;
-use super::{admit, client_certificate, handler};
+use super::{admit, client_certificate, forward_auth, handler};
 use doorward_net::http::bridge;
 use doorward_net::http::handshake::Handshake;
 use doorward_net::http::listener::malformed;
@@ -46,6 +46,13 @@ impl Gateway {
         let protocols = ctx.route.as_ref()?.protocols;
         if let Some(reply) = protocols.refuse(session.req_header(), ctx.exchange.secure) {
             return Some(reply);
+        }
+        let service = ctx.route.as_ref().and_then(|route| route.service.as_ref());
+        if service.is_some_and(|service| service.is_forward_auth) {
+            let allowed = &self.settings.forward_auth_hosts;
+            if let Err(reply) = forward_auth::restore(session, ctx, allowed) {
+                return Some(reply);
+            }
         }
         if !ctx.filters().is_empty() {
             ctx.introduce(session);

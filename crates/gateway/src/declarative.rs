@@ -69,7 +69,7 @@ pub fn load(files: &[(PathBuf, String)], now_ms: i64) -> Result<Declared, Vec<Do
     let mut documents = Vec::new();
     let mut errors = Vec::new();
     for (file, text) in files {
-        match Document::parse(text, file) {
+        match Document::parse_records(text, file) {
             Ok(document) => documents.push(document),
             Err(error) => errors.push(error),
         }

@@ -20,12 +20,14 @@ use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
 use doorward_core::model::consumer::Consumer;
 use doorward_core::model::credential::{KeyDigest, MASK};
+use doorward_core::model::key::{Key, KeySet};
 use doorward_core::model::plugin::Plugin;
 use doorward_core::model::route::Route;
 use doorward_core::model::service::Service;
 use doorward_core::model::sni::Sni;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
+use doorward_core::model::vault::Vault;
 
 pub use credentials::{Credentials, Scheme, SchemeFields, membership};
 pub use kind::{Kind, Link, OnDelete};
@@ -333,6 +335,12 @@ impl<T: Entity> AnyTable for Table<T> {
 /// all records; its cost does not depend on how many there are.
 #[derive(Clone, Debug, Default)]
 pub struct Entities {
+    /// Where secrets are looked up.
+    pub vaults: Table<Vault>,
+    /// Sets of keys.
+    pub key_sets: Table<KeySet>,
+    /// Keys.
+    pub keys: Table<Key>,
     /// Certificates of authorities.
     pub ca_certificates: Table<CaCertificate>,
     /// Certificates with their keys.
@@ -359,6 +367,9 @@ impl Entities {
     /// The table of a kind.
     pub fn table(&self, kind: Kind) -> &dyn AnyTable {
         match kind {
+            Kind::Vault => &self.vaults,
+            Kind::KeySet => &self.key_sets,
+            Kind::Key => &self.keys,
             Kind::CaCertificate => &self.ca_certificates,
             Kind::Certificate => &self.certificates,
             Kind::Sni => &self.snis,
@@ -375,6 +386,9 @@ impl Entities {
     /// The table of a kind, to be changed.
     pub fn table_mut(&mut self, kind: Kind) -> &mut dyn AnyTable {
         match kind {
+            Kind::Vault => &mut self.vaults,
+            Kind::KeySet => &mut self.key_sets,
+            Kind::Key => &mut self.keys,
             Kind::CaCertificate => &mut self.ca_certificates,
             Kind::Certificate => &mut self.certificates,
             Kind::Sni => &mut self.snis,

@@ -19,6 +19,21 @@ use super::{client_certificate, forward, head, observe};
 impl Gateway {
     /// Turns the client's request into the upstream's.
     pub(super) fn forward_head(&self, request: &mut RequestHeader, ctx: &Ctx) -> Result<()> {
+        if ctx.service().is_none() || ctx.connection.is_none() {
+            return Ok(());
+        }
+        self.prepare_head(request, ctx)?;
+        for link in ctx.filters() {
+            link.filter.on_upstream_request(&ctx.exchange, request);
+        }
+        if let Some(body) = &ctx.exchange.replacement {
+            announce(request, body.len())?;
+        }
+        Ok(())
+    }
+
+    /// The same, but for what the filters of an entity's route write.
+    pub(super) fn prepare_head(&self, request: &mut RequestHeader, ctx: &Ctx) -> Result<()> {
         let (Some(service), Some(connection)) = (ctx.service(), &ctx.connection) else {
             return Ok(());
         };
@@ -46,12 +61,6 @@ impl Gateway {
         }
         if let Some(journey) = &ctx.journey {
             journey.forward(&ctx.exchange, request);
-        }
-        for link in ctx.filters() {
-            link.filter.on_upstream_request(&ctx.exchange, request);
-        }
-        if let Some(body) = &ctx.exchange.replacement {
-            announce(request, body.len())?;
         }
         Ok(())
     }

@@ -24,7 +24,10 @@ use super::settings::Settings;
 use super::snapshot::{Snapshot, Upstream};
 use super::tries::RetryBudget;
 use super::upload::Uploads;
-use super::{ending, forward, head, internal, log_phase, observe, own_cookies, passage, responses};
+use super::{
+    ending, forward, forward_auth, head, internal, log_phase, observe, own_cookies, passage,
+    responses,
+};
 use doorward_expr as expr;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::{accept, bridge, framing};
@@ -119,7 +122,12 @@ impl ProxyHttp for Gateway {
                 // What follows on this connection may belong to this request.
                 session.set_keepalive(None);
             }
+            let reply = forward_auth::adapt(session, ctx, reply);
             self.reply(session, ctx, reply).await?;
+            return Ok(true);
+        }
+        if ctx.dialect.is_some() {
+            Box::pin(forward_auth::pass(self, session, ctx)).await?;
             return Ok(true);
         }
         let Some(Upstream::Internal(router)) = ctx.service().map(|s| &s.upstream) else {
@@ -323,10 +331,7 @@ impl ProxyHttp for Gateway {
         _trailers: &mut HeaderMap,
         ctx: &mut Box<Ctx>,
     ) -> Result<Option<Bytes>> {
-        Ok(match ctx.body_filters.is_empty() {
-            true => None,
-            false => ctx.body_filters.rest(),
-        })
+        Ok(ctx.body_filters.rest())
     }
 
     fn error_while_proxy(

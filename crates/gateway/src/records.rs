@@ -15,7 +15,8 @@ use super::schemas;
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
 use doorward_core::model::consumer::Consumer;
-use doorward_core::model::credential::{Acl, BasicAuth, Credential, HmacAuth, Jwt, KeyAuth};
+use doorward_core::model::credential::{Acl, BasicAuth, Credential, HmacAuth, Jwt, KeyAuth, MASK};
+use doorward_core::model::key::{Key, KeySet, PRIVATE_MEMBERS};
 use doorward_core::model::plugin::Plugin;
 use doorward_core::model::route::Route;
 use doorward_core::model::schema::{Schema, Violations};
@@ -24,6 +25,7 @@ use doorward_core::model::service::Service;
 use doorward_core::model::sni::Sni;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
+use doorward_core::model::vault::{Vault, is_reference};
 
 pub use any::{AnyResource, Unresolved, any};
 pub use credentials::Disclosure;
@@ -123,6 +125,57 @@ fn in_seconds(ms: i64) -> Value {
     #[expect(clippy::cast_precision_loss, reason = "times are small")]
     let seconds = ms as f64 / 1000.0;
     seconds.into()
+}
+
+impl Resource for KeySet {
+    fn schema(_: &Map<String, Value>) -> Result<&'static Schema, Violations> {
+        Ok(schemas::key_set())
+    }
+}
+
+impl Resource for Key {
+    fn schema(_: &Map<String, Value>) -> Result<&'static Schema, Violations> {
+        Ok(schemas::key())
+    }
+
+    /// Without private halves; references are shown.
+    fn show(record: &Record<Self>, _: &Entities, disclosure: Disclosure) -> Map<String, Value> {
+        let mut doc = record.doc();
+        if disclosure.secrets {
+            return doc;
+        }
+        if let Some(Value::String(text)) = doc.get_mut("jwk")
+            && !is_reference(text)
+        {
+            *text = masked_jwk(text);
+        }
+        let private = doc
+            .get_mut("pem")
+            .and_then(|pem| pem.get_mut("private_key"));
+        if let Some(Value::String(text)) = private
+            && !is_reference(text)
+        {
+            *text = MASK.to_owned();
+        }
+        doc
+    }
+}
+
+/// The text of a JWK without what only its owner may know.
+fn masked_jwk(text: &str) -> String {
+    let mut jwk: Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
+    for member in PRIVATE_MEMBERS {
+        if let Some(value) = jwk.get_mut(member) {
+            *value = MASK.into();
+        }
+    }
+    Value::Object(jwk).to_string()
+}
+
+impl Resource for Vault {
+    fn schema(_: &Map<String, Value>) -> Result<&'static Schema, Violations> {
+        Ok(schemas::vault())
+    }
 }
 
 impl Resource for Certificate {
@@ -233,6 +286,9 @@ pub fn finish<T: Resource>(
 /// If the document is no such record.
 pub fn load(kind: Kind, doc: Map<String, Value>) -> Result<Arc<dyn Item>, serde_json::Error> {
     Ok(match kind {
+        Kind::Vault => Arc::new(stored::<Vault>(doc)?),
+        Kind::KeySet => Arc::new(stored::<KeySet>(doc)?),
+        Kind::Key => Arc::new(stored::<Key>(doc)?),
         Kind::CaCertificate => Arc::new(stored::<CaCertificate>(doc)?),
         Kind::Certificate => Arc::new(stored::<Certificate>(doc)?),
         Kind::Sni => Arc::new(stored::<Sni>(doc)?),

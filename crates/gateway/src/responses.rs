@@ -79,12 +79,17 @@ pub(super) async fn inspect(
         return None;
     }
     let framed = |name| response.headers.contains_key(name);
-    if !framed(&header::CONTENT_LENGTH)
-        && !framed(&header::TRANSFER_ENCODING)
-        && request.version == Version::HTTP_11
-    {
-        // A name and a value that are already those of a message.
-        let _ = response.insert_header(header::TRANSFER_ENCODING, "chunked");
+    if framed(&header::CONTENT_LENGTH) || framed(&header::TRANSFER_ENCODING) {
+        return None;
+    }
+    match request.version {
+        Version::HTTP_11 => {
+            // A name and a value that are already those of a message.
+            let _ = response.insert_header(header::TRANSFER_ENCODING, "chunked");
+        }
+        // The end of the connection ends the body (RFC 9112 §6.1).
+        Version::HTTP_10 => session.set_keepalive(None),
+        _ => {}
     }
     None
 }

@@ -6,6 +6,7 @@ use http::{HeaderName, HeaderValue};
 use ipnet::IpNet;
 
 use super::ending::Endings;
+use super::forward_auth::AllowedHosts;
 use super::handler::Destinations;
 use super::own_cookies::OwnCookies;
 use super::own_headers::{DefaultType, OwnHeaders};
@@ -24,6 +25,8 @@ pub struct Settings {
     pub trusted: Box<[IpNet]>,
     /// The header in which they name the client, if the file says which.
     pub real_ip_header: Option<HeaderName>,
+    /// Hosts that sub-requests of proxies may speak of.
+    pub forward_auth_hosts: AllowedHosts,
     /// Port of the plain listener.
     pub port: u16,
     /// Port of the TLS listener.

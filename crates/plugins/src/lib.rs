@@ -38,6 +38,7 @@ mod response_ratelimiting;
 mod response_transformer;
 mod session;
 mod settings;
+mod standard_webhooks;
 mod statsd;
 mod template;
 #[cfg(test)]
@@ -81,6 +82,7 @@ pub static REGISTRY: &[Kind] = &[
     statsd::KIND,
     logging::syslog::KIND,
     logging::tcp_log::KIND,
+    standard_webhooks::KIND,
     throttling::KIND,
     token_broker::KIND,
     trace::opentelemetry::KIND,

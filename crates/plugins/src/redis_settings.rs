@@ -23,8 +23,8 @@ fn record() -> Schema {
         Field::new("host", Type::text()),
         Field::new("port", Type::Integer(0, 65_535)).default(6379),
         Field::new("timeout", Type::Integer(0, 2_147_483_646)).default(2000),
-        Field::new("username", Type::text()),
-        Field::new("password", Type::text()),
+        Field::new("username", Type::text()).referenceable(),
+        Field::new("password", Type::text()).referenceable(),
         Field::new("database", Type::Integer(0, i64::from(u16::MAX))).default(0),
         flag("ssl"),
         flag("ssl_verify"),
@@ -55,7 +55,11 @@ pub(crate) fn fields() -> Vec<Field> {
     };
     let flat: Vec<_> = FLAT
         .iter()
-        .map(|(flat, name)| Field::new(flat, kind(name)))
+        .map(|(flat, name)| {
+            let field = Field::new(flat, kind(name));
+            let secret = ["username", "password"].contains(name);
+            if secret { field.referenceable() } else { field }
+        })
         .collect();
     let mut fields = vec![Field::new("redis", Type::Record(inner)).required()];
     fields.extend(flat);

@@ -290,8 +290,8 @@ async fn every_kind_has_a_schema_and_validates() {
         );
     }
     assert_eq!(
-        api.get("/schemas/vaults").await.refusal(),
-        (404, "No entity named 'vaults'".to_owned())
+        api.get("/schemas/partials").await.refusal(),
+        (404, "No entity named 'partials'".to_owned())
     );
 }
 

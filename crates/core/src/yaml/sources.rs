@@ -22,6 +22,7 @@ impl<'a> Sources<'a> {
         environment: &'a dyn Fn(&str) -> Option<String>,
     ) -> Self {
         Self(Tokens {
+            keeps_vaults: false,
             properties: Some(properties),
             environment: Some(environment),
             directory,

@@ -58,6 +58,8 @@ pub(super) struct Tokens<'a> {
     pub(super) environment: Option<&'a dyn Fn(&str) -> Option<String>>,
     /// What relative paths of `&{file:…}` start from.
     pub(super) directory: &'a Path,
+    /// Whether references to vaults stay as they are: records may hold them.
+    pub(super) keeps_vaults: bool,
     /// Whether `{"$int": "6"}` is the number.
     pub(super) coerces: bool,
     /// What was met on the way.
@@ -128,6 +130,9 @@ impl Tokens<'_> {
             .strip_prefix("{vault://")
             .and_then(|rest| rest.strip_suffix('}'))
         {
+            if self.keeps_vaults {
+                return Ok(None);
+            }
             return self.vault(reference).map(Some);
         }
         if let Some(plain) = text.strip_prefix('\\').filter(|_| is_vault(text)) {
@@ -235,6 +240,13 @@ impl Tokens<'_> {
         let text = text.strip_suffix('\r').unwrap_or(text);
         self.keep_secret(text);
         Ok(text.to_owned())
+    }
+
+    /// What a reference stands for.
+    pub(super) fn reference(&self, text: &str) -> Result<String, TokenError> {
+        let inside = text.strip_prefix("{vault://");
+        let inside = inside.and_then(|rest| rest.strip_suffix('}'));
+        self.vault(inside.unwrap_or(text))
     }
 
     /// `env/NAME`, or `env/NAME/KEY` of a variable that holds a JSON object.

@@ -12,9 +12,11 @@ use super::{DeclaredEntities, Place, Reading, unsupported};
 use crate::entities::{Entities, Item, Kind, Origin, Scheme};
 use crate::records;
 use crate::schemas::cert_digest;
+use crate::vaults::refers;
 use doorward_core::model::credential::{KeyDigest, MASK};
-use doorward_core::model::schema::{Source, Violations};
-use doorward_core::yaml::Document;
+use doorward_core::model::schema::{Schema, Source, Type, Violations};
+use doorward_core::model::vault::is_reference;
+use doorward_core::yaml::{Document, PathSegment};
 use doorward_plugins::basic_auth;
 
 /// Ids of declared records without one are derived from this and from what
@@ -123,6 +125,7 @@ impl Linker<'_> {
         match schema.and_then(|schema| schema.read(record, Source::File)) {
             Ok(read) => {
                 pending.record = read;
+                self.resolve_references(&mut pending)?;
                 Some(pending)
             }
             Err(violations) => {
@@ -130,6 +133,35 @@ impl Linker<'_> {
                 None
             }
         }
+    }
+
+    /// Leaves references to vaults where a record may hold them. Elsewhere a file means
+    /// what they stand for, and a document from elsewhere may not ask for it.
+    fn resolve_references(&mut self, pending: &mut Pending) -> Option<()> {
+        if !pending.record.values().any(refers) {
+            return Some(());
+        }
+        let schema = records::any(pending.kind).schema(&pending.record).ok();
+        let document = self.documents.get(pending.place.document);
+        let is_foreign = self.current.is_some();
+        let mut wrong = Vec::new();
+        let mut path = pending.place.path.clone();
+        each_text(&mut pending.record, schema, &mut path, &mut |text, path| {
+            let is_literal = document.is_some_and(|document| document.is_substituted(path));
+            if is_reference(text) && !is_literal {
+                match Document::resolve_reference(text, is_foreign) {
+                    Ok(value) => *text = value,
+                    Err(message) => wrong.push((path.to_vec(), message)),
+                }
+            }
+        });
+        let sound = wrong.is_empty();
+        for (path, message) in wrong {
+            let document = pending.place.document;
+            let place = Place { document, path };
+            self.findings.push(Finding { place, message });
+        }
+        sound.then_some(())
     }
 
     /// What a file is told whose plugin is none of ours. Whoever sends one over
@@ -349,6 +381,48 @@ fn changed_or_same(
     resource.finish(after, origin)
 }
 
+/// Calls `visit` with each text that no field keeps as a reference, and its path.
+fn each_text(
+    record: &mut Map<String, Value>,
+    schema: Option<&Schema>,
+    path: &mut Vec<PathSegment>,
+    visit: &mut impl FnMut(&mut String, &[PathSegment]),
+) {
+    for (name, value) in record {
+        path.push(name.as_str().into());
+        let field = schema.and_then(|schema| schema.field(name));
+        match (value, field.map(|field| &field.kind)) {
+            (Value::Object(map), Some(Type::Record(inside))) => {
+                each_text(map, Some(inside), path, visit);
+            }
+            (value, _) if !field.is_some_and(|field| field.referenceable) => {
+                each_text_of(value, path, visit);
+            }
+            _ => {}
+        }
+        path.pop();
+    }
+}
+
+fn each_text_of(
+    value: &mut Value,
+    path: &mut Vec<PathSegment>,
+    visit: &mut impl FnMut(&mut String, &[PathSegment]),
+) {
+    match value {
+        Value::String(text) => visit(text, path),
+        Value::Array(list) => {
+            for (index, item) in list.iter_mut().enumerate() {
+                path.push(index.into());
+                each_text_of(item, path, visit);
+                path.pop();
+            }
+        }
+        Value::Object(map) => each_text(map, None, path, visit),
+        _ => {}
+    }
+}
+
 /// The record of this name that a file owns.
 fn of_files(entities: &Entities, kind: Kind, name: &str) -> Option<Uuid> {
     let table = entities.table(kind);
@@ -375,7 +449,11 @@ fn identity(kind: Kind, record: &Map<String, Value>) -> Option<String> {
     };
     let text = |field: &str| record.get(field).and_then(Value::as_str);
     match kind {
-        Kind::Service | Kind::Route | Kind::Upstream => text("name").map(str::to_owned),
+        Kind::Key => Some(["kid", "set"].map(shown).join(" ")),
+        Kind::Service | Kind::Route | Kind::Upstream | Kind::KeySet => {
+            text("name").map(str::to_owned)
+        }
+        Kind::Vault => text("prefix").map(str::to_owned),
         Kind::Sni => text("name").map(|name| folded(kind, name)),
         Kind::Consumer => match (text("username"), text("custom_id")) {
             (Some(name), _) => Some(name.to_owned()),

@@ -44,7 +44,6 @@ const PLUGINS: &[(&str, &str)] = &[
     ("route-by-header", EDITION),
     ("saml", EDITION),
     ("service-protection", EDITION),
-    ("standard-webhooks", TASK),
     ("statsd", TASK),
     ("syslog", TASK),
     ("tcp-log", TASK),

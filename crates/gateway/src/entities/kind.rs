@@ -6,6 +6,12 @@ use doorward_core::model::plugin;
 /// A kind of entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
+    /// Where secrets are looked up.
+    Vault,
+    /// Sets of keys.
+    KeySet,
+    /// Keys.
+    Key,
     /// Certificates of authorities.
     CaCertificate,
     /// Certificates with their keys.
@@ -60,7 +66,10 @@ const fn link(field: &'static str, to: Kind, on_delete: OnDelete) -> Link {
 
 impl Kind {
     /// Every kind; each one after those that it refers to.
-    pub const ALL: [Kind; 14] = [
+    pub const ALL: [Kind; 17] = [
+        Kind::Vault,
+        Kind::KeySet,
+        Kind::Key,
         Kind::CaCertificate,
         Kind::Certificate,
         Kind::Sni,
@@ -80,6 +89,9 @@ impl Kind {
     /// As in the Admin API's paths and in declarative files: `services`.
     pub const fn plural(self) -> &'static str {
         match self {
+            Kind::Vault => "vaults",
+            Kind::KeySet => "key_sets",
+            Kind::Key => "keys",
             Kind::CaCertificate => "ca_certificates",
             Kind::Certificate => "certificates",
             Kind::Sni => "snis",
@@ -96,6 +108,10 @@ impl Kind {
     /// As fields that refer to one are called: `service`.
     pub const fn singular(self) -> &'static str {
         match self {
+            Kind::Vault => "vault",
+            // A key calls it so.
+            Kind::KeySet => "set",
+            Kind::Key => "key",
             Kind::CaCertificate => "ca_certificate",
             Kind::Certificate => "certificate",
             Kind::Sni => "sni",
@@ -113,7 +129,10 @@ impl Kind {
     /// record of this kind, besides its id.
     pub const fn key(self) -> Option<&'static str> {
         match self {
-            Kind::Service | Kind::Route | Kind::Upstream | Kind::Sni => Some("name"),
+            Kind::Service | Kind::Route | Kind::Upstream | Kind::Sni | Kind::KeySet | Kind::Key => {
+                Some("name")
+            }
+            Kind::Vault => Some("prefix"),
             Kind::Consumer => Some("username"),
             Kind::Credential(scheme) => scheme.key(),
             Kind::Plugin => Some("instance_name"),
@@ -125,7 +144,12 @@ impl Kind {
     /// The fields by which records of this kind refer to others.
     pub const fn links(self) -> &'static [Link] {
         match self {
-            Kind::CaCertificate | Kind::Certificate | Kind::Consumer => &[],
+            Kind::Vault
+            | Kind::KeySet
+            | Kind::CaCertificate
+            | Kind::Certificate
+            | Kind::Consumer => &[],
+            Kind::Key => &const { [link("set", Kind::KeySet, Cascade)] },
             Kind::Sni => &const { [link("certificate", Kind::Certificate, Cascade)] },
             Kind::Credential(_) => &const { [link("consumer", Kind::Consumer, Cascade)] },
             Kind::Upstream => &const { [link("client_certificate", Kind::Certificate, Restrict)] },

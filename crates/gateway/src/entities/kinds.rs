@@ -6,12 +6,14 @@ use super::{Column, Entities, Entity, Kind, Table, Unique};
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
 use doorward_core::model::consumer::Consumer;
+use doorward_core::model::key::{Key, KeySet};
 use doorward_core::model::plugin::{AUTHORITIES, CERTIFICATE, Plugin};
 use doorward_core::model::route::{Reference, Route};
 use doorward_core::model::service::Service;
 use doorward_core::model::sni::Sni;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
+use doorward_core::model::vault::Vault;
 
 /// Where a reference that is set points to.
 fn link(field: &'static str, to: Option<Reference>) -> Option<(&'static str, Uuid)> {
@@ -169,6 +171,52 @@ pub fn target_place(target: &str, upstream: Uuid) -> Unique<'_> {
         ("target", Column::Text(target.into())),
         ("upstream", Column::Id(Some(upstream))),
     ])
+}
+
+impl Entity for KeySet {
+    basics!(KeySet, key_sets);
+
+    fn key(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn unique(&self) -> Vec<Unique<'_>> {
+        Unique::text("name", self.name.as_deref()).collect()
+    }
+}
+
+impl Entity for Key {
+    basics!(Key, keys);
+
+    fn key(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn unique(&self) -> Vec<Unique<'_>> {
+        let in_set = Unique::of(vec![
+            ("kid", Column::Text(self.kid.as_str().into())),
+            ("set", id_of(self.set)),
+        ]);
+        Unique::text("name", self.name.as_deref())
+            .chain([in_set])
+            .collect()
+    }
+
+    fn references(&self) -> Vec<(&'static str, Uuid)> {
+        link("set", self.set).into_iter().collect()
+    }
+}
+
+impl Entity for Vault {
+    basics!(Vault, vaults);
+
+    fn key(&self) -> Option<&str> {
+        Some(&self.prefix)
+    }
+
+    fn unique(&self) -> Vec<Unique<'_>> {
+        Unique::text("prefix", Some(&self.prefix)).collect()
+    }
 }
 
 impl Entity for Certificate {

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::forward_auth;
+
 use doorward_plugin_api::filter::Code;
 use doorward_plugins::REGISTRY;
 
@@ -54,6 +56,9 @@ const GATEWAY: &[Code] = &[
         502,
         "the request could not be sent in this way: names, targets, addresses",
     ),
+    forward_auth::UNTRUSTED,
+    forward_auth::HOST_REFUSED,
+    forward_auth::MALFORMED,
 ];
 
 /// A code and whose it is.

@@ -38,7 +38,7 @@ impl<'a> Origins<'a> {
     fn line<T: Entity>(&mut self, file: &Path, record: &Record<T>) -> Option<usize> {
         let parse = || {
             let text = std::fs::read_to_string(file).ok()?;
-            Document::parse(&text, file).ok()
+            Document::parse_records(&text, file).ok()
         };
         let known = self.files.entry(file.to_owned());
         let document = known.or_insert_with(parse).as_ref()?;

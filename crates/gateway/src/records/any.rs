@@ -12,6 +12,7 @@ use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
 use doorward_core::model::consumer::Consumer;
 use doorward_core::model::credential::{Acl, BasicAuth, Credential, HmacAuth, Jwt, KeyAuth};
+use doorward_core::model::key::{Key, KeySet};
 use doorward_core::model::plugin::Plugin;
 use doorward_core::model::route::Route;
 use doorward_core::model::schema::{Schema, Violations};
@@ -19,6 +20,7 @@ use doorward_core::model::service::Service;
 use doorward_core::model::sni::Sni;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
+use doorward_core::model::vault::Vault;
 
 /// A reference by a name that nobody has: field, kind and name.
 pub type Unresolved = (&'static str, Kind, String);
@@ -86,6 +88,9 @@ impl<T: Resource> AnyResource for Of<T> {
 /// The resource of a kind.
 pub fn any(kind: Kind) -> &'static dyn AnyResource {
     match kind {
+        Kind::Vault => &Of::<Vault>(PhantomData),
+        Kind::KeySet => &Of::<KeySet>(PhantomData),
+        Kind::Key => &Of::<Key>(PhantomData),
         Kind::CaCertificate => &Of::<CaCertificate>(PhantomData),
         Kind::Certificate => &Of::<Certificate>(PhantomData),
         Kind::Sni => &Of::<Sni>(PhantomData),

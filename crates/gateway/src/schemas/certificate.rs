@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{checks, common, der};
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_core::model::vault::is_reference;
 use doorward_core::x509;
 
 /// The fields of a certificate.
@@ -18,10 +19,14 @@ pub fn certificate() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         let mut fields = common();
         fields.extend([
-            Field::new("cert", Type::checked(chain)).required(),
-            Field::new("key", Type::checked(private_key)).required(),
-            Field::new("cert_alt", Type::checked(chain)),
-            Field::new("key_alt", Type::checked(private_key)),
+            Field::new("cert", Type::checked(chain))
+                .required()
+                .referenceable(),
+            Field::new("key", Type::checked(private_key))
+                .required()
+                .referenceable(),
+            Field::new("cert_alt", Type::checked(chain)).referenceable(),
+            Field::new("key_alt", Type::checked(private_key)).referenceable(),
         ]);
         Schema::new(fields)
             .check(alternative_is_whole)
@@ -150,6 +155,10 @@ fn keys_match(record: &Map<String, Value>, violations: &mut Violations) {
         let (Some(cert), Some(key)) = (text(record, cert_field), text(record, key_field)) else {
             continue;
         };
+        // What they stand for is compared when the certificate is to be in force.
+        if is_reference(cert) || is_reference(key) {
+            continue;
+        }
         match certified(cert, key) {
             Ok(certified) => algorithms.push(certified.key.algorithm()),
             Err(_) => violations.put_entity(message),

@@ -7,10 +7,12 @@ pub mod checks;
 mod consumer;
 mod credential;
 mod der;
+mod key;
 mod plugin;
 mod route;
 mod service;
 mod upstream;
+mod vault;
 
 #[cfg(test)]
 mod tests;
@@ -20,10 +22,12 @@ pub use certificate::cert_digest;
 pub use certificate::{ca_certificate, certificate, sni};
 pub use consumer::consumer;
 pub use credential::{MAX_TTL, credential};
+pub use key::{key, key_set};
 pub use plugin::{plugin, plugin_of};
 pub use route::route;
 pub use service::service;
 pub use upstream::{in_full, target, upstream};
+pub use vault::vault;
 
 use std::sync::LazyLock;
 

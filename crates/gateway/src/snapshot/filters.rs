@@ -11,6 +11,7 @@ use crate::chain::{Chains, Link};
 use crate::copy_on_write_map::CopyOnWriteMap;
 use crate::entities::{Entities, Entity as _, Record};
 use crate::resource_metadata::ResourceMetadata;
+use crate::vaults::{self, Vaults};
 use doorward_core::model::plugin::Plugin;
 use doorward_plugin_api::Parts;
 use doorward_plugin_api::filter::Filter;
@@ -42,7 +43,14 @@ pub(super) fn build(
         .unwrap_or_else(|| Snapshot::empty())
         .entities
         .plugins;
-    for id in entities.plugins.changed_since(before) {
+    let vaults = Vaults::of(entities);
+    let mut changed = entities.plugins.changed_since(before);
+    let other = vaults::differ(&entities.vaults, previous.map(|one| &one.entities));
+    if other {
+        let plugins = entities.plugins.iter().filter(|record| uses_vaults(record));
+        changed.extend(plugins.map(|record| record.value.id));
+    }
+    for id in changed {
         let record = entities.plugins.get(id).filter(|p| p.value.enabled);
         let Some(record) = record else {
             filters.remove(id);
@@ -50,14 +58,19 @@ pub(super) fn build(
         };
         let kept = filters.get(id);
         let kept = kept.filter(|built| same_filter(&built.record, record));
+        let kept = kept.filter(|_| !(other && uses_vaults(record)));
         let filter = match kept {
             Some(built) => built.filter.clone(),
-            None => build_filter(&record.value, &workshop.parts)?,
+            None => build_filter(&record.value, &workshop.parts, &vaults)?,
         };
         let record = record.clone();
         filters.put(id, Arc::new(Built { record, filter }));
     }
     Ok(filters)
+}
+
+fn uses_vaults(record: &Record<Plugin>) -> bool {
+    record.value.config.values().any(vaults::refers)
 }
 
 fn same_filter(old: &Arc<Record<Plugin>>, new: &Arc<Record<Plugin>>) -> bool {
@@ -69,14 +82,22 @@ fn same_filter(old: &Arc<Record<Plugin>>, new: &Arc<Record<Plugin>>) -> bool {
 ///
 /// # Errors
 /// What is wrong with the plugin.
-pub(crate) fn check(plugin: &Plugin, parts: &Parts) -> Result<(), CompileError> {
+pub(crate) fn check(
+    plugin: &Plugin,
+    parts: &Parts,
+    entities: &Entities,
+) -> Result<(), CompileError> {
     if plugin.enabled {
-        build_filter(plugin, parts)?;
+        build_filter(plugin, parts, &Vaults::of(entities))?;
     }
     Ok(())
 }
 
-fn build_filter(plugin: &Plugin, parts: &Parts) -> Result<Arc<dyn Filter>, CompileError> {
+fn build_filter(
+    plugin: &Plugin,
+    parts: &Parts,
+    vaults: &Vaults,
+) -> Result<Arc<dyn Filter>, CompileError> {
     let error = |field: String, message: String| CompileError {
         kind: Plugin::KIND.plural(),
         id: plugin.id,
@@ -90,7 +111,11 @@ fn build_filter(plugin: &Plugin, parts: &Parts) -> Result<Arc<dyn Filter>, Compi
         );
         error("name".to_owned(), message)
     })?;
-    let filter = (kind.build)(&plugin.config, &parts.scoped(&plugin.id.to_string()))
+    let resolved = vaults.resolved((kind.schema)(), &plugin.config);
+    let resolved =
+        resolved.map_err(|(field, message)| error(format!("config.{field}"), message))?;
+    let config = resolved.as_ref().unwrap_or(&plugin.config);
+    let filter = (kind.build)(config, &parts.scoped(&plugin.id.to_string()))
         .map_err(|e| error(format!("config.{}", e.field), e.message))?;
     for warning in filter.warnings() {
         tracing::warn!(plugin = %plugin.name, id = %plugin.id, "{warning}");

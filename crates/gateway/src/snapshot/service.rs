@@ -12,6 +12,7 @@ use crate::balance::Balancer;
 use crate::balance::registry::BalancerRegistry;
 use crate::copy_on_write_map::CopyOnWriteMap;
 use crate::entities::{Entities, Entity as _, Record};
+use crate::forward_auth;
 use crate::mount::PROVIDER;
 use crate::peer::{DialError, Dialer, Papers};
 use crate::resolve::Resolver;
@@ -39,6 +40,8 @@ pub struct LiveService {
     pub tls: bool,
     /// Further tries after the first.
     pub retries: usize,
+    /// Whether it tells other proxies whether requests may pass.
+    pub is_forward_auth: bool,
 }
 
 /// Where requests go.
@@ -195,6 +198,8 @@ impl LiveService {
             host,
             tls: matches!(service.protocol, Protocol::Https | Protocol::Grpcs),
             retries: usize::from(service.retries),
+            is_forward_auth: service.protocol == Protocol::Internal
+                && service.host == forward_auth::NAME,
             record,
         })
     }

@@ -75,7 +75,7 @@ const SECONDS_MAX: i64 = 315_360_000; // ten years
 fn interface() -> Vec<Field> {
     vec![
         texts("client_id"),
-        texts("client_secret"),
+        texts("client_secret").referenceable(),
         Field::new("issuer", url()).required(),
         texts("scopes").default(json!(["openid"])),
         flag("ssl_verify", true),

@@ -149,9 +149,10 @@ pub(super) fn of(
     parts.add(&host.to_ascii_lowercase());
     let original = exchange.original.as_ref();
     let uri = original.map_or(&request.uri, |original| &original.uri);
-    match config.ignore_case {
-        true => parts.add(uri.path().to_ascii_lowercase().as_bytes()),
-        false => parts.add(uri.path().as_bytes()),
+    if config.ignore_case {
+        parts.add(uri.path().to_ascii_lowercase().as_bytes());
+    } else {
+        parts.add(uri.path().as_bytes());
     }
     add_query(&mut parts, config, uri.query().unwrap_or_default());
     for name in &config.headers {

@@ -306,9 +306,10 @@ impl Filter for ResponseRatelimiting {
         response: &mut ResponseHeader,
     ) -> ResponseFlow {
         // What a cache answers costs the upstream nothing.
-        let costs = match exchange.stored {
-            true => vec![0; self.config.all.len()],
-            false => self.costs(response),
+        let costs = if exchange.stored {
+            vec![0; self.config.all.len()]
+        } else {
+            self.costs(response)
         };
         response.remove_header(&self.config.header);
         match self.spend(exchange, &costs).await {

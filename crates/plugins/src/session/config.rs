@@ -31,7 +31,7 @@ pub(super) fn schema() -> &'static Schema {
         let seconds = |name, default: i64| Field::new(name, Type::Number).default(default);
         let tellings = |name| Field::new(name, Type::set(Type::word(TELLINGS)));
         Schema::new(vec![
-            Field::new("secret", Type::text()),
+            Field::new("secret", Type::text()).referenceable(),
             Field::new("storage", Type::word(&["cookie", "kong"])).default("cookie"),
             text("audience", "default"),
             seconds("idling_timeout", 900).aliases(&["cookie_idletime"]),

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::read::is_uuid;
 use super::{Field, Schema, Text, Type, Violation, Violations};
+use crate::model::vault;
 
 impl Schema {
     /// The record with every field of the schema, defaults filled in, if it
@@ -93,6 +94,10 @@ impl Field {
     fn violation(&self, value: &Value) -> Option<Violation> {
         if value.is_null() {
             return (self.required && !self.auto).then(|| "required field missing".into());
+        }
+        let refers = value.as_str().is_some_and(vault::is_reference);
+        if self.referenceable && refers && matches!(self.kind, Type::String(_)) {
+            return None;
         }
         if let Some(violation) = self.kind.violation(value) {
             return Some(violation);

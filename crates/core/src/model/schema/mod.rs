@@ -67,6 +67,8 @@ pub struct Field {
     pub len_min: usize,
     /// Other names under which the field is read, never shown.
     pub aliases: &'static [&'static str],
+    /// Whether a reference to a vault may stand in the place of a text.
+    pub referenceable: bool,
 }
 
 /// What a field holds.
@@ -191,6 +193,7 @@ impl Field {
             unique: false,
             len_min: 0,
             aliases: &[],
+            referenceable: false,
         }
     }
 
@@ -226,6 +229,14 @@ impl Field {
     #[must_use]
     pub fn len_min(mut self, len_min: usize) -> Self {
         self.len_min = len_min;
+        self
+    }
+
+    /// Takes references to vaults in the place of texts: other checks are for what
+    /// they stand for.
+    #[must_use]
+    pub fn referenceable(mut self) -> Self {
+        self.referenceable = true;
         self
     }
 

@@ -43,6 +43,9 @@ impl Field {
         if self.unique {
             put("unique", true.into());
         }
+        if self.referenceable {
+            put("referenceable", true.into());
+        }
         if self.len_min > 0 {
             put("len_min", self.len_min.into());
         }

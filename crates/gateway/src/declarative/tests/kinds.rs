@@ -110,7 +110,7 @@ fn what_can_not_be_served_is_refused_with_what_can() {
         bad("_format_version: \"3.0\"\n\
              _workspace: other\n\
              _info: {defaults: {svc: {}}}\n\
-             vaults: [{prefix: a}]\n\
+             consumer_groups: [{name: a}]\n\
              keys: []\n\
              consumers:\n\
              - username: u\n\
@@ -118,11 +118,11 @@ fn what_can_not_be_served_is_refused_with_what_can() {
              \x20 plugins: [{name: throttling, _config: nope}]\n"),
         [
             "r.yaml:2: _workspace: expected one of: default",
-            "r.yaml:3: _info.defaults.svc: unknown field; expected one of: ca_certificate, \
+            "r.yaml:3: _info.defaults.svc: unknown field; expected one of: vault, set, key, ca_certificate, \
              certificate, sni, consumer, keyauth_credential, basicauth_credential, jwt_secret, \
              hmacauth_credential, acl, upstream, target, service, route, plugin",
-            "r.yaml:4: vaults: 'vaults' can't be served here; expected one of: \
-             ca_certificates, certificates, snis, consumers, keyauth_credentials, \
+            "r.yaml:4: consumer_groups: 'consumer_groups' can't be served here; expected one of: \
+             vaults, key_sets, keys, ca_certificates, certificates, snis, consumers, keyauth_credentials, \
              basicauth_credentials, jwt_secrets, hmacauth_credentials, acls, upstreams, targets, \
              services, routes, plugins",
             "r.yaml:8: consumers[0].oauth2_credentials: 'oauth2_credentials' can't be served \
@@ -195,16 +195,39 @@ fn a_document_without_ids_means_the_records_of_these_names() {
 
 #[test]
 fn a_document_from_elsewhere_asks_this_machine_for_nothing() {
-    for value in [
-        "&{home}",
-        "x &{file:/etc/hostname}",
-        "{vault://env/home}",
-        "&{a|b}",
-    ] {
+    for value in ["&{home}", "x &{file:/etc/hostname}", "&{a|b}"] {
         let text = format!("_format_version: \"3.0\"\nservices: [{{name: '{value}', host: h}}]\n");
         let error = Document::parse_foreign(&text, Path::new("config")).expect_err("is refused");
         assert!(error.to_string().contains("in files only"), "{error}");
     }
+    let text = "_format_version: \"3.0\"\nservices: [{name: '{vault://env/home}', host: h}]\n";
+    let document = Document::parse_foreign(text, Path::new("config")).expect("a document");
+    let errors = load_stored(document, &Entities::default(), NOW, false).expect_err("is refused");
+    assert!(
+        errors[0].to_string().contains("in files only"),
+        "{errors:?}"
+    );
+}
+
+#[test]
+fn references_stay_where_a_record_may_hold_them_and_are_resolved_elsewhere() {
+    let text = "_format_version: \"3.0\"\nplugins:\n- name: session\n  \
+        config: {secret: '{vault://env/path}'}\nconsumers:\n- username: '{vault://env/path}'\n\
+        - username: '\\{vault://env/path}'\n";
+    let declared = good(text);
+    let plugin = all::<Plugin>(&declared.entities)[0];
+    assert_eq!(plugin.value.config["secret"], "{vault://env/path}");
+    let names: Vec<_> = all::<Consumer>(&declared.entities)
+        .iter()
+        .map(|consumer| consumer.value.username.clone().unwrap_or_default())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            std::env::var("PATH").expect("a path"),
+            "{vault://env/path}".to_owned()
+        ]
+    );
 }
 
 fn word() -> impl Strategy<Value = String> {

@@ -34,7 +34,7 @@ pub(crate) fn interface_sessions() -> Vec<Field> {
 /// Sessions, under their newer names and with what 2.7 does not have.
 pub(crate) fn sessions() -> Vec<Field> {
     vec![
-        text("session_secret"),
+        text("session_secret").referenceable(),
         words("disable_session", AUTH_METHODS),
         text("session_cookie_domain"),
         Field::new("session_cookie_secure", Type::Boolean),
@@ -83,7 +83,7 @@ pub(crate) fn stores() -> Vec<Field> {
         text("session_redis_socket"),
         text("session_redis_auth"),
         text("session_redis_username"),
-        text("session_redis_password"),
+        text("session_redis_password").referenceable(),
         Field::new("session_redis_ssl", Type::Boolean),
         Field::new("session_redis_ssl_verify", Type::Boolean),
         text("session_redis_server_name"),
@@ -105,7 +105,7 @@ pub(crate) fn redis() -> Type {
         port("port").default(6379),
         Field::new("database", Type::Integer(0, i64::from(i32::MAX))).default(0),
         text("username"),
-        text("password"),
+        text("password").referenceable(),
         text("prefix"),
         text("socket"),
         flag("ssl", false),
@@ -119,7 +119,7 @@ pub(crate) fn redis() -> Type {
         text("sentinel_master"),
         word("sentinel_role", &["master", "slave", "any"]),
         text("sentinel_username"),
-        text("sentinel_password"),
+        text("sentinel_password").referenceable(),
         Field::new("sentinel_nodes", Type::array(nodes("host"))),
         Field::new("cluster_nodes", Type::array(nodes("ip"))),
         Field::new("cluster_max_redirections", Type::Integer(0, 100)).default(5),
