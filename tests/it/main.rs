@@ -56,6 +56,7 @@ mod support;
 mod throttling;
 mod tls;
 mod token_broker;
+mod traces;
 mod uploads;
 mod upstreams;
 mod walkthrough;
