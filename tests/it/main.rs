@@ -60,6 +60,7 @@ mod support;
 mod throttling;
 mod tls;
 mod token_broker;
+mod traces;
 mod traffic_plugins;
 mod uploads;
 mod upstreams;

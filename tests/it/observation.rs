@@ -1,20 +1,27 @@
 //! Plugins that observe requests: receivers on loopback see what the real program
 //! tells them of requests that it proxied, refused, failed or found no route for.
 
+use std::io::{BufRead as _, BufReader as Reader};
+use std::sync::{Arc, mpsc};
+
 use reqwest::Method;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
+use crate::support::tls::{Authority, Pair};
 use crate::support::{Door, Reply, Setup, Upstream, eventually, http};
 
 /// A receiver of `http-log`.
-async fn receiver() -> Upstream {
+pub(crate) async fn receiver() -> Upstream {
     Upstream::start(|_| Reply::Json(200, json!({}))).await
 }
 
 /// What a receiver got: each record of a body that may be a list.
-fn records(receiver: &Upstream) -> Vec<Value> {
+pub(crate) fn records(receiver: &Upstream) -> Vec<Value> {
     let bodies = receiver.seen().into_iter().map(|seen| {
         let body = serde_json::from_slice(&seen.body);
         body.unwrap_or_else(|error| panic!("{error}: {:?}", String::from_utf8_lossy(&seen.body)))
@@ -36,7 +43,7 @@ async fn record(receiver: &Upstream, uri: &str) -> Value {
     eventually(&format!("the record of {uri}"), of).await
 }
 
-async fn get(door: &Door, path: &str, headers: &[(&str, &str)]) -> u16 {
+pub(crate) async fn get(door: &Door, path: &str, headers: &[(&str, &str)]) -> u16 {
     let mut request = http::client().request(Method::GET, door.proxy_url(path));
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -445,118 +452,61 @@ plugins:
     assert_eq!(lines, ["kong.global.unmatched.request.count:1|c"]);
 }
 
-#[tokio::test]
-async fn zipkin_carries_the_trace_on_and_tells_of_its_spans() {
-    let (upstream, receiver) = (Upstream::echo().await, receiver().await);
-    let services = format!(
-        "
-- name: orders
-  url: {}
-  routes:
-  - {{name: orders, paths: [/orders]}}
-plugins:
-- name: zipkin
-  config: {{http_endpoint: \"{}\", http_response_header_for_traceid: x-trace}}
-",
-        upstream.url(""),
-        receiver.url("/api/v2/spans"),
-    );
-    let door = Setup::new().services(&services).start().await;
-    let (trace, parent) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
-    let request = http::client().get(door.proxy_url("/orders/1?a=b"));
-    let request = request.header("traceparent", format!("00-{trace}-{parent}-01"));
-    let answer = http::send(request.header("zipkin-tags", "team=a")).await;
-    assert_eq!(answer.expect(200).header("x-trace"), trace);
-    let spans = eventually("spans", || async {
-        let all = records(&receiver);
-        (!all.is_empty()).then_some(all)
-    })
-    .await;
-    let [root, proxy, attempt] = &spans[..] else {
-        panic!("{spans:?}");
-    };
-    assert_eq!(
-        (&root["name"], &root["kind"]),
-        (&json!("GET"), &json!("SERVER"))
-    );
-    assert_eq!(
-        (&root["traceId"], &root["parentId"]),
-        (&json!(trace), &json!(parent))
-    );
-    assert_eq!(root["tags"]["http.path"], "/orders/1");
-    assert_eq!(root["tags"]["http.status_code"], "200");
-    assert_eq!(root["tags"]["team"], "a");
-    assert_eq!(proxy["name"], "GET (proxy)");
-    assert_eq!(proxy["parentId"], root["id"]);
-    assert_eq!(proxy["tags"]["kong.service_name"], "orders");
-    assert_eq!(proxy["remoteEndpoint"]["serviceName"], "orders");
-    assert_eq!(attempt["name"], "GET (balancer try 1)");
-    assert_eq!(attempt["parentId"], proxy["id"]);
-    // The upstream's parent is the span of the way to it.
-    let span = proxy["id"].as_str().expect("an id");
-    let sent = upstream.last();
-    let sent = sent.header("traceparent");
-    assert_eq!(sent, Some(&*format!("00-{trace}-{span}-01")));
-    // Who was not sampled before is not here.
-    let request = http::client().get(door.proxy_url("/orders"));
-    let request = request.header("traceparent", format!("00-{trace}-{parent}-00"));
-    http::send(request).await.expect(200);
-    assert_eq!(get(&door, "/nowhere", &[]).await, 404);
-    assert_eq!(records(&receiver).len(), 3);
+/// A TLS server that passes the lines on that it receives; its port.
+fn tls_receiver(pair: &Pair) -> (u16, mpsc::Receiver<String>) {
+    // Another test of this process may have been first.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("a key");
+    let config = ServerConfig::builder().with_no_client_auth();
+    let config = config.with_single_cert(vec![pair.der.clone()], key);
+    let config = Arc::new(config.expect("a certificate"));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            let connection = ServerConnection::new(config.clone()).expect("a connection");
+            let lines = Reader::new(StreamOwned::new(connection, socket)).lines();
+            for line in lines.map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    (port, receiver)
 }
 
 #[tokio::test]
-async fn opentelemetry_posts_spans_as_protobuf() {
-    let (upstream, receiver) = (Upstream::echo().await, receiver().await);
+async fn tcp_log_verifies_the_certificate_of_its_receiver() {
+    let authority = Authority::new();
+    let (port, lines) = tls_receiver(&authority.client("logs.test"));
     let services = format!(
         "
-- name: orders
-  url: {}
+- name: echo
+  protocol: internal
+  host: echo
   routes:
-  - {{name: orders, paths: [/orders]}}
+  - {{name: echo, paths: [/echo]}}
 plugins:
-- name: opentelemetry
-  config:
-    traces_endpoint: \"{}\"
-    sampling_rate: 1
-    headers: {{X-Tenant: a}}
-    resource_attributes: {{service.name: door}}
-    queue: {{max_coalescing_delay: 0}}
-",
-        upstream.url(""),
-        receiver.url("/v1/traces"),
+- name: tcp-log
+  config: {{host: 127.0.0.1, port: {port}, tls: true, tls_sni: logs.test}}
+"
     );
-    let door = Setup::new().services(&services).start().await;
-    assert_eq!(get(&door, "/orders/1?token=s3cret", &[]).await, 200);
-    let body = eventually("spans", || async {
-        let seen = receiver.seen().into_iter().next()?;
-        assert_eq!(seen.header("content-type"), Some("application/x-protobuf"));
-        assert_eq!(seen.header("x-tenant"), Some("a"));
-        Some(seen.body)
+    let setup = Setup::new().services(&services);
+    let door = setup.clone().start().await;
+    assert_eq!(get(&door, "/echo/stranger", &[]).await, 200);
+    let lost = "doorward_deliveries_total{plugin=\"tcp-log\",outcome=\"failed\"} 1";
+    eventually("an unknown authority is refused", || async {
+        let metrics = door.admin_get("/metrics").await.body;
+        metrics.contains(lost).then_some(())
     })
     .await;
-    let sent = upstream.last();
-    let traceparent = sent.header("traceparent").expect("a context");
-    let [_, trace, span, flags] = traceparent.split('-').collect::<Vec<_>>()[..] else {
-        panic!("{traceparent}");
-    };
-    assert_eq!(flags, "01");
-    let has = |part: &[u8]| body.windows(part.len()).any(|window| window == part);
-    let digits = |text: &str| -> Vec<u8> {
-        let starts = (0..text.len()).step_by(2);
-        let pairs = starts.map(|at| u8::from_str_radix(&text[at..at + 2], 16));
-        pairs.map(|byte| byte.expect("digits")).collect()
-    };
-    assert!(has(&digits(trace)) && has(&digits(span)), "{traceparent}");
-    for text in [
-        "door",
-        "kong-internal",
-        "kong.balancer",
-        "try_count",
-        "/orders",
-        "http.route",
-    ] {
-        assert!(has(text.as_bytes()), "{text}");
-    }
-    assert!(!has(b"s3cret") && !has(b"service.name\x12\x06\x0a\x04kong"));
+    let mut door = setup.env("SSL_CERT_FILE", "ca.pem").lay_out();
+    door.write("ca.pem", &authority.pem());
+    door.start().await;
+    assert_eq!(get(&door, "/echo/known", &[]).await, 200);
+    let line = tokio::task::spawn_blocking(move || lines.recv()).await;
+    let line = line.expect("a task").expect("a line");
+    assert!(line.contains("/echo/known"), "{line}");
 }

@@ -122,6 +122,13 @@ struct State {
     warned: bool,
 }
 
+impl State {
+    /// Whether the filter is gone for so long that nothing is sent any more.
+    fn is_over(&self) -> bool {
+        self.closed.is_some_and(|at| at.elapsed() > AFTERLIFE)
+    }
+}
+
 impl Queue {
     /// A queue of `plugin` whose batches `sender` sends.
     pub(crate) fn new(
@@ -209,8 +216,27 @@ async fn run(core: Arc<Core>) {
     loop {
         core.gather().await;
         let Some(batch) = core.take() else { return };
+        let _settles = Settlement {
+            core: &core,
+            entries: batch.len(),
+        };
         core.deliver(&batch).await;
-        core.settle(batch.len());
+    }
+}
+
+/// Settles a batch, also when its sender panics: the queue goes on with another task.
+struct Settlement<'a> {
+    core: &'a Core,
+    entries: usize,
+}
+
+impl Drop for Settlement<'_> {
+    fn drop(&mut self) {
+        self.core.settle(self.entries);
+        if std::thread::panicking() {
+            self.core.failed.add(self.entries as u64);
+            self.core.state.lock().tasks -= 1;
+        }
     }
 }
 
@@ -243,8 +269,7 @@ impl Core {
     /// The next batch; without one the task is over.
     fn take(&self) -> Option<Vec<Vec<u8>>> {
         let mut state = self.state.lock();
-        let is_over = state.closed.is_some_and(|at| at.elapsed() > AFTERLIFE);
-        if is_over {
+        if state.is_over() {
             let rest = state.entries.len();
             state.entries.clear();
             state.bytes = 0;
@@ -272,7 +297,7 @@ impl Core {
             };
             let (plugin, id) = (self.plugin, &*self.id);
             let patience = self.limits.retry_time.unwrap_or(Duration::ZERO);
-            if began.elapsed() + pause > patience {
+            if began.elapsed() + pause > patience || self.state.lock().is_over() {
                 self.failed.add(batch.len() as u64);
                 let entries = batch.len();
                 tracing::warn!(plugin, id, entries, reason, "entries are lost");

@@ -226,3 +226,29 @@ async fn a_flush_ends_in_time_though_nothing_arrives() {
     let deliveries = parts.slots.get_or_default::<Deliveries>();
     assert!(!deliveries.flush(Duration::from_millis(50)).await);
 }
+
+/// Fails once in a way that nobody foresees.
+struct Panics(AtomicUsize);
+
+#[async_trait]
+impl Sender for Panics {
+    async fn send(&self, _: &[Vec<u8>]) -> Result<(), String> {
+        assert!(self.0.fetch_add(1, Ordering::SeqCst) > 0, "on purpose");
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_sender_that_panics_costs_its_batch_alone() {
+    let parts = parts();
+    let sender = Panics(AtomicUsize::new(0));
+    let queue = Queue::new("http-log", &parts, limits(json!({})), sender);
+    queue.push("a".into());
+    flush(&parts).await;
+    queue.push("b".into());
+    flush(&parts).await;
+    assert_eq!(
+        (count(&parts, "delivered"), count(&parts, "failed")),
+        (1, 1)
+    );
+}

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora::connectors::TransportConnector;
-use pingora::protocols::Stream;
 use pingora::upstreams::peer::BasicPeer;
 use serde_json::{Map, Value};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
@@ -49,6 +49,13 @@ fn schema() -> &'static Schema {
     &SCHEMA
 }
 
+/// A connection, with or without TLS.
+trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
+
+type Connection = Box<dyn Duplex>;
+
 /// Writes entries to a connection, which stays open for a while.
 pub(crate) struct TcpSender {
     host: Box<str>,
@@ -58,7 +65,7 @@ pub(crate) struct TcpSender {
     timeout: Duration,
     keepalive: Duration,
     connector: OnceLock<TransportConnector>,
-    idle: Mutex<Option<(Stream, Instant)>>,
+    idle: Mutex<Option<(Connection, Instant)>>,
 }
 
 impl TcpSender {
@@ -75,15 +82,18 @@ impl TcpSender {
         }
     }
 
-    async fn connect(&self) -> Result<Stream, String> {
+    async fn connect(&self) -> Result<Connection, String> {
         let address = address(&self.host, self.port).await?;
+        let Some(name) = &self.server_name else {
+            let connected = TcpStream::connect(address).await;
+            return Ok(Box::new(connected.map_err(|error| error.to_string())?));
+        };
         let mut peer = BasicPeer::new(&address.to_string());
-        if let Some(name) = &self.server_name {
-            peer.sni = name.to_string();
-        }
+        peer.sni = name.to_string();
+        // The authorities of the system are read with the first connection.
         let connector = self.connector.get_or_init(|| TransportConnector::new(None));
         let connected = connector.new_stream(&peer).await;
-        connected.map_err(|error| error.to_string())
+        Ok(Box::new(connected.map_err(|error| error.to_string())?))
     }
 
     async fn write(&self, text: &[u8]) -> Result<(), String> {
@@ -111,8 +121,7 @@ impl TcpSender {
 }
 
 /// Whether the other side has neither closed nor sent anything.
-async fn is_open(stream: &mut Stream) -> bool {
-    use tokio::io::AsyncReadExt as _;
+async fn is_open(stream: &mut Connection) -> bool {
     let mut byte = [0];
     let read = timeout(Duration::from_millis(1), stream.read(&mut byte));
     read.await.is_err()

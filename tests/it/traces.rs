@@ -1,0 +1,123 @@
+//! Plugins that trace: the context of a request goes on, and receivers on loopback get
+//! its spans.
+
+use serde_json::json;
+
+use crate::observation::{get, receiver, records};
+use crate::support::{Setup, Upstream, eventually, http};
+
+#[tokio::test]
+async fn zipkin_carries_the_trace_on_and_tells_of_its_spans() {
+    let (upstream, receiver) = (Upstream::echo().await, receiver().await);
+    let services = format!(
+        "
+- name: orders
+  url: {}
+  routes:
+  - {{name: orders, paths: [/orders]}}
+plugins:
+- name: zipkin
+  config: {{http_endpoint: \"{}\", http_response_header_for_traceid: x-trace}}
+",
+        upstream.url(""),
+        receiver.url("/api/v2/spans"),
+    );
+    let door = Setup::new().services(&services).start().await;
+    let (trace, parent) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+    let request = http::client().get(door.proxy_url("/orders/1?a=b"));
+    let request = request.header("traceparent", format!("00-{trace}-{parent}-01"));
+    let answer = http::send(request.header("zipkin-tags", "team=a")).await;
+    assert_eq!(answer.expect(200).header("x-trace"), trace);
+    let spans = eventually("spans", || async {
+        let all = records(&receiver);
+        (!all.is_empty()).then_some(all)
+    })
+    .await;
+    let [root, proxy, attempt] = &spans[..] else {
+        panic!("{spans:?}");
+    };
+    assert_eq!(
+        (&root["name"], &root["kind"]),
+        (&json!("GET"), &json!("SERVER"))
+    );
+    assert_eq!(
+        (&root["traceId"], &root["parentId"]),
+        (&json!(trace), &json!(parent))
+    );
+    assert_eq!(root["tags"]["http.path"], "/orders/1");
+    assert_eq!(root["tags"]["http.status_code"], "200");
+    assert_eq!(root["tags"]["team"], "a");
+    assert_eq!(proxy["name"], "GET (proxy)");
+    assert_eq!(proxy["parentId"], root["id"]);
+    assert_eq!(proxy["tags"]["kong.service_name"], "orders");
+    assert_eq!(proxy["remoteEndpoint"]["serviceName"], "orders");
+    assert_eq!(attempt["name"], "GET (balancer try 1)");
+    assert_eq!(attempt["parentId"], proxy["id"]);
+    // The upstream's parent is the span of the way to it.
+    let span = proxy["id"].as_str().expect("an id");
+    let sent = upstream.last();
+    let sent = sent.header("traceparent");
+    assert_eq!(sent, Some(&*format!("00-{trace}-{span}-01")));
+    // Who was not sampled before is not here.
+    let request = http::client().get(door.proxy_url("/orders"));
+    let request = request.header("traceparent", format!("00-{trace}-{parent}-00"));
+    http::send(request).await.expect(200);
+    assert_eq!(get(&door, "/nowhere", &[]).await, 404);
+    assert_eq!(records(&receiver).len(), 3);
+}
+
+#[tokio::test]
+async fn opentelemetry_posts_spans_as_protobuf() {
+    let (upstream, receiver) = (Upstream::echo().await, receiver().await);
+    let services = format!(
+        "
+- name: orders
+  url: {}
+  routes:
+  - {{name: orders, paths: [/orders]}}
+plugins:
+- name: opentelemetry
+  config:
+    traces_endpoint: \"{}\"
+    sampling_rate: 1
+    headers: {{X-Tenant: a}}
+    resource_attributes: {{service.name: door}}
+    queue: {{max_coalescing_delay: 0}}
+",
+        upstream.url(""),
+        receiver.url("/v1/traces"),
+    );
+    let door = Setup::new().services(&services).start().await;
+    assert_eq!(get(&door, "/orders/1?token=s3cret", &[]).await, 200);
+    let body = eventually("spans", || async {
+        let seen = receiver.seen().into_iter().next()?;
+        assert_eq!(seen.header("content-type"), Some("application/x-protobuf"));
+        assert_eq!(seen.header("x-tenant"), Some("a"));
+        Some(seen.body)
+    })
+    .await;
+    let sent = upstream.last();
+    let traceparent = sent.header("traceparent").expect("a context");
+    let [_, trace, span, flags] = traceparent.split('-').collect::<Vec<_>>()[..] else {
+        panic!("{traceparent}");
+    };
+    assert_eq!(flags, "01");
+    let has = |part: &[u8]| body.windows(part.len()).any(|window| window == part);
+    let digits = |text: &str| -> Vec<u8> {
+        let starts = (0..text.len()).step_by(2);
+        let pairs = starts.map(|at| u8::from_str_radix(&text[at..at + 2], 16));
+        pairs.map(|byte| byte.expect("digits")).collect()
+    };
+    assert!(has(&digits(trace)) && has(&digits(span)), "{traceparent}");
+    for text in [
+        "door",
+        "kong-internal",
+        "kong.balancer",
+        "try_count",
+        "/orders",
+        "http.route",
+    ] {
+        assert!(has(text.as_bytes()), "{text}");
+    }
+    assert!(!has(b"s3cret") && !has(b"service.name\x12\x06\x0a\x04kong"));
+}
