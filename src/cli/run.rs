@@ -23,7 +23,7 @@ use doorward_core::model::audit::{Actor, Event, Kind, Trace};
 use doorward_gateway::balance::background::BackgroundTasks;
 use doorward_gateway::ending::Endings;
 use doorward_gateway::explain::Listeners;
-use doorward_gateway::forward_auth::AllowedHosts;
+use doorward_gateway::forward_auth::allowed_hosts::AllowedHosts;
 use doorward_gateway::own_headers::OwnHeaders;
 use doorward_gateway::resolve::TargetNames;
 use doorward_gateway::settings::Settings;

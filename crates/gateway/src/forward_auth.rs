@@ -4,6 +4,9 @@
 //! sub-request becomes the request that it speaks of; the route's own filters decide
 //! on that, and what they would tell an upstream is told to the proxy.
 
+pub mod allowed_hosts;
+pub(crate) mod dialect;
+
 use std::borrow::Cow;
 
 use http::uri::PathAndQuery;
@@ -13,8 +16,9 @@ use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 
 use super::context::Ctx;
-use super::proxy::Gateway;
 use super::{head, responses};
+use allowed_hosts::{AllowedHosts, bare};
+use dialect::Dialect;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_plugin_api::filter::Code;
 use doorward_plugin_api::identity;
@@ -40,69 +44,6 @@ pub(super) const MALFORMED: Code = Code::new(
     400,
     "a sub-request does not say which request it speaks of",
 );
-
-/// Hosts that sub-requests may speak of, besides their own: browsers are led back to
-/// them. `*.` in front stands for any labels.
-#[derive(Debug, Default, Clone)]
-pub struct AllowedHosts(Box<[Box<str>]>);
-
-impl AllowedHosts {
-    /// Those of a configuration.
-    pub fn new(hosts: &[String]) -> Self {
-        Self(
-            hosts
-                .iter()
-                .map(|host| host.to_ascii_lowercase().into())
-                .collect(),
-        )
-    }
-
-    fn has(&self, host: &str) -> bool {
-        let host = bare(host).to_ascii_lowercase();
-        self.0
-            .iter()
-            .any(|allowed| match allowed.strip_prefix('*') {
-                Some(rest) => host.len() > rest.len() && host.ends_with(rest),
-                None => **allowed == *host,
-            })
-    }
-}
-
-/// A host without its port.
-fn bare(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    }
-}
-
-/// How the proxy in front asks: what follows the route's path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
-    /// `/forward-auth` (Traefik, Caddy): `X-Forwarded-Method`, `-Proto`, `-Host` and
-    /// `-Uri` speak of the request. Any answer goes on to the client.
-    ForwardAuth,
-    /// `/auth-request` (nginx, haproxy): `X-Original-URL` and `X-Original-Method`. The
-    /// proxy knows 2xx, 401 and 403.
-    AuthRequest,
-    /// `/ext-authz/…` (Envoy): the rest of the path, and its own method and host.
-    ExtAuthz,
-}
-
-impl Dialect {
-    /// The dialect of a path behind the route's own, and what follows its name.
-    fn of(path: &str) -> Option<(Self, &str)> {
-        let path = path.trim_start_matches('/');
-        let (name, _) = path.split_once('/').unwrap_or((path, ""));
-        let rest = path.get(name.len()..).unwrap_or_default();
-        Some(match name {
-            "forward-auth" => (Self::ForwardAuth, rest),
-            "auth-request" => (Self::AuthRequest, rest),
-            "ext-authz" => (Self::ExtAuthz, rest),
-            _ => return None,
-        })
-    }
-}
 
 /// The request that a sub-request speaks of.
 struct Spoken {
@@ -311,12 +252,20 @@ fn is_of_proxy(name: &HeaderName) -> bool {
     OWN.contains(&name) || name.starts_with("x-forwarded-") || name.starts_with("x-kong-")
 }
 
-/// Tells the proxy that the request may pass, and what filters would tell an
-/// upstream of it.
-pub(super) async fn pass(gateway: &Gateway, session: &mut Session, ctx: &mut Ctx) -> Result<()> {
+/// The request as an upstream would get it, before the gateway adds to it.
+pub(super) fn draft(session: &Session) -> RequestHeader {
     let mut request = session.req_header().clone();
     head::strip_hop_by_hop(&mut request);
-    gateway.prepare_head(&mut request, ctx)?;
+    request
+}
+
+/// Tells the proxy that the request may pass, and what filters would tell an
+/// upstream of it. `request` is what the upstream would get without them.
+pub(super) async fn pass(
+    mut request: RequestHeader,
+    session: &mut Session,
+    ctx: &mut Ctx,
+) -> Result<()> {
     let before = request.headers.clone();
     for link in ctx.filters() {
         link.filter.on_upstream_request(&ctx.exchange, &mut request);

@@ -1,7 +1,9 @@
 //! The log phase: filters that observe are told of requests that are over.
 //!
-//! Where no filter observes, a request has no [`Trail`], and each of these
+//! Where no filter observes, a request has no [`trail::Trail`], and each of these
 //! functions looks at one pointer.
+
+pub(crate) mod trail;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -29,20 +31,6 @@ const TRIES: usize = 64;
 /// The status of a request whose client left before an answer, as the imitated
 /// gateway tells it.
 const CLIENT_LEFT: u16 = 499;
-
-/// What filters that observe will be told of a request.
-#[derive(Debug, Default)]
-pub(super) struct Trail {
-    upstream_uri: Box<str>,
-    status: Option<u16>,
-    tries: Vec<Try>,
-    /// When the upstream was first thought of.
-    upstream_started: Option<Instant>,
-    /// When the current peer was first looked for.
-    choice_started: Option<Instant>,
-    /// Whether the path holds a secret.
-    secret_path: bool,
-}
 
 /// A peer is looked for.
 pub(super) fn begin_choice(ctx: &mut Ctx) {

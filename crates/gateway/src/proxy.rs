@@ -127,7 +127,9 @@ impl ProxyHttp for Gateway {
             return Ok(true);
         }
         if ctx.dialect.is_some() {
-            Box::pin(forward_auth::pass(self, session, ctx)).await?;
+            let mut request = forward_auth::draft(session);
+            self.prepare_head(&mut request, ctx)?;
+            Box::pin(forward_auth::pass(request, session, ctx)).await?;
             return Ok(true);
         }
         let Some(Upstream::Internal(router)) = ctx.service().map(|s| &s.upstream) else {

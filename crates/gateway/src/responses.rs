@@ -1,7 +1,8 @@
 //! Answers of upstreams, as filters see them: before their heads are finished, and
 //! piece by piece.
 
-use bytes::Bytes;
+pub(crate) mod body_filters;
+
 use http::{Method, StatusCode, Version, header};
 use pingora::Result;
 use pingora::http::ResponseHeader;
@@ -10,34 +11,7 @@ use pingora::proxy::Session;
 use super::context::Ctx;
 use super::{answer, passage};
 use doorward_net::http::reply::Reply;
-use doorward_plugin_api::filter::{BodyFilter, ResponseFlow};
-
-/// What the body of an answer goes through, the filter that runs last first. Of most
-/// requests nothing, which takes no memory.
-#[derive(Default)]
-pub(super) struct BodyFilters(Vec<Box<dyn BodyFilter>>);
-
-impl BodyFilters {
-    /// Whether bodies pass as they are.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Lets the next piece go through all.
-    pub(super) fn piece(&mut self, body: &mut Option<Bytes>, end: bool) {
-        for filter in &mut self.0 {
-            filter.piece(body, end);
-        }
-    }
-
-    /// What is still held back, where the end comes without a body.
-    pub(super) fn rest(&mut self) -> Option<Bytes> {
-        let mut body = None;
-        self.piece(&mut body, true);
-        self.0.clear();
-        body.filter(|body| !body.is_empty())
-    }
-}
+use doorward_plugin_api::filter::ResponseFlow;
 
 /// Asks the filters of the route about an upstream's answer. The answer that takes
 /// its place, if one does.

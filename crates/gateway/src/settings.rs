@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue};
 use ipnet::IpNet;
 
 use super::ending::Endings;
-use super::forward_auth::AllowedHosts;
+use super::forward_auth::allowed_hosts::AllowedHosts;
 use super::handler::Destinations;
 use super::own_cookies::OwnCookies;
 use super::own_headers::{DefaultType, OwnHeaders};

@@ -49,7 +49,14 @@ impl LiveClient {
     fn new(client: Client, realm: &Realm, salt: &Salt) -> Self {
         let words = |text: &str| text.split_ascii_whitespace().map(str::to_owned).collect();
         let metadata = &client.metadata;
-        let default = metadata.default_scope.as_deref();
+        let realm_default = realm.settings.default_scope.as_str();
+        let default = match (&metadata.default_scope, client.owner) {
+            (Some(own), _) => own.as_str(),
+            // Nobody else chose for a client that registered itself, and many such
+            // clients never name a scope.
+            (None, Owner::Client) if realm_default.is_empty() => &metadata.scope,
+            (None, _) => realm_default,
+        };
         let declared = realm.secret(&metadata.client_id).cloned();
         let keys = metadata.jwks.as_ref();
         let keys = keys.and_then(|keys| KeySet::parse(keys.to_string().as_bytes()).ok());
@@ -57,7 +64,7 @@ impl LiveClient {
         let signer = |alg| Signer::from_secret(alg, secret?.expose());
         Self {
             scopes: words(&metadata.scope),
-            default_scopes: words(default.unwrap_or(&realm.settings.default_scope)),
+            default_scopes: words(default),
             shared: metadata.shared_algs().filter_map(signer).collect(),
             keys,
             sector: salt.sector(realm, metadata),
