@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::support::{Door, Setup, Upstream, http};
+use crate::support::{Door, Setup, Upstream, eventually, http};
 
 /// What follows `name` on its line of the hints.
 fn hint(text: &str, name: &str) -> String {
@@ -83,17 +83,22 @@ async fn a_door_for_development_needs_no_file_and_its_hints_are_true() {
         get_as(&door.proxy_url("/private"), "dev", &admin).await.0,
         401
     );
-    let mut statuses = Vec::new();
-    for _ in 0..7 {
-        statuses.push(get(&door.proxy_url("/limited")).await.0);
+    // Tokens come back meanwhile, so a slow machine may get more than six.
+    let mut passed = 0;
+    while get(&door.proxy_url("/limited")).await.0 == 200 {
+        passed += 1;
+        assert!(passed < 1000, "nothing is limited");
     }
-    assert_eq!(statuses, [200, 200, 200, 200, 200, 200, 429]);
+    assert!(passed >= 6, "{passed}");
     // The terminal stays readable: what was asked is in a file.
     let shown = door.take_log();
     assert!(!shown.contains("/limited"), "{shown}");
+    eventually("the access log", || {
+        let logged = std::fs::read_to_string(door.path("dev/access.log"));
+        async move { logged.ok()?.contains("/limited").then_some(()) }
+    })
+    .await;
     door.kill();
-    let logged = std::fs::read_to_string(door.path("dev/access.log")).expect("a log");
-    assert!(logged.contains("/limited"), "{logged}");
 
     let (status, text) = said(&door, &["start-dev", "--dir", "dev", "--port", "1"]);
     assert_eq!(status, 2, "{text}");
