@@ -237,7 +237,7 @@ impl Outbound {
         headers: HeaderMap,
         options: Options,
     ) -> Result<Answer, OutboundError> {
-        self.send(Method::GET, url, headers, Bytes::new(), options)
+        self.request(Method::GET, url, headers, Bytes::new(), options)
             .await
     }
 
@@ -254,7 +254,8 @@ impl Outbound {
         options: Options,
     ) -> Result<Answer, OutboundError> {
         let body = form_body(form, &mut headers);
-        self.send(Method::POST, url, headers, body, options).await
+        self.request(Method::POST, url, headers, body, options)
+            .await
     }
 
     /// Sends a request with this body.
@@ -262,17 +263,6 @@ impl Outbound {
     /// # Errors
     /// [`OutboundError`], but never for a status.
     pub async fn request(
-        &self,
-        method: Method,
-        url: &Url,
-        headers: HeaderMap,
-        body: Bytes,
-        options: Options,
-    ) -> Result<Answer, OutboundError> {
-        self.send(method, url, headers, body, options).await
-    }
-
-    async fn send(
         &self,
         method: Method,
         url: &Url,
