@@ -31,6 +31,8 @@ pub(super) struct Tx {
     /// Longest statement.
     limit: Duration,
     over: Option<EndReason>,
+    /// Whether a row was written. A commit of none proves nothing of the disk.
+    wrote: bool,
 }
 
 #[derive(Debug)]
@@ -83,6 +85,7 @@ impl Tx {
             health: health.clone(),
             limit,
             over: None,
+            wrote: false,
         }
     }
 
@@ -143,7 +146,9 @@ impl Tx {
     /// The record of the act that the transaction is for goes with it.
     pub(super) async fn commit(mut self) -> Result<(), StoreError> {
         let committed = self.try_commit().await;
-        self.health.note_write(&committed);
+        if self.wrote || committed.is_err() {
+            self.health.note_write(&committed);
+        }
         committed
     }
 
@@ -187,6 +192,7 @@ impl Tx {
         {
             self.health.note_failure(&error.to_string());
         }
+        self.wrote |= matches!(done, Ok(1..));
         self.note_outcome(done)
     }
 
@@ -196,6 +202,7 @@ impl Tx {
         values: &[Value],
     ) -> Result<Option<Row>, sqlx::Error> {
         self.check_open()?;
+        let returns_written = is_write(&text);
         let link = &mut self.link;
         let row = async {
             match link {
@@ -211,6 +218,7 @@ impl Tx {
             }
         };
         let row = self.health.within(self.limit, row).await;
+        self.wrote |= returns_written && matches!(row, Ok(Some(_)));
         self.note_outcome(row)
     }
 
@@ -220,12 +228,13 @@ impl Tx {
         values: &[Value],
     ) -> Result<Vec<Row>, sqlx::Error> {
         self.check_open()?;
+        let return_written = is_write(&text);
         let link = &mut self.link;
         let rows = async {
             match link {
                 Link::Sqlite { lease, .. } => {
                     let rows = query::<Sqlite>(text, values).fetch_all(&mut **lease);
-                    Ok(rows.await?.into_iter().map(Row::Sqlite).collect())
+                    Ok(rows.await?.into_iter().map(Row::Sqlite).collect::<Vec<_>>())
                 }
                 Link::Postgres(lease) => {
                     let values = &postgres::replace_nul(values);
@@ -235,6 +244,7 @@ impl Tx {
             }
         };
         let rows = self.health.within(self.limit, rows).await;
+        self.wrote |= return_written && rows.as_ref().is_ok_and(|rows| !rows.is_empty());
         self.note_outcome(rows)
     }
 
@@ -273,6 +283,11 @@ impl Tx {
         }
         outcome
     }
+}
+
+/// Whether the rows of a statement are those that it wrote (`RETURNING`).
+fn is_write(text: &SqlStr) -> bool {
+    !text.as_str().trim_start().starts_with("SELECT")
 }
 
 #[cfg(test)]
@@ -322,6 +337,8 @@ mod tests {
             assert!(insert(&mut tx, "/alone").await.is_err());
             assert!(tx.commit().await.is_err());
             assert!(store.failing_writes().is_some());
+            store.sweep(0, 10).await.expect("there is nothing to write");
+            assert!(store.failing_writes().is_some(), "nothing was written");
             let mut tx = database.begin().await.expect("begun anew");
             let path = format!("/kept{round}");
             insert(&mut tx, &path).await.expect("there is room");
