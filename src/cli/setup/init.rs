@@ -5,14 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::{MAIN_FILE, ROUTES_FILE, filled, make_directory, secret, write_new};
+use super::development::Development;
+use super::{MAIN_FILE, ROUTES_FILE, make_directory, write_new};
 use crate::cli::{complain, output, with_causes};
 
 /// What the repository has under `conf/`: one text for both.
 const PRODUCTION: &str = include_str!("../../../conf/doorward.yaml");
 const PRODUCTION_ROUTES: &str = include_str!("../../../conf/routes.yaml");
-const DEVELOPMENT: &str = include_str!("templates/dev.yaml");
-const DEVELOPMENT_ROUTES: &str = include_str!("templates/dev-routes.yaml");
 
 /// What is in the place of the directory of the repository's own files.
 const REPOSITORY_STATE: &str = "../data";
@@ -53,16 +52,9 @@ fn production(directory: &Path) -> Result<()> {
 
 fn development(directory: &Path) -> Result<()> {
     make_directory(directory)?;
-    let values = [
-        ("@PORT@", "8000"),
-        ("@ADMIN_PORT@", "8001"),
-        ("@PASSWORD@", &secret()),
-        ("@ADMIN_PASSWORD@", &secret()),
-        ("@SECRET@", &secret()),
-    ];
-    write_new(&directory.join(MAIN_FILE), &filled(DEVELOPMENT, &values))?;
-    let routes = filled(DEVELOPMENT_ROUTES, &values);
-    write_new(&directory.join(ROUTES_FILE), &routes)
+    let files = Development::new(directory, None, None);
+    write_new(&directory.join(MAIN_FILE), &files.main)?;
+    write_new(&directory.join(ROUTES_FILE), &files.routes)
 }
 
 fn next_steps(directory: &Path) -> String {

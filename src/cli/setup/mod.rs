@@ -2,6 +2,7 @@
 //! stand before one upstream.
 
 mod address;
+mod development;
 pub(super) mod init;
 pub(super) mod proxy;
 mod rate;
@@ -19,6 +20,9 @@ use doorward_core::clock;
 /// The main file's name, and that of the declared entities.
 const MAIN_FILE: &str = "doorward.yaml";
 const ROUTES_FILE: &str = "routes.yaml";
+/// The ports on loopback where no other is named.
+const PORT: u16 = 8000;
+const ADMIN_PORT: u16 = 8001;
 
 /// Letters and digits of a generated secret: none that look alike.
 const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";

@@ -5,12 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-use super::{MAIN_FILE, ROUTES_FILE, filled, make_directory, secret, write_new};
+use super::development::Development;
+use super::{MAIN_FILE, ROUTES_FILE, make_directory, write_new};
 use crate::cli::{USAGE, complain, run, with_causes};
 
-const MAIN: &str = include_str!("templates/dev.yaml");
-const ROUTES: &str = include_str!("templates/dev-routes.yaml");
-const HINTS: &str = include_str!("templates/dev.txt");
 /// Where the hints lie, with the passwords that they name.
 const HINTS_FILE: &str = "hints.txt";
 
@@ -57,22 +55,10 @@ fn prepare(arguments: &Arguments) -> Result<String> {
 
 fn write_files(arguments: &Arguments, directory: &Path) -> Result<String> {
     make_directory(directory)?;
-    let shown = directory.display().to_string();
-    let values = [
-        ("@PORT@", &*arguments.port.unwrap_or(8000).to_string()),
-        (
-            "@ADMIN_PORT@",
-            &arguments.admin_port.unwrap_or(8001).to_string(),
-        ),
-        ("@PASSWORD@", &secret()),
-        ("@ADMIN_PASSWORD@", &secret()),
-        ("@SECRET@", &secret()),
-        ("@DIR@", &shown),
-    ];
-    let hints = filled(HINTS, &values);
-    write_new(&directory.join(ROUTES_FILE), &filled(ROUTES, &values))?;
-    write_new(&directory.join(HINTS_FILE), &hints)?;
+    let files = Development::new(directory, arguments.port, arguments.admin_port);
+    write_new(&directory.join(ROUTES_FILE), &files.routes)?;
+    write_new(&directory.join(HINTS_FILE), &files.hints)?;
     // The last one: where it is, the others are.
-    write_new(&directory.join(MAIN_FILE), &filled(MAIN, &values))?;
-    Ok(hints)
+    write_new(&directory.join(MAIN_FILE), &files.main)?;
+    Ok(files.hints)
 }
