@@ -163,20 +163,32 @@ pub(super) fn cookie_givers(
     changed: &[Uuid],
     previous: Option<&Snapshot>,
 ) -> Arc<[Arc<dyn Filter>]> {
-    let gives = |filters: &Filters, id: Uuid| {
-        let built = filters.get(id);
-        built.is_some_and(|built| built.filter.gives_cookies())
-    };
-    if let Some(previous) = previous {
-        let mut ids = changed.iter();
-        if !ids.any(|id| gives(filters, *id) || gives(&previous.filters, *id)) {
-            return previous.cookie_givers.clone();
-        }
+    let gives = |filter: &dyn Filter| filter.gives_cookies();
+    if let Some(previous) = unchanged(filters, changed, previous, gives) {
+        return previous.cookie_givers.clone();
     }
     let all = filters.iter().map(|(_, built)| &built.filter);
     all.filter(|filter| filter.gives_cookies())
         .cloned()
         .collect()
+}
+
+/// The snapshot before this one, if no filter came, went or changed that `concerns`
+/// what is to be worked out.
+fn unchanged<'a>(
+    filters: &Filters,
+    changed: &[Uuid],
+    previous: Option<&'a Snapshot>,
+    concerns: impl Fn(&dyn Filter) -> bool,
+) -> Option<&'a Snapshot> {
+    let previous = previous?;
+    let concerned = |filters: &Filters, id: Uuid| {
+        let built = filters.get(id);
+        built.is_some_and(|built| concerns(&*built.filter))
+    };
+    let mut ids = changed.iter();
+    let touched = ids.any(|id| concerned(filters, *id) || concerned(&previous.filters, *id));
+    (!touched).then_some(previous)
 }
 
 /// The metadata of the resources that filters protect.
@@ -185,15 +197,9 @@ pub(super) fn resource_metadata(
     changed: &[Uuid],
     previous: Option<&Snapshot>,
 ) -> Arc<ResourceMetadata> {
-    let protects = |filters: &Filters, id: Uuid| {
-        let built = filters.get(id);
-        built.is_some_and(|built| built.filter.protected_resource().is_some())
-    };
-    if let Some(previous) = previous {
-        let mut ids = changed.iter();
-        if !ids.any(|id| protects(filters, *id) || protects(&previous.filters, *id)) {
-            return previous.resource_metadata.clone();
-        }
+    let protects = |filter: &dyn Filter| filter.protected_resource().is_some();
+    if let Some(previous) = unchanged(filters, changed, previous, protects) {
+        return previous.resource_metadata.clone();
     }
     let all = filters.iter().map(|(_, built)| &built.filter);
     ResourceMetadata::of(all.filter_map(|filter| filter.protected_resource()))
