@@ -1,6 +1,7 @@
 //! The only writer: a change is compiled, then persisted, then in force.
 
 mod audit_events;
+mod commit;
 mod difference;
 mod follow;
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
-use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard};
+use tokio::sync::{Mutex, MutexGuard};
 use uuid::Uuid;
 
 use super::credentials;
@@ -24,8 +25,9 @@ use super::snapshot::{self, CompileError, LiveRoute, Snapshot, Workshop};
 use doorward_core::model::plugin::Plugin;
 use doorward_net::telemetry::traffic::RouteTraffic;
 use doorward_openid_connect::Providers;
-use doorward_store::{Cause, EntityWrite, PendingAudit, Store, StoreError, complete};
+use doorward_store::{Cause, EntityChange, EntityWrite, Store, StoreError, complete};
 
+use commit::{Base, Commit, State, Uncommitted};
 pub use difference::Difference;
 
 /// One step of a change.
@@ -144,8 +146,11 @@ pub struct Control {
     changes: watch::Sender<()>,
     /// What the store said of the entities in force; see `Store::entities_revision`.
     revision: AtomicI64,
-    /// Held from the look at the entities to the swap.
-    writer: Arc<Mutex<()>>,
+    /// Held from the look at the entities until the change is handed in.
+    writer: Mutex<()>,
+    uncommitted: parking_lot::Mutex<Uncommitted>,
+    /// Tells when nothing is uncommitted.
+    committed: watch::Sender<()>,
     /// Whether one router of all routes is to be made soon.
     compacting: AtomicBool,
 }
@@ -178,7 +183,9 @@ impl Control {
             retired: parking_lot::Mutex::default(),
             changes: watch::Sender::new(()),
             revision: AtomicI64::new(revision),
-            writer: Arc::new(Mutex::new(())),
+            writer: Mutex::new(()),
+            uncommitted: parking_lot::Mutex::default(),
+            committed: watch::Sender::new(()),
             compacting: AtomicBool::new(false),
         }))
     }
@@ -241,14 +248,14 @@ impl Control {
         F: FnOnce(&Entities) -> Result<(Vec<Change>, R), E> + Send,
         E: From<ChangeError>,
     {
-        let alone = self.writer.clone().lock_owned().await;
-        self.catch_up().await.map_err(ChangeError::from)?;
-        let current = self.entities.load_full();
-        let (changes, answer) = edit(&current)?;
-        if changes.is_empty() {
+        let alone = self.writer.lock().await;
+        let base = self.base().await.map_err(ChangeError::from)?;
+        let current = &base.state.entities;
+        let (changes, answer) = edit(current)?;
+        if changes.is_empty() && base.is_in_force {
             return Ok(answer);
         }
-        let mut candidate = Entities::clone(&current);
+        let mut candidate = Entities::clone(current);
         let mut writes = Vec::new();
         for change in changes {
             let record = match &change {
@@ -256,28 +263,31 @@ impl Control {
                 Change::Delete(..) => None,
             };
             edit::apply(&mut candidate, change, &mut writes)
-                .map_err(|error| self.first_violation(record, error))?;
+                .map_err(|error| self.first_violation(current, record, error))?;
         }
-        let previous = self.live.load_full();
-        let snapshot = Snapshot::compile(&candidate, &self.workshop, Some(&previous))
+        let snapshot = Snapshot::compile(&candidate, &self.workshop, Some(&base.state.snapshot))
             .map_err(ChangeError::from)?;
-        complete(|record| audit_events::change(record, &current, &writes));
-        let stored = self.store_and_swap(alone, writes, candidate, snapshot);
-        stored.await.map_err(ChangeError::from)?;
+        complete(|record| audit_events::change(record, current, &writes));
+        let commit = self.hand_in(&base, writes, candidate, snapshot);
+        let commit = commit.map_err(ChangeError::from)?;
+        drop(alone);
+        commit.done().await.map_err(ChangeError::from)?;
         Ok(answer)
     }
 
     /// What a client is told of a record that can't be written: as in the
     /// imitated gateway, what is wrong with a plugin by itself comes before the
     /// other plugin that has its place.
-    fn first_violation(&self, record: Option<Arc<dyn Item>>, error: ChangeError) -> ChangeError {
+    fn first_violation(
+        &self,
+        entities: &Entities,
+        record: Option<Arc<dyn Item>>,
+        error: ChangeError,
+    ) -> ChangeError {
         let plugin = record.as_deref().and_then(entities::typed::<Plugin>);
         match (plugin, &error) {
             (Some(plugin), ChangeError::Unique { .. }) => {
-                let wrong = {
-                    let entities = self.entities.load();
-                    snapshot::check_plugin(&plugin.value, &self.workshop.parts, &entities)
-                };
+                let wrong = snapshot::check_plugin(&plugin.value, &self.workshop.parts, entities);
                 wrong.map_or_else(ChangeError::from, |()| error)
             }
             _ => error,
@@ -294,7 +304,7 @@ impl Control {
         &self,
         declared: DeclaredEntities,
     ) -> Result<Prepared<'_>, DeclaredError> {
-        let alone = self.writer.lock().await;
+        let alone = self.alone().await;
         let current = self.entities.load_full();
         let previous = self.live.load_full();
         let (entities, snapshot) =
@@ -315,9 +325,9 @@ impl Control {
     /// Puts `files` in the place of the route files in force. Requests that
     /// are on their way finish on what they began with.
     pub async fn replace_route_files(&self, files: Arc<Routes>) {
-        let _alone = self.writer.lock().await;
+        let _alone = self.alone().await;
         let snapshot = self.live.load().with_files(files);
-        self.put(snapshot);
+        self.put(Arc::new(snapshot));
         // The counters of routes that are gone, unless a request still needs them.
         self.workshop.traffic.prune();
     }
@@ -334,66 +344,61 @@ impl Control {
         F: FnOnce(&Entities) -> Result<DeclaredEntities, E> + Send,
         E: From<DeclaredError>,
     {
-        let alone = self.writer.clone().lock_owned().await;
-        self.catch_up().await.map_err(unreadable)?;
-        let current = self.entities.load_full();
-        let wanted = read(&current)?;
-        let candidate = difference::with_stored(&current, wanted)?;
-        let difference = Difference::between(&current, &candidate);
+        let alone = self.alone().await;
+        let base = self.base().await.map_err(unreadable)?;
+        let current = &base.state.entities;
+        let wanted = read(current)?;
+        let candidate = difference::with_stored(current, wanted)?;
+        let difference = Difference::between(current, &candidate);
         if difference.is_empty() {
             return Ok(difference);
         }
-        let previous = self.live.load_full();
-        let snapshot = Snapshot::compile(&candidate, &self.workshop, Some(&previous))
+        let snapshot = Snapshot::compile(&candidate, &self.workshop, Some(&base.state.snapshot))
             .map_err(DeclaredError::from)?;
         if dry {
             return Ok(difference);
         }
         let writes = difference.writes();
         complete(|record| audit_events::import(record, &difference));
-        let stored = self.store_and_swap(alone, writes, candidate, snapshot);
-        stored.await.map_err(unreadable)?;
+        let commit = self.hand_in(&base, writes, candidate, snapshot);
+        let commit = commit.map_err(unreadable)?;
+        drop(alone);
+        commit.done().await.map_err(unreadable)?;
         Ok(difference)
     }
 
-    /// Stores `writes`, and then puts in force what they make.
-    async fn store_and_swap(
+    /// The turn to make a change of what is in force.
+    async fn alone(&self) -> MutexGuard<'_, ()> {
+        let alone = self.writer.lock().await;
+        self.settle().await;
+        alone
+    }
+
+    /// Hands in what was made of `base`.
+    fn hand_in(
         self: &Arc<Self>,
-        alone: OwnedMutexGuard<()>,
+        base: &Base,
         writes: Vec<EntityWrite>,
         entities: Entities,
         snapshot: Snapshot,
-    ) -> Result<(), StoreError> {
-        let this = self.clone();
-        // A task of its own: a client that leaves now must not separate what
-        // is stored from what is in force.
-        let stored = tokio::spawn(PendingAudit::propagate(
-            PendingAudit::current(),
-            async move {
-                let _alone = alone;
-                let seen = this.revision.load(Ordering::Acquire);
-                let written = this.store.write_entities(writes, Some(seen)).await?;
-                this.revision.store(written, Ordering::Release);
-                this.swap(entities, snapshot);
-                this.compact_later();
-                Ok(())
-            },
-        ));
-        let ended = stored.await;
-        ended.unwrap_or_else(|error| Err(StoreError::unavailable(error)))
+    ) -> Result<Commit, StoreError> {
+        let made = State {
+            entities: Arc::new(entities),
+            snapshot: Arc::new(snapshot),
+        };
+        self.enqueue(base, EntityChange::new(writes)?, made)
     }
 
-    fn swap(&self, entities: Entities, snapshot: Snapshot) {
+    fn swap(&self, entities: Arc<Entities>, snapshot: Arc<Snapshot>) {
         credentials::publish(&self.workshop.parts, &self.entities.load(), &entities);
         if !Arc::ptr_eq(&snapshot.certificates, &self.live.load().certificates) {
             publish_identities(&self.workshop, &snapshot);
         }
-        self.entities.store(Arc::new(entities));
+        self.entities.store(entities);
         self.put(snapshot);
     }
 
-    fn put(&self, snapshot: Snapshot) {
-        let new = Arc::new(snapshot);
+    fn put(&self, new: Arc<Snapshot>) {
         let old = self.live.swap(new.clone());
         self.changes.send_replace(());
         for route in self.retired.lock().add(old, &new) {
@@ -418,10 +423,10 @@ impl Control {
     }
 
     async fn compact(&self) {
-        let _alone = self.writer.lock().await;
+        let _alone = self.alone().await;
         let live = self.live.load_full();
         match live.compacted() {
-            Ok(Some(snapshot)) => self.put(snapshot),
+            Ok(Some(snapshot)) => self.put(Arc::new(snapshot)),
             Ok(None) => {}
             Err(error) => tracing::error!(%error, "routes that are in force do not compile"),
         }
@@ -466,7 +471,8 @@ pub struct Prepared<'a> {
 impl Prepared<'_> {
     /// Puts them in force; this can't fail.
     pub fn commit(self) {
-        self.control.swap(self.entities, self.snapshot);
+        let (entities, snapshot) = (Arc::new(self.entities), Arc::new(self.snapshot));
+        self.control.swap(entities, snapshot);
     }
 }
 

@@ -125,6 +125,37 @@ pub enum EntityWrite {
     Delete(&'static str, Uuid),
 }
 
+/// A change to the gateway's entities that can share its commit with others.
+#[derive(Clone, Debug, Default)]
+pub struct EntityChange {
+    writes: Vec<EntityWrite>,
+    pending: Option<PendingAudit>,
+}
+
+impl EntityChange {
+    /// The change of these writes, with the record of the running task's act.
+    ///
+    /// # Errors
+    /// [`StoreError::Unfit`] for a name that no database keeps: it would fail the
+    /// changes beside it.
+    pub fn new(writes: Vec<EntityWrite>) -> Result<Self, StoreError> {
+        let unfit = |write: &EntityWrite| match write {
+            EntityWrite::Put(entity) => entity.key.as_ref().is_some_and(|key| key.contains('\0')),
+            EntityWrite::Delete(..) => false,
+        };
+        if writes.iter().any(unfit) {
+            return Err(StoreError::Unfit);
+        }
+        let pending = PendingAudit::to_commit();
+        Ok(Self { writes, pending })
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+}
+
 /// One page of users.
 #[derive(Clone, Debug)]
 pub struct UserPage {

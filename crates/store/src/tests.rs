@@ -222,6 +222,29 @@ async fn entities_are_written_all_or_none() {
 }
 
 #[tokio::test]
+async fn changes_that_share_a_commit_are_made_in_their_order() {
+    let fixture = Fixture::new().await;
+    let (a, b) = (random_uuid(), random_uuid());
+    let change = |writes| EntityChange::new(writes).expect("fits");
+    let changes = [
+        change(vec![entity(a, "a")]),
+        change(vec![EntityWrite::Delete("services", a)]),
+        change(vec![entity(b, "a")]),
+        change(vec![entity(b, "b")]),
+        change(vec![entity(a, "a")]),
+    ];
+    let written = fixture.store.write_entity_changes(&changes, None).await;
+    written.expect("all written");
+    let taken = change(vec![entity(random_uuid(), "b")]);
+    let fine = change(vec![entity(random_uuid(), "c")]);
+    let changes = [fine, taken];
+    let refused = fixture.store.write_entity_changes(&changes, None);
+    assert!(matches!(refused.await, Err(StoreError::Taken(name)) if name == "b"));
+    let reopened = fixture.another().await;
+    assert_eq!(reopened.entities().await.expect("entities").len(), 2);
+}
+
+#[tokio::test]
 async fn a_change_by_another_process_changes_the_data_version() {
     let fixture = Fixture::new().await;
     let other = fixture.another().await;

@@ -30,7 +30,7 @@ impl Control {
     /// Puts in force what the store holds now; says whether it is something
     /// else than before.
     async fn take_in(&self) -> Result<bool, DeclaredError> {
-        let _alone = self.writer.lock().await;
+        let _alone = self.alone().await;
         let there = self.store.entities_revision().await.map_err(unreadable)?;
         if there == self.revision.load(Ordering::Acquire) {
             // The database told of a change of this process.
@@ -91,7 +91,7 @@ impl Control {
         }
         let previous = self.live.load_full();
         let snapshot = Snapshot::compile(&candidate, &self.workshop, Some(&previous))?;
-        self.swap(candidate, snapshot);
+        self.swap(Arc::new(candidate), Arc::new(snapshot));
         self.revision.store(revision, Ordering::Release);
         Ok(true)
     }

@@ -1,3 +1,5 @@
+mod commit;
+
 use std::collections::HashMap;
 use std::path::Path;
 
