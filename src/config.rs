@@ -68,7 +68,11 @@ pub struct ProxyConfig {
     /// Proxies in front whose `X-Forwarded-*` are believed.
     #[serde(deserialize_with = "networks")]
     pub trusted_ips: Vec<IpNet>,
-    /// The header in which they name the client. Absent: `X-Forwarded-For`, or
+    /// Proxies in front that begin each connection with a header of the PROXY
+    /// protocol, version 1 or 2.
+    #[serde(deserialize_with = "networks")]
+    pub proxy_protocol_from: Vec<IpNet>,
+    /// The header in which those of `trusted_ips` name the client. Absent: `X-Forwarded-For`, or
     /// `X-Real-IP` where that is missing.
     #[serde(deserialize_with = "header_name")]
     pub real_ip_header: Option<HeaderName>,
@@ -111,6 +115,7 @@ impl Default for ProxyConfig {
             listen: vec!["0.0.0.0:8000".to_owned()],
             tls: None,
             trusted_ips: Vec::new(),
+            proxy_protocol_from: Vec::new(),
             real_ip_header: None,
             forward_auth_hosts: Vec::new(),
             workers: 0,

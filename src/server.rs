@@ -30,6 +30,7 @@ use doorward_gateway::upload::Uploads;
 use doorward_net::http::accept::{ConnectionAcceptor, Limits, ProtocolDispatcher};
 use doorward_net::http::bridge::Bounds;
 use doorward_net::http::listener::{Gate, RouterApp};
+use doorward_net::http::proxy_protocol::ProxyNetworks;
 use doorward_net::http::tls::TlsAcceptor;
 use doorward_net::telemetry::listeners::ListenerCounters;
 use doorward_net::telemetry::{Gauge, process_log};
@@ -293,6 +294,7 @@ fn proxy_services(
         http1: http1.clone(),
         http2: http2.clone(),
         keeper: ConnectionAcceptor {
+            proxies: ProxyNetworks(config.proxy_protocol_from.as_slice().into()),
             tls,
             limits: limits(config, shares),
             counters: shared.counters.clone(),

@@ -29,6 +29,7 @@ use doorward_gateway::resolve::TargetNames;
 use doorward_gateway::settings::Settings;
 use doorward_net::http::accept::{ConnectionAcceptor, Limits};
 use doorward_net::http::bridge::Bounds;
+use doorward_net::http::proxy_protocol::ProxyNetworks;
 use doorward_net::telemetry::access_log::AccessLog;
 use doorward_net::telemetry::{Telemetry, process_log};
 
@@ -356,6 +357,7 @@ fn admin_listener<'a>(
         time: Duration::from_secs(60),
     };
     let keeper = ConnectionAcceptor {
+        proxies: ProxyNetworks::default(),
         tls: tls.admin.as_deref().map(Tls::door),
         limits: Limits {
             connections: shares.operators,

@@ -48,6 +48,7 @@ mod openid_connect_tls;
 mod operation;
 mod outages;
 mod plugins;
+mod proxy_protocol;
 mod proxying;
 mod reload;
 mod request_guard;

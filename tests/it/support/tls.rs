@@ -170,8 +170,19 @@ impl Offer {
 
     /// Connects to `port` of this machine and names the server `name`.
     pub(crate) fn connect(&self, port: u16, name: &str) -> std::io::Result<Connection> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        self.connect_behind(b"", port, name)
+    }
+
+    /// The same behind bytes that a proxy sends first.
+    pub(crate) fn connect_behind(
+        &self,
+        header: &[u8],
+        port: u16,
+        name: &str,
+    ) -> std::io::Result<Connection> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_read_timeout(Some(DEADLINE))?;
+        stream.write_all(header)?;
         let name = ServerName::try_from(name.to_owned()).expect("a server name");
         let client = ClientConnection::new(self.0.clone(), name).expect("a client");
         let mut stream = StreamOwned::new(client, stream);

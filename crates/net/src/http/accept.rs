@@ -20,7 +20,8 @@ use tokio::time::{sleep, timeout};
 
 use super::framing::{self, FramedStream};
 use super::handshake::Handshake;
-use super::tls::TlsAcceptor;
+use super::proxy_protocol::ProxyNetworks;
+use super::tls::{self, TlsAcceptor};
 use crate::telemetry::listeners::ListenerCounters;
 
 /// How a connection of HTTP/2 begins; no method of HTTP/1 does.
@@ -38,6 +39,8 @@ const REST_OF_HEAD: Duration = Duration::from_secs(15);
 /// What a listener does with connections before anybody reads a request.
 #[derive(Clone)]
 pub struct ConnectionAcceptor {
+    /// Who says first whose connection it is.
+    pub proxies: ProxyNetworks,
     /// Handshakes, where TLS is spoken.
     pub tls: Option<Arc<TlsAcceptor>>,
     /// Bounds on connections.
@@ -146,7 +149,11 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for ProtocolDispatcher<
         let (greeter, shutdown) = (self.clone(), shutdown.clone());
         tokio::spawn(async move {
             let _admitted = admitted;
-            if let Some(stream) = greeter.keeper.handshake(stream).await {
+            let keeper = &greeter.keeper;
+            let Some(stream) = keeper.proxied(stream).await else {
+                return;
+            };
+            if let Some(stream) = keeper.handshake(stream).await {
                 greeter.greet(stream, shutdown).await;
             }
         });
@@ -160,6 +167,27 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for ProtocolDispatcher<
 }
 
 impl ConnectionAcceptor {
+    /// The connection behind the header of its proxy, if it has to have one; nothing
+    /// if that is missing, malformed or late.
+    async fn proxied(&self, stream: Stream) -> Option<Stream> {
+        if self.proxies.is_empty() {
+            return Some(stream);
+        }
+        let digest = stream.get_socket_digest();
+        let peer = || digest.as_ref().and_then(|digest| digest.peer_addr());
+        let mut socket = tls::socket(stream)?;
+        let read = timeout(self.limits.handshake, self.proxies.greet(&mut socket));
+        let reason = match read.await {
+            Ok(Ok(())) => return Some(socket),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it did not come in time".to_owned(),
+        };
+        self.counters.proxy_header.inc();
+        let peer = peer().map(ToString::to_string).unwrap_or_default();
+        tracing::debug!(%peer, reason, "no PROXY header, the connection is closed");
+        None
+    }
+
     /// The connection after its handshake, if it needs one; nothing if that
     /// failed.
     async fn handshake(&self, stream: Stream) -> Option<Stream> {

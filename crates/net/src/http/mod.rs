@@ -13,6 +13,7 @@ pub mod handshake;
 pub mod listener;
 pub mod outbound;
 pub mod path;
+pub mod proxy_protocol;
 pub mod reply;
 pub mod tls;
 pub mod upload;

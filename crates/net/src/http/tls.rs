@@ -81,7 +81,7 @@ impl TlsAcceptor {
 }
 
 /// The socket beneath a stream that is nothing else yet.
-fn socket(stream: Stream) -> Option<Box<Socket>> {
+pub(super) fn socket(stream: Stream) -> Option<Box<Socket>> {
     stream.into_any().downcast::<Socket>().ok()
 }
 

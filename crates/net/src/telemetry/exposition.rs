@@ -104,6 +104,7 @@ impl Telemetry {
             for (reason, n) in [
                 ("too_many", counters.too_many.get()),
                 ("too_slow", counters.too_slow.get()),
+                ("proxy_header", counters.proxy_header.get()),
             ] {
                 refused.push(counter(&[label, ("reason", reason)], n));
             }
@@ -125,7 +126,7 @@ impl Telemetry {
             ),
             family(
                 "doorward_connections_refused_total",
-                "Connections closed because there were too many, or no request came in time.",
+                "Connections closed because there were too many, or no request or PROXY header came in time.",
                 MetricType::COUNTER,
                 refused,
             ),

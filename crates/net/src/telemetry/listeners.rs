@@ -61,6 +61,8 @@ pub struct ListenerCounters {
     pub too_many: Counter,
     /// Connections closed because no complete request came in time.
     pub too_slow: Counter,
+    /// Connections of proxies closed because no PROXY header came.
+    pub proxy_header: Counter,
     failures: [Counter; HandshakeFailure::ALL.len()],
 }
 
