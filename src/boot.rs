@@ -36,6 +36,7 @@ use doorward_net::telemetry::{Telemetry, access_log};
 use doorward_openid_connect::{Providers, Storages};
 use doorward_plugin_api::Parts;
 use doorward_plugins::delivery::Deliveries;
+use doorward_plugins::oauth2::TokenStore;
 use doorward_plugins::token_broker::Broker;
 use doorward_store::{self as store, SharedSecretError, Store, StoreError, shared_secret};
 use reading::Read;
@@ -173,6 +174,7 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     let slots = workshop.parts.slots.clone();
     let deliveries = slots.get_or_default::<Deliveries>();
     slots.put(providers(config, &store).await?);
+    slots.put(Arc::new(TokenStore::of(store.clone())));
     slots.put(Storages::on(store.clone(), clock.clone()).await);
     let mut route_files = route_files(&workshop);
     let control = Control::open(workshop, store.clone(), declared.entities.clone())

@@ -37,6 +37,7 @@ mod mcp;
 mod mutual_tls;
 mod names;
 mod naming;
+mod oauth2;
 mod observation;
 mod openid_connect;
 mod openid_connect_attacks;

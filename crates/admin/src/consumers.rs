@@ -1,5 +1,4 @@
-//! What only consumers have: the look-up by `custom_id`, and credentials of
-//! `oauth2`, of which there are none.
+//! What only consumers have: the look-up by `custom_id`.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -8,7 +7,7 @@ use super::call::Call;
 use super::entity::{self, Answer};
 use super::error::ApiError;
 use super::list::Scope;
-use super::{draft, reply};
+use super::reply;
 use doorward_core::model::consumer::Consumer;
 use doorward_gateway::entities::Unique;
 
@@ -34,17 +33,5 @@ pub(super) fn all(call: Call) -> Answer {
             .collect();
         let body = json!({"data": found, "next": null});
         Ok(reply::json(StatusCode::OK, &body))
-    })
-}
-
-/// `/consumers/{consumer}/oauth2`: empty, since no plugin here keeps such
-/// credentials. Client libraries read it whenever they apply a consumer, and give
-/// up on a 404.
-pub(super) fn credentials(call: Call) -> Answer {
-    Box::pin(async move {
-        let entities = call.state.control.entities();
-        draft::find::<Consumer>(&entities, &call.key(0)).ok_or(ApiError::NotFound)?;
-        let none = json!({"data": [], "next": null});
-        Ok(reply::json(StatusCode::OK, &none))
     })
 }

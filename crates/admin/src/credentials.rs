@@ -12,7 +12,9 @@ use super::entity::{self, Answer, Owner, child, children, collection, item, pare
 use super::error::ApiError;
 use super::{Endpoint, ITEM, LIST, PARENT, endpoint};
 use doorward_core::model::consumer::Consumer;
-use doorward_core::model::credential::{Acl, BasicAuth, Credential, HmacAuth, Jwt, KeyAuth, MASK};
+use doorward_core::model::credential::{
+    Acl, BasicAuth, Credential, HmacAuth, Jwt, KeyAuth, MASK, OAuth2,
+};
 use doorward_core::model::secret::Secret;
 use doorward_gateway::entities::{Entities, Item, Kind, Record, Scheme, membership, typed};
 use doorward_gateway::records::{Disclosure, Resource};
@@ -46,6 +48,7 @@ pub(super) static ENDPOINTS: &[Endpoint] = endpoints! {
     BasicAuth: "basic-auth", "basic-auths", child::<Consumer, Credential<BasicAuth>>;
     Jwt: "jwt", "jwts", child::<Consumer, Credential<Jwt>>;
     HmacAuth: "hmac-auth", "hmac-auths", child::<Consumer, Credential<HmacAuth>>;
+    OAuth2: "oauth2", "oauth2", child::<Consumer, Credential<OAuth2>>;
     Acl: "acls", "acls", group;
 };
 
@@ -141,9 +144,11 @@ impl SecretInput {
     }
 }
 
-/// Puts the hash of a key in its place.
+/// Puts the hash of a key, or of the secret of an application, in its place.
 fn conceal(record: &mut dyn Any) {
     if let Some(record) = record.downcast_mut::<Record<Credential<KeyAuth>>>() {
+        record.value.scheme.conceal();
+    } else if let Some(record) = record.downcast_mut::<Record<Credential<OAuth2>>>() {
         record.value.scheme.conceal();
     }
 }
@@ -174,6 +179,13 @@ pub(super) fn stored_item(
     disclosure: Disclosure,
 ) -> Arc<dyn Item> {
     if let Some(record) = typed::<Credential<KeyAuth>>(&*item)
+        && !disclosure.secrets
+    {
+        let mut record = record.clone();
+        record.value.scheme.conceal();
+        return Arc::new(record);
+    }
+    if let Some(record) = typed::<Credential<OAuth2>>(&*item)
         && !disclosure.secrets
     {
         let mut record = record.clone();

@@ -27,6 +27,7 @@ mod issuers;
 mod keys;
 mod list;
 mod login_sessions;
+mod oauth2_tokens;
 mod overview;
 mod path;
 mod plugins;
@@ -214,7 +215,8 @@ const fn endpoint(
     }
 }
 
-/// Every endpoint but those of [`credentials`], [`keys`] and [`proxy_cache`]. Of two that match, the first one counts.
+/// Every endpoint but those of [`credentials`], [`keys`], [`oauth2_tokens`] and
+/// [`proxy_cache`]. Of two that match, the first one counts.
 static ENDPOINTS: &[Endpoint] = &[
     endpoint("/", READ, info::root),
     endpoint("/config", LIST, config::config),
@@ -320,11 +322,6 @@ static ENDPOINTS: &[Endpoint] = &[
         "/consumers/{consumers}/plugins/{plugins}",
         ITEM,
         child::<Consumer, Plugin>,
-    ),
-    endpoint(
-        "/consumers/{consumers}/oauth2",
-        READ,
-        consumers::credentials,
     ),
     endpoint("/upstreams", LIST, collection::<Upstream>),
     endpoint("/upstreams/{upstreams}", ITEM, item::<Upstream>),
@@ -440,6 +437,7 @@ fn endpoints() -> impl Iterator<Item = &'static Endpoint> {
         .iter()
         .chain(credentials::ENDPOINTS)
         .chain(keys::ENDPOINTS)
+        .chain(oauth2_tokens::ENDPOINTS)
         .chain(proxy_cache::ENDPOINTS)
 }
 

@@ -10,13 +10,14 @@ use uuid::Uuid;
 use super::consumers::Directorate;
 use super::entities::{Entities, Entity, SchemeFields};
 use doorward_core::jose::algorithm::Algorithm;
-use doorward_core::model::credential::{BasicAuth, Credential, HmacAuth, Jwt, KeyAuth};
+use doorward_core::model::credential::{BasicAuth, Credential, HmacAuth, Jwt, KeyAuth, OAuth2};
 use doorward_plugin_api::consumers::Caller;
 use doorward_plugin_api::{Parts, identity};
 use doorward_plugins::authentication::{Credentials, Directory, Entry, Index};
 use doorward_plugins::basic_auth::{StoredPassword, is_hash};
 use doorward_plugins::hmac_auth::SigningKeys;
 use doorward_plugins::jwt::TokenKey;
+use doorward_plugins::oauth2::Client;
 
 /// A scheme whose credentials requests name.
 trait Indexed: SchemeFields {
@@ -111,6 +112,18 @@ impl Indexed for HmacAuth {
     }
 }
 
+impl Indexed for OAuth2 {
+    type Material = Client;
+
+    fn index(directory: &mut Directory) -> &mut Index<Client> {
+        &mut directory.clients
+    }
+
+    fn material(credential: &Credential<Self>) -> Option<Client> {
+        Some(Client::new(&credential.scheme))
+    }
+}
+
 /// Publishes consumers and credentials, as far as they have changed since `old`.
 pub(super) fn publish(parts: &Parts, old: &Entities, new: &Entities) {
     let groups = (&new.credentials.groups, &old.credentials.groups);
@@ -126,6 +139,7 @@ pub(super) fn publish(parts: &Parts, old: &Entities, new: &Entities) {
     changed |= update.scheme::<BasicAuth>(&mut directory);
     changed |= update.scheme::<Jwt>(&mut directory);
     changed |= update.scheme::<HmacAuth>(&mut directory);
+    changed |= update.scheme::<OAuth2>(&mut directory);
     if changed {
         published.publish(directory);
     }

@@ -15,7 +15,9 @@ use super::schemas;
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
 use doorward_core::model::consumer::Consumer;
-use doorward_core::model::credential::{Acl, BasicAuth, Credential, HmacAuth, Jwt, KeyAuth, MASK};
+use doorward_core::model::credential::{
+    Acl, BasicAuth, Credential, HmacAuth, Jwt, KeyAuth, MASK, OAuth2,
+};
 use doorward_core::model::key::{Key, KeySet, PRIVATE_MEMBERS};
 use doorward_core::model::plugin::Plugin;
 use doorward_core::model::route::Route;
@@ -225,6 +227,19 @@ impl Resource for Plugin {
         now_ms.into()
     }
 
+    /// A null that was given stays one.
+    fn settle(record: &mut Map<String, Value>, _: i64) {
+        let kind = record.get("name").and_then(Value::as_str);
+        let kind = kind.and_then(doorward_plugins::kind);
+        let config = record.get_mut("config").and_then(Value::as_object_mut);
+        if let (Some(kind), Some(config)) = (kind, config) {
+            for field in (kind.schema)().fields.iter().filter(|field| field.auto) {
+                let slot = config.entry(field.name);
+                slot.or_insert_with(|| credentials::random_text().into());
+            }
+        }
+    }
+
     /// With both dialects' references: `service: {id}` and `service_id`.
     fn show(record: &Record<Self>, _: &Entities, _: Disclosure) -> Map<String, Value> {
         let mut doc = record.doc();
@@ -297,6 +312,7 @@ pub fn load(kind: Kind, doc: Map<String, Value>) -> Result<Arc<dyn Item>, serde_
         Kind::Credential(Scheme::BasicAuth) => Arc::new(stored::<Credential<BasicAuth>>(doc)?),
         Kind::Credential(Scheme::Jwt) => Arc::new(stored::<Credential<Jwt>>(doc)?),
         Kind::Credential(Scheme::HmacAuth) => Arc::new(stored::<Credential<HmacAuth>>(doc)?),
+        Kind::Credential(Scheme::OAuth2) => Arc::new(stored::<Credential<OAuth2>>(doc)?),
         Kind::Credential(Scheme::Acl) => Arc::new(stored::<Credential<Acl>>(doc)?),
         Kind::Upstream => Arc::new(stored::<Upstream>(doc)?),
         Kind::Target => Arc::new(stored::<Target>(schemas::in_full(doc))?),

@@ -23,6 +23,7 @@ mod ldap_auth;
 mod logging;
 mod mcp;
 mod networks;
+pub mod oauth2;
 mod oauth2_client;
 mod prometheus;
 mod proxy_cache;
@@ -67,6 +68,7 @@ pub static REGISTRY: &[Kind] = &[
     key_auth::KIND,
     ldap_auth::KIND,
     mcp::KIND,
+    oauth2::KIND,
     openid_connect::KIND,
     prometheus::KIND,
     proxy_cache::KIND,

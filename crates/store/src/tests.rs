@@ -9,6 +9,7 @@ mod imports;
 mod lockouts;
 mod logins;
 mod nodes;
+mod oauth2;
 mod postgres;
 mod resets;
 mod retired_names;

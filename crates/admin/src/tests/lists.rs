@@ -46,7 +46,7 @@ async fn an_empty_list_is_a_list_without_offset() {
     ] {
         assert_eq!(api.get(path).await.expect(200).json()["data"], json!([]));
     }
-    for path in ["/targets", "/oauth2", "/consumer_groups"] {
+    for path in ["/targets", "/consumer_groups"] {
         api.get(path).await.expect(404);
     }
 }

@@ -82,6 +82,37 @@ pub struct HmacAuth {
     pub secret: Option<Secret>,
 }
 
+/// An application that gets access tokens for whoever it acts for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OAuth2 {
+    /// What people call it.
+    pub name: String,
+    /// Unique name; without one it gets no token.
+    #[serde(default)]
+    pub client_id: Option<String>,
+    /// The secret, as text or as [`KeyDigest`]; without one it gets no token, unless
+    /// it is public.
+    #[serde(default)]
+    pub client_secret: Option<Secret>,
+    /// Without effect: secrets are kept as hashes anyway.
+    #[serde(default)]
+    pub hash_secret: bool,
+    /// Where browsers are led back to.
+    #[serde(default)]
+    pub redirect_uris: Option<Vec<String>>,
+    /// `confidential` or `public`: whether it can keep a secret.
+    pub client_type: String,
+}
+
+impl OAuth2 {
+    /// Puts the hash of the secret in its place.
+    pub fn conceal(&mut self) {
+        let digest = self.client_secret.as_ref();
+        let digest = digest.map(|secret| KeyDigest::of(secret.expose()));
+        self.client_secret = digest.map(|digest| Secret::new(digest.to_string()));
+    }
+}
+
 /// The membership in a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Acl {

@@ -18,6 +18,7 @@ pub mod key_path;
 pub mod lockout;
 pub mod login;
 mod number;
+pub mod oauth2;
 pub mod plugin;
 pub mod query;
 pub mod registration;

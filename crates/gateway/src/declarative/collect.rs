@@ -18,7 +18,6 @@ const NOT_SERVED: &[&str] = &[
     "groups",
     "hmacauth_secrets",
     "mtls_auth_credentials",
-    "oauth2_credentials",
     "oauth2_tokens",
     "filter_chains",
     "custom_plugins",

@@ -196,7 +196,7 @@ fn every_error_names_file_line_and_key() {
             "r.yaml:16: services[1].plugins[0].config.leeway: value should be between 0 and 86400",
             "r.yaml:17: consumer_groups: 'consumer_groups' can't be served here; expected one of: \
              vaults, key_sets, keys, ca_certificates, certificates, snis, consumers, keyauth_credentials, \
-             basicauth_credentials, jwt_secrets, hmacauth_credentials, acls, upstreams, targets, \
+             basicauth_credentials, jwt_secrets, hmacauth_credentials, oauth2_credentials, acls, upstreams, targets, \
              services, routes, plugins",
         ]
     );

@@ -27,7 +27,6 @@ const PLUGINS: &[(&str, &str)] = &[
     ("mocking", EDITION),
     ("mtls-auth", EDITION),
     ("oas-validation", EDITION),
-    ("oauth2", TASK),
     ("oauth2-introspection", EDITION),
     ("opa", EDITION),
     ("post-function", CODE),

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{AnyTable, Column, Entities, Entity, Kind, Table, Unique};
 use doorward_core::model::credential::{
-    Acl, BasicAuth, Credential, HmacAuth, Jwt, KeyAuth, KeyDigest,
+    Acl, BasicAuth, Credential, HmacAuth, Jwt, KeyAuth, KeyDigest, OAuth2,
 };
 
 /// What a credential proves itself by.
@@ -21,17 +21,20 @@ pub enum Scheme {
     Jwt,
     /// A signed request.
     HmacAuth,
+    /// An application that asks for tokens.
+    OAuth2,
     /// No proof of its own: the membership in a group.
     Acl,
 }
 
 impl Scheme {
     /// Every scheme.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::KeyAuth,
         Self::BasicAuth,
         Self::Jwt,
         Self::HmacAuth,
+        Self::OAuth2,
         Self::Acl,
     ];
 
@@ -42,6 +45,7 @@ impl Scheme {
             Self::BasicAuth => "basicauth_credentials",
             Self::Jwt => "jwt_secrets",
             Self::HmacAuth => "hmacauth_credentials",
+            Self::OAuth2 => "oauth2_credentials",
             Self::Acl => "acls",
         }
     }
@@ -53,6 +57,7 @@ impl Scheme {
             Self::BasicAuth => "basicauth_credential",
             Self::Jwt => "jwt_secret",
             Self::HmacAuth => "hmacauth_credential",
+            Self::OAuth2 => "oauth2_credential",
             Self::Acl => "acl",
         }
     }
@@ -62,6 +67,7 @@ impl Scheme {
         match self {
             Self::KeyAuth | Self::Jwt => Some("key"),
             Self::BasicAuth | Self::HmacAuth => Some("username"),
+            Self::OAuth2 => Some("client_id"),
             // A group is unique within its consumer only.
             Self::Acl => None,
         }
@@ -73,6 +79,7 @@ impl Scheme {
             Self::KeyAuth => Some("key"),
             Self::BasicAuth => Some("password"),
             Self::Jwt | Self::HmacAuth => Some("secret"),
+            Self::OAuth2 => Some("client_secret"),
             Self::Acl => None,
         }
     }
@@ -89,6 +96,8 @@ pub struct Credentials {
     pub tokens: Table<Credential<Jwt>>,
     /// Secrets of signed requests.
     pub signatures: Table<Credential<HmacAuth>>,
+    /// Applications that ask for tokens.
+    pub clients: Table<Credential<OAuth2>>,
     /// Memberships in groups.
     pub groups: Table<Credential<Acl>>,
 }
@@ -100,6 +109,7 @@ impl Credentials {
             Scheme::BasicAuth => &self.passwords,
             Scheme::Jwt => &self.tokens,
             Scheme::HmacAuth => &self.signatures,
+            Scheme::OAuth2 => &self.clients,
             Scheme::Acl => &self.groups,
         }
     }
@@ -110,6 +120,7 @@ impl Credentials {
             Scheme::BasicAuth => &mut self.passwords,
             Scheme::Jwt => &mut self.tokens,
             Scheme::HmacAuth => &mut self.signatures,
+            Scheme::OAuth2 => &mut self.clients,
             Scheme::Acl => &mut self.groups,
         }
     }
@@ -194,6 +205,14 @@ impl SchemeFields for HmacAuth {
 
     fn name(&self) -> Option<&str> {
         Some(&self.username)
+    }
+}
+
+impl SchemeFields for OAuth2 {
+    table!(OAuth2, clients);
+
+    fn name(&self) -> Option<&str> {
+        self.client_id.as_deref()
     }
 }
 

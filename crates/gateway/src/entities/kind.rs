@@ -66,7 +66,7 @@ const fn link(field: &'static str, to: Kind, on_delete: OnDelete) -> Link {
 
 impl Kind {
     /// Every kind; each one after those that it refers to.
-    pub const ALL: [Kind; 17] = [
+    pub const ALL: [Kind; 18] = [
         Kind::Vault,
         Kind::KeySet,
         Kind::Key,
@@ -78,6 +78,7 @@ impl Kind {
         Kind::Credential(Scheme::BasicAuth),
         Kind::Credential(Scheme::Jwt),
         Kind::Credential(Scheme::HmacAuth),
+        Kind::Credential(Scheme::OAuth2),
         Kind::Credential(Scheme::Acl),
         Kind::Upstream,
         Kind::Target,

@@ -297,6 +297,7 @@ impl Witness<'_> {
 const AUTHENTICATION: &[&str] = &[
     "session",
     "jwt",
+    "oauth2",
     "key-auth",
     "ldap-auth",
     "basic-auth",
@@ -352,6 +353,7 @@ const SECRETS: &[&str] = &[
     "private",
     "jwk",
     "credential_value",
+    "provision_key",
     "proxy_authorization",
     "redis_auth",
     "headers_values",

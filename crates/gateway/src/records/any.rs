@@ -11,7 +11,9 @@ use crate::entities::{Item, Kind, Origin, Scheme};
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
 use doorward_core::model::consumer::Consumer;
-use doorward_core::model::credential::{Acl, BasicAuth, Credential, HmacAuth, Jwt, KeyAuth};
+use doorward_core::model::credential::{
+    Acl, BasicAuth, Credential, HmacAuth, Jwt, KeyAuth, OAuth2,
+};
 use doorward_core::model::key::{Key, KeySet};
 use doorward_core::model::plugin::Plugin;
 use doorward_core::model::route::Route;
@@ -99,6 +101,7 @@ pub fn any(kind: Kind) -> &'static dyn AnyResource {
         Kind::Credential(Scheme::BasicAuth) => &Of::<Credential<BasicAuth>>(PhantomData),
         Kind::Credential(Scheme::Jwt) => &Of::<Credential<Jwt>>(PhantomData),
         Kind::Credential(Scheme::HmacAuth) => &Of::<Credential<HmacAuth>>(PhantomData),
+        Kind::Credential(Scheme::OAuth2) => &Of::<Credential<OAuth2>>(PhantomData),
         Kind::Credential(Scheme::Acl) => &Of::<Credential<Acl>>(PhantomData),
         Kind::Upstream => &Of::<Upstream>(PhantomData),
         Kind::Target => &Of::<Target>(PhantomData),

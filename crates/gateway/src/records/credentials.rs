@@ -39,6 +39,7 @@ impl<S: SchemeFields + DeserializeOwned> Resource for Credential<S> {
             Scheme::KeyAuth => &["key"],
             Scheme::Jwt => &["key", "secret"],
             Scheme::HmacAuth => &["secret"],
+            Scheme::OAuth2 => &["client_id", "client_secret"],
             Scheme::BasicAuth | Scheme::Acl => &[],
         };
         for field in generated {
@@ -74,7 +75,7 @@ impl<S: SchemeFields + DeserializeOwned> Resource for Credential<S> {
 /// A hash is no key, and a password that a file declares is nobody's business.
 fn is_showable(scheme: Scheme, text: &str) -> bool {
     match scheme {
-        Scheme::KeyAuth => !is_key_digest(text),
+        Scheme::KeyAuth | Scheme::OAuth2 => !is_key_digest(text),
         Scheme::BasicAuth => basic_auth::is_hash(text),
         _ => true,
     }
@@ -94,7 +95,8 @@ fn settle_ttl(record: &mut Map<String, Value>, now_ms: i64) {
     record.insert("ttl".to_owned(), Value::Null);
 }
 
-fn random_text() -> String {
+/// A text that nobody guesses.
+pub(super) fn random_text() -> String {
     let mut text = String::with_capacity(LENGTH);
     while text.len() < LENGTH {
         for byte in random_bytes::<LENGTH>() {

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
+use url::Url;
 
 use super::{checks, common};
 use crate::entities::Scheme;
@@ -20,9 +21,12 @@ const ALGORITHMS: &[&str] = &[
     "PS384", "PS512", "EdDSA",
 ];
 
+/// Whether an application can keep a secret.
+const CLIENT_TYPES: &[&str] = &["confidential", "public"];
+
 /// The fields of a credential.
 pub fn credential(scheme: Scheme) -> &'static Schema {
-    static SCHEMAS: LazyLock<[Schema; 5]> = LazyLock::new(|| {
+    static SCHEMAS: LazyLock<[Schema; 6]> = LazyLock::new(|| {
         [
             of(key_auth()),
             of(vec![
@@ -34,6 +38,7 @@ pub fn credential(scheme: Scheme) -> &'static Schema {
                 name("username").required().unique(),
                 secret("secret").auto(),
             ]),
+            of(oauth2()),
             of(vec![name("group").required()]),
         ]
     });
@@ -82,6 +87,38 @@ fn jwt() -> Vec<Field> {
             .default("HS256")
             .required(),
     ]
+}
+
+fn oauth2() -> Vec<Field> {
+    vec![
+        name("name").required(),
+        name("client_id").auto().unique(),
+        Field::new("client_secret", Type::checked(some_secret)).auto(),
+        Field::new("hash_secret", Type::Boolean)
+            .default(false)
+            .required(),
+        Field::new("redirect_uris", Type::array(Type::checked(redirect_uri))),
+        Field::new("client_type", Type::word(CLIENT_TYPES))
+            .default("confidential")
+            .required(),
+    ]
+}
+
+/// A hash that the imitated gateway has made is of a kind that is not checked here.
+fn some_secret(text: &str) -> Result<(), String> {
+    if text.starts_with("$pbkdf2-") {
+        return Err("is a hash of the imitated gateway: give the secret itself".to_owned());
+    }
+    no_mask(text)
+}
+
+fn redirect_uri(text: &str) -> Result<(), String> {
+    let uri = Url::parse(text).ok().filter(Url::has_host);
+    match uri {
+        None => Err(format!("cannot parse '{text}'")),
+        Some(uri) if uri.fragment().is_some() => Err(format!("fragment not allowed in '{text}'")),
+        Some(_) => Ok(()),
+    }
 }
 
 /// An algorithm with a public key needs one that can be read.

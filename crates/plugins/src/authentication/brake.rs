@@ -11,7 +11,7 @@ const COUNTERS: usize = 8192;
 /// Failures of an address with one name, in a minute.
 const OF_NAME: u32 = 30;
 /// Failures of an address with all names, in a minute.
-const OF_ADDRESS: u32 = 300;
+pub(crate) const OF_ADDRESS: u32 = 300;
 
 /// What the failures of this minute are.
 pub(crate) struct Brake {
@@ -41,6 +41,15 @@ impl Brake {
             || failures(self.counter(&(network, name))) >= OF_NAME
     }
 
+    /// Failures of an address in this minute, whatever it tried.
+    pub(crate) fn failures(&self, address: IpAddr, now_secs: i64) -> u32 {
+        let counter = self.counter(&network(address));
+        match unpack(counter.load(Ordering::Relaxed)) {
+            (of, count) if of == minute(now_secs) => count,
+            _ => 0,
+        }
+    }
+
     /// Notes a failure.
     pub(crate) fn note(&self, address: IpAddr, name: &[u8], now_secs: i64) {
         let (network, minute) = (network(address), minute(now_secs));
@@ -61,7 +70,7 @@ impl Brake {
 }
 
 /// Whom an address belongs to: of IPv6 the network, which one caller has as a whole.
-fn network(address: IpAddr) -> u128 {
+pub(crate) fn network(address: IpAddr) -> u128 {
     match address.to_canonical() {
         IpAddr::V4(address) => u128::from(address.to_bits()),
         IpAddr::V6(address) => address.to_bits() >> 64 << 64,

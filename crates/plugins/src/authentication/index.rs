@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::basic_auth::StoredPassword;
 use crate::hmac_auth::SigningKeys;
 use crate::jwt::TokenKey;
+use crate::oauth2::Client;
 use doorward_plugin_api::consumers::Caller;
 use doorward_plugin_api::identity::Credential;
 
@@ -117,6 +118,8 @@ pub struct Directory {
     pub tokens: Index<TokenKey>,
     /// Secrets of signed requests, by user name.
     pub signatures: Index<SigningKeys>,
+    /// Applications that ask for tokens, by `client_id`.
+    pub clients: Index<Client>,
 }
 
 /// The credentials in force. The gateway publishes them in the slot of this type;

@@ -4,7 +4,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
-use crate::authentication::testing::{Outcome, ask, entry, filter, parts_with};
+use crate::authentication::testing::{Outcome, ask, ask_as, entry, filter, parts_with};
 use doorward_core::model::secret::Secret;
 
 /// A filter, and the users `anna` (as a file declares her), `bert` (as the store has
@@ -144,4 +144,25 @@ async fn guessing_is_braked_and_whoever_was_right_before_goes_on() {
     assert_eq!(statuses[30], 429);
     let outcome = try_with(&*filter, &right).await;
     assert!(outcome.consumer().is_some());
+}
+
+#[tokio::test]
+async fn a_right_guess_is_no_news_where_only_another_address_has_been_right() {
+    let filter = basic_auth(&json!({}));
+    let right = format!("Authorization: Basic {}", login("bert", "open"));
+    assert!(try_with(&*filter, &right).await.consumer().is_some());
+    let guess = async |password: &str| {
+        let exchange = Exchange {
+            client: "192.0.2.1:1".parse().expect("an address"),
+            ..Exchange::default()
+        };
+        let header = format!("Authorization: Basic {}", login("bert", password));
+        let outcome = ask_as(&*filter, &format!("GET / HTTP/1.1\r\n{header}"), exchange).await;
+        outcome.reply.map(|reply| reply.status.as_u16())
+    };
+    for _ in 0..30 {
+        assert_eq!(guess("same").await, Some(401));
+    }
+    assert_eq!(guess("open").await, Some(429));
+    assert!(try_with(&*filter, &right).await.consumer().is_some());
 }

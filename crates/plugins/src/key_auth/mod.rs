@@ -1,10 +1,12 @@
 //! The `key-auth` plugin: requests carry a key that belongs to a consumer.
 
 mod body;
+mod guesses;
 mod places;
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
@@ -19,6 +21,7 @@ use doorward_core::model::credential::KeyDigest;
 use doorward_core::model::schema::{Field, Schema, Type};
 use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
+use guesses::Guesses;
 use http::HeaderName;
 use places::{Place, Places};
 
@@ -28,7 +31,15 @@ pub(crate) const KIND: Kind = Kind {
     priority: 1250,
     of_consumers: false,
     schema,
-    codes: || vec![NO_KEY, DUPLICATE, UNKNOWN, authentication::NO_ANONYMOUS],
+    codes: || {
+        vec![
+            NO_KEY,
+            DUPLICATE,
+            UNKNOWN,
+            GUESSING,
+            authentication::NO_ANONYMOUS,
+        ]
+    },
     build,
 };
 
@@ -39,6 +50,11 @@ const DUPLICATE: Code = Code::new(
     "the request carries two keys in one place",
 );
 const UNKNOWN: Code = Code::new("unknown_credential", 401, "nobody has this key");
+const GUESSING: Code = Code::new(
+    "guessing",
+    429,
+    "the address has been wrong too often in this minute",
+);
 
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
@@ -69,6 +85,7 @@ struct KeyAuth {
     run_on_preflight: bool,
     challenge: Challenge,
     authentication: Authentication,
+    guesses: Arc<Guesses>,
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
@@ -79,10 +96,35 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
         run_on_preflight: config.flag("run_on_preflight"),
         challenge: Challenge::new("Key", config)?,
         authentication: Authentication::new(KIND.name, config, parts),
+        guesses: parts.slots.get_or_default(),
     }))
 }
 
 impl KeyAuth {
+    /// Whose key a request carries. Guesses of an address are counted, and beyond a
+    /// number none of them is told from another.
+    fn judge_counting<'a>(
+        &self,
+        place: &Place<'_>,
+        directory: &'a Directory,
+        address: IpAddr,
+    ) -> Result<&'a Arc<Entry<()>>, Refusal> {
+        let judged = self.judge(place, directory);
+        let Place::Key(key) = place else {
+            return judged;
+        };
+        let is_good = match &judged {
+            Ok(_) => true,
+            Err(refusal) if refusal.code.code == UNKNOWN.code => false,
+            Err(_) => return judged,
+        };
+        let now = self.authentication.clock.now_secs();
+        if self.guesses.admits(address, key, is_good, now) {
+            return judged;
+        }
+        Err(Refusal::message(&GUESSING, "Too many attempts"))
+    }
+
     /// Whose key a request carries.
     fn judge<'a>(
         &self,
@@ -124,7 +166,7 @@ impl Filter for KeyAuth {
         let directory = self.authentication.credentials.load();
         let judged = {
             let place = self.places.find(request, exchange.body.as_ref());
-            self.judge(&place, &directory)
+            self.judge_counting(&place, &directory, exchange.client.ip())
         };
         if self.hides {
             self.places.hide(request, exchange);

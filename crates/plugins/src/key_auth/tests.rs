@@ -144,3 +144,20 @@ fn names_are_those_of_headers_and_a_realm_fits_into_one() {
     let told = refused(json!({"realm": "a\", error=\"x"}));
     assert!(told.starts_with("realm: "), "{told}");
 }
+
+#[tokio::test]
+async fn whoever_guesses_keys_learns_nothing_for_the_rest_of_the_minute() {
+    let filter = key_auth(&json!({}));
+    for guess in 0..300 {
+        let outcome = ask(&*filter, &format!("GET /?apikey={guess} HTTP/1.1")).await;
+        assert_eq!(outcome.message().as_deref(), Some("Unauthorized"));
+    }
+    for key in ["no", "good"] {
+        let outcome = ask(&*filter, &format!("GET /?apikey={key} HTTP/1.1")).await;
+        assert_eq!(outcome.message().as_deref(), Some("Too many attempts"));
+        assert_eq!(outcome.reply.expect("a refusal").status.as_u16(), 429);
+    }
+    // Without a key nothing is guessed.
+    let outcome = ask(&*filter, "GET / HTTP/1.1").await;
+    assert_eq!(outcome.reply.expect("a refusal").status.as_u16(), 401);
+}

@@ -17,7 +17,7 @@ use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::authentication::brake::Brake;
+use crate::authentication::brake::{Brake, network};
 use crate::authentication::checks::{PasswordChecks, Proof};
 use crate::authentication::login::Login;
 use crate::authentication::{self, Authentication, Challenge, Refusal};
@@ -155,8 +155,12 @@ impl LdapAuth {
         }
     }
 
-    fn proof(&self, login: &Login) -> Proof {
-        self.checks.proof(&[&login.name, &login.password])
+    /// What one address has shown to be right is no news for others: they would guess
+    /// past the brake.
+    fn proof(&self, login: &Login, exchange: &Exchange) -> Proof {
+        let network = network(exchange.client.ip()).to_be_bytes();
+        let parts = [&login.name[..], &login.password, &network];
+        self.checks.proof(&parts)
     }
 
     fn judge(&self, request: &RequestHeader, exchange: &Exchange) -> Judgement {
@@ -165,7 +169,7 @@ impl LdapAuth {
         let mut some = false;
         for login in Login::all(request, &self.scheme) {
             some = true;
-            let known = self.outcomes.get(&self.proof(&login));
+            let known = self.outcomes.get(&self.proof(&login, exchange));
             match known.filter(|(_, until)| now_ms < *until) {
                 Some((true, _)) if asked.is_empty() => return Judgement::Decided(Ok(login)),
                 Some((false, _)) => self.note(&login, exchange),
@@ -196,7 +200,8 @@ impl LdapAuth {
                 .clock
                 .now_ms()
                 .saturating_add(self.ttl_ms);
-            self.outcomes.insert(self.proof(&login), (right, until));
+            self.outcomes
+                .insert(self.proof(&login, exchange), (right, until));
             if right {
                 return Ok(login);
             }

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::authentication::testing::{Outcome, ask, filter, parts_with};
+use crate::authentication::testing::{Outcome, ask, ask_as, filter, parts_with};
 use crate::testing::plugin;
 
 /// A directory that takes `anna` with `open` alone: its port, and how often it was
@@ -109,4 +109,26 @@ fn one_kind_of_tls_is_enough() {
         refused.contains("cannot be enabled simultaneously"),
         "{refused}"
     );
+}
+
+#[tokio::test]
+async fn a_right_guess_is_no_news_where_only_another_address_has_been_right() {
+    let (port, _) = directory().await;
+    let filter = ldap(port, json!({}));
+    let right = format!("GET / HTTP/1.1\r\n{}", header("anna", "open"));
+    assert!(ask(&*filter, &right).await.reply.is_none());
+    let guess = async |password: &str| {
+        let exchange = Exchange {
+            client: "192.0.2.1:1".parse().expect("an address"),
+            ..Exchange::default()
+        };
+        let lines = format!("GET / HTTP/1.1\r\n{}", header("anna", password));
+        let outcome = ask_as(&*filter, &lines, exchange).await;
+        outcome.reply.map(|reply| reply.status.as_u16())
+    };
+    for _ in 0..30 {
+        assert_eq!(guess("same").await, Some(401));
+    }
+    assert_eq!(guess("open").await, Some(429));
+    assert!(ask(&*filter, &right).await.reply.is_none());
 }

@@ -40,6 +40,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0024_entity_revision.sql"),
     include_str!("migrations/0025_broker_families.sql"),
     include_str!("migrations/0026_retired_names.sql"),
+    include_str!("migrations/0027_oauth2.sql"),
 ];
 
 /// How many there are.

@@ -36,6 +36,7 @@ mod lockouts;
 mod logins;
 mod logouts;
 mod migrate;
+mod oauth2;
 mod page;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod plans;

@@ -82,6 +82,16 @@ const EXPIRED: &[(&str, i64)] = &[
         0,
     ),
     (
+        "DELETE FROM oauth2_tokens WHERE id IN
+           (SELECT id FROM oauth2_tokens WHERE ends_ms <= $1 LIMIT $2)",
+        0,
+    ),
+    (
+        "DELETE FROM oauth2_codes WHERE hash IN
+           (SELECT hash FROM oauth2_codes WHERE expires_ms <= $1 LIMIT $2)",
+        0,
+    ),
+    (
         "DELETE FROM lockouts WHERE id IN
            (SELECT id FROM lockouts WHERE expires_ms <= $1 LIMIT $2)",
         0,

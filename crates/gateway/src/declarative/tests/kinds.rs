@@ -114,20 +114,20 @@ fn what_can_not_be_served_is_refused_with_what_can() {
              keys: []\n\
              consumers:\n\
              - username: u\n\
-             \x20 oauth2_credentials: [{name: k}]\n\
+             \x20 mtls_auth_credentials: [{name: k}]\n\
              \x20 plugins: [{name: throttling, _config: nope}]\n"),
         [
             "r.yaml:2: _workspace: expected one of: default",
             "r.yaml:3: _info.defaults.svc: unknown field; expected one of: vault, set, key, ca_certificate, \
              certificate, sni, consumer, keyauth_credential, basicauth_credential, jwt_secret, \
-             hmacauth_credential, acl, upstream, target, service, route, plugin",
+             hmacauth_credential, oauth2_credential, acl, upstream, target, service, route, plugin",
             "r.yaml:4: consumer_groups: 'consumer_groups' can't be served here; expected one of: \
              vaults, key_sets, keys, ca_certificates, certificates, snis, consumers, keyauth_credentials, \
-             basicauth_credentials, jwt_secrets, hmacauth_credentials, acls, upstreams, targets, \
+             basicauth_credentials, jwt_secrets, hmacauth_credentials, oauth2_credentials, acls, upstreams, targets, \
              services, routes, plugins",
-            "r.yaml:8: consumers[0].oauth2_credentials: 'oauth2_credentials' can't be served \
+            "r.yaml:8: consumers[0].mtls_auth_credentials: 'mtls_auth_credentials' can't be served \
              here; expected one of: keyauth_credentials, basicauth_credentials, jwt_secrets, \
-             hmacauth_credentials, acls, plugins",
+             hmacauth_credentials, oauth2_credentials, acls, plugins",
             "r.yaml:9: consumers[0].plugins[0]._config: no 'nope' among _plugin_configs",
             "r.yaml:9: consumers[0].plugins[0].config.rate: required field missing",
         ][..5]

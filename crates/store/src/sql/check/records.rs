@@ -5,9 +5,10 @@ use uuid::Uuid;
 
 use crate::StoreError;
 use crate::sql::row::Row;
-use crate::sql::{clients, damaged, devices, keys, registrations, sessions, users};
+use crate::sql::{clients, damaged, devices, keys, oauth2, registrations, sessions, users};
 use doorward_core::model::authorization::{Authorization, SavedRequest};
 use doorward_core::model::grant::Grant;
+use doorward_core::model::oauth2::OAuth2Facts;
 use doorward_core::model::user::name as user_name;
 
 /// Reads the row as the store does when somebody asks for it.
@@ -32,6 +33,8 @@ pub(super) fn parse(table: &str, row: &Row) -> Result<(), StoreError> {
             row.doc::<Map<String, Value>>("doc").map(drop)
         }
         "requests" => row.doc::<SavedRequest>("doc").map(drop),
+        "oauth2_tokens" => oauth2::read(row).map(drop),
+        "oauth2_codes" => row.doc::<OAuth2Facts>("doc").map(drop),
         "seen" => row.hash("hash").map(drop),
         "audit" => audited(row),
         _ => Ok(()),

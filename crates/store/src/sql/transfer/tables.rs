@@ -169,6 +169,13 @@ pub(in crate::sql) static TABLES: &[Table] = &[
         ("refresh_approved", Int), ("refresh_expires_ms", Int), ("swept_ms", Int),
         ("client_id", Text), ("doc", Text), ("current", Bytes), ("person", Text),
     ]),
+    table("oauth2_tokens", 1, &[
+        ("id", Text), ("access", Bytes), ("refresh", Bytes), ("credential", Text),
+        ("created_ms", Int), ("ends_ms", Int), ("doc", Text),
+    ]),
+    table("oauth2_codes", 1, &[
+        ("hash", Bytes), ("credential", Text), ("expires_ms", Int), ("doc", Text),
+    ]),
     table("broker_ends", 1, &[("person", Text), ("before_ms", Int), ("until_ms", Int)]),
 ];
 
