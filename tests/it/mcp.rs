@@ -240,6 +240,27 @@ async fn an_editor_registers_with_a_scheme_of_its_own_and_any_local_port() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_nobody_knows_may_register_where_anybody_may() {
+    let upstream = Upstream::echo().await;
+    let open = door(&upstream).await;
+    let closed = Setup::new().start().await;
+    for (door, allowed) in [(&open, "*"), (&closed, "")] {
+        let url = door.proxy_url("/oauth2/connect/register");
+        let preflight = http::client()
+            .request(reqwest::Method::OPTIONS, &url)
+            .header("origin", "http://localhost:6274")
+            .header("access-control-request-method", "POST");
+        let preflight = http::send(preflight).await;
+        assert_eq!(preflight.header("access-control-allow-origin"), allowed);
+        let client = json!({"redirect_uris": ["http://localhost:6274/oauth/callback"],
+            "token_endpoint_auth_method": "none"});
+        let registration = http::client().post(&url).json(&client);
+        let answer = http::send(registration.header("origin", "http://localhost:6274")).await;
+        assert_eq!(answer.header("access-control-allow-origin"), allowed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_another_origin_is_refused_and_a_known_one_may_read() {
     let upstream = Upstream::echo().await;
     let door = door(&upstream).await;
