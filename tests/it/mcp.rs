@@ -492,6 +492,10 @@ async fn a_tool_is_not_smuggled_past_the_rules() {
             "{shown:?} {headers:?}"
         );
     }
+    let upgrade = http::client().get(door.proxy_url("/mcp"));
+    let upgrade = upgrade.header("connection", "upgrade");
+    let upgrade = upgrade.header("upgrade", "websocket");
+    http::send(upgrade.bearer_auth(&token)).await.expect(403);
     assert_eq!(upstream.seen().len(), 0);
     let headers = [
         ("mcp-protocol-version", "2026-07-28"),
@@ -538,6 +542,8 @@ async fn the_session_of_somebody_else_is_not_there() {
     let reached = upstream.seen().len();
     let refused = post(&door, &other, &call, &session).await.expect(404);
     assert_eq!(refused.json()["error"]["code"], -32001);
+    let spelled = [("mcp_session_id", "s-1")];
+    post(&door, &other, &call, &spelled).await.expect(404);
     let end = |token: &str| {
         let request = http::client().delete(door.proxy_url("/mcp"));
         http::send(request.bearer_auth(token).header("mcp-session-id", "s-1"))

@@ -130,8 +130,7 @@ pub(super) async fn authenticate(
 /// Whether a sign-in begins with the request: only then is a client's document looked
 /// for that nobody has seen before.
 fn begins_sign_in(call: &Call) -> bool {
-    let path = call.parts.uri.path();
-    path.ends_with("/par") || path.ends_with("/device/code")
+    call.parts.uri.path().ends_with("/par")
 }
 
 async fn prove(

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{CONTENT_TYPE, HeaderName};
+use http::header::{CONTENT_TYPE, HeaderName, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
@@ -117,6 +117,12 @@ impl Mcp {
 
     /// Begins with a request whose token is good.
     pub(super) fn begin_calls(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        // What follows an upgrade is read by nobody here.
+        if session.req_header().headers.contains_key(UPGRADE) {
+            let fault = Fault::new(FORBIDDEN, "the protocol has no upgrade");
+            let refused = Refused::new(&CALL_DENIED, fault);
+            return Verdict::Now(Flow::Respond(self.refuse_call(refused, exchange)));
+        }
         if self.may_have_calls(session.req_header()) || !session.as_mut().is_body_empty() {
             exchange.notes.push(Box::new(Admitted));
             return Verdict::Wait;

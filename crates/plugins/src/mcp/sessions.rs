@@ -148,6 +148,14 @@ impl Sessions {
     /// Whether the session that a request names is its caller's; a request may name
     /// none.
     pub(super) fn lets_in(&self, request: &RequestHeader, exchange: &Exchange) -> bool {
+        // Some servers take one sign for the other in names.
+        let is_other_spelling = |name: &HeaderName| {
+            let name = name.as_str();
+            name.contains('_') && name.replace('_', "-") == SESSION.as_str()
+        };
+        if request.headers.keys().any(is_other_spelling) {
+            return false;
+        }
         let mut named = request.headers.get_all(&SESSION).iter();
         let (first, second) = (named.next(), named.next());
         let Some(session) = first else {
