@@ -34,6 +34,7 @@ mod log_files;
 mod log_streams;
 mod login_sessions;
 mod mcp;
+mod mcp_client_documents;
 mod mutual_tls;
 mod names;
 mod naming;

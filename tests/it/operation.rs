@@ -213,7 +213,7 @@ async fn check_refuses_certificates_that_have_expired() {
 async fn check_is_content_with_the_files_that_ship() {
     let door = Setup::new().lay_out();
     let root = env!("CARGO_MANIFEST_DIR");
-    for file in ["conf/doorward.yaml", "conf/demo.yaml"] {
+    for file in ["conf/doorward.yaml", "conf/demo.yaml", "conf/mcp.yaml"] {
         let output = door
             .command(&["check", "-c", file])
             .current_dir(root)

@@ -80,7 +80,12 @@ impl Gateway {
             }
             let flow = match link.filter.on_request(session, exchange) {
                 Verdict::Now(flow) => flow,
-                Verdict::Wait => link.filter.on_request_slow(session, exchange).await,
+                Verdict::Wait => {
+                    let flow = link.filter.on_request_slow(session, exchange).await;
+                    // It may have read the body itself.
+                    *gathered |= exchange.body.is_some();
+                    flow
+                }
             };
             if let Flow::Respond(reply) = flow {
                 return Some(reply);
@@ -195,7 +200,7 @@ impl Gateway {
         let wanted = ctx.route.as_ref().is_none_or(|route| route.gathers_body);
         let short = length.is_some_and(|n| (1..=bridge::BUFFERED_MAX).contains(&n));
         if !wanted || !short || session.as_mut().is_body_done() {
-            if ctx.exchange.replacement.is_some() {
+            if ctx.exchange.replacement.is_some() && !ctx.gathered {
                 // It is sent when the client's own body comes.
                 bridge::invite_body(session.as_downstream_mut()).await?;
             }

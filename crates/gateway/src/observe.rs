@@ -244,6 +244,8 @@ fn entry<'a>(
             .client_certificate()
             .map(|c| c.subject.as_str()),
         refusal: ctx.exchange.refusal.as_deref(),
+        mcp_method: ctx.exchange.mcp_call.as_ref().map(|call| &*call.method),
+        mcp_name: (ctx.exchange.mcp_call.as_ref()).and_then(|call| call.name.as_deref()),
         user_agent: text(header::USER_AGENT).unwrap_or(""),
     }
 }

@@ -205,6 +205,9 @@ impl Clients {
             Some(cached) => Some(cached.client),
             None => self.read(store, realm, client_id).await?,
         };
+        // One of a document is a client only while the realm takes documents.
+        let settings = &realm.settings.client_metadata_documents;
+        let found = found.filter(|client| settings.keeps(&client.client));
         if let Some(client) = &found {
             self.note(client);
         }

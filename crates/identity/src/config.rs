@@ -283,6 +283,8 @@ pub struct RealmSettings {
     pub admin_addresses: Option<Vec<String>>,
     /// Clients that register themselves.
     pub registration: RegistrationSettings,
+    /// Clients whose identifier is the address of a document about themselves.
+    pub client_metadata_documents: ClientDocumentSettings,
     /// What new passwords must be like.
     pub password_policy: PasswordPolicy,
     /// Whether people who forgot their passwords may have links to choose new
@@ -298,6 +300,30 @@ pub struct RealmSettings {
     pub acr_values: Vec<AuthenticationClass>,
     /// A directory whose users sign in with the passwords that it knows.
     pub ldap: Option<LdapConfig>,
+}
+
+/// Whose documents about clients count (Client ID Metadata Documents). Such clients may
+/// be what clients that register themselves may be.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClientDocumentSettings {
+    /// Whose documents count.
+    pub mode: DocumentMode,
+    /// The hosts of `listed`.
+    pub allowed_hosts: Vec<String>,
+}
+
+/// Whose documents about clients count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DocumentMode {
+    /// Nobody's: identifiers are those of registered clients.
+    #[default]
+    Disabled,
+    /// Those of the hosts that are listed.
+    Listed,
+    /// Everybody's.
+    Open,
 }
 
 /// What clients that register themselves (RFC 7591) may be.
@@ -423,6 +449,7 @@ impl Default for RealmSettings {
             login_services: vec!["ldapService".to_owned(), "Login".to_owned()],
             admin_addresses: None,
             registration: RegistrationSettings::default(),
+            client_metadata_documents: ClientDocumentSettings::default(),
             password_policy: PasswordPolicy::default(),
             password_reset: true,
             federation: Vec::new(),

@@ -17,6 +17,7 @@ use http::{HeaderValue, Method, StatusCode};
 use quick_cache::sync::Cache;
 use url::Url;
 
+use super::config::RegistrationMode;
 use super::realm::Realm;
 use super::{State, respond};
 use doorward_store::StoreError;
@@ -40,6 +41,8 @@ pub(super) enum Sharing {
     Everybody,
     /// With the origins of the realm's clients.
     Clients,
+    /// With everybody where anybody may register a client, else as `Clients`.
+    Registrants,
     /// With nobody: pages, and what no script of a browser has business with.
     Nobody,
 }
@@ -95,9 +98,12 @@ impl CorsRequest {
     /// Lets the page that sent the request read the answer, if it may; says
     /// whether it may.
     pub(super) async fn share(&self, state: &State, response: &mut Response) -> bool {
+        let is_open = self.realm.settings.registration.mode == RegistrationMode::Open;
         let allowed = match self.sharing {
             Sharing::Everybody => Some(ANYBODY),
-            Sharing::Clients => {
+            // Who registers is known to nobody yet.
+            Sharing::Registrants if is_open => Some(ANYBODY),
+            Sharing::Clients | Sharing::Registrants => {
                 response.headers_mut().append(VARY, BY_ORIGIN);
                 let origin = &self.origin;
                 let cached = state.origins.knows(state, &self.realm, origin).await;

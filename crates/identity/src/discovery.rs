@@ -5,7 +5,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
-use super::config::RegistrationMode;
+use super::config::{DocumentMode, RegistrationMode};
 use super::error::OAuthError;
 use super::{Call, cors, device, respond, userinfo};
 use doorward_core::model::client::SignAlg;
@@ -70,6 +70,9 @@ pub(super) fn metadata(call: &Call) -> Response {
     });
     if call.realm.settings.registration.mode != RegistrationMode::Disabled {
         body["registration_endpoint"] = format!("{issuer}/connect/register").into();
+    }
+    if call.realm.settings.client_metadata_documents.mode != DocumentMode::Disabled {
+        body["client_id_metadata_document_supported"] = true.into();
     }
     cached(respond::json(StatusCode::OK, &body))
 }

@@ -198,7 +198,7 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
     oauth2("password/reset", BOTH, |call| Box::pin(password_reset::reset(call)))
         .refuses(Kind::PasswordReset).page(),
     oauth2("connect/register", REGISTER, |call| or_error(register::answer(call)))
-        .audits(AuditRule::RefusalOf(register_kind)).shared(Sharing::Clients),
+        .audits(AuditRule::RefusalOf(register_kind)).shared(Sharing::Registrants),
     oauth2(".well-known/openid-configuration", GET, |call| Box::pin(async move { discovery::metadata(call) }))
         .shared(Sharing::Everybody),
     oauth2("connect/jwk_uri", GET, |call| or_error(discovery::keys(call))).shared(Sharing::Everybody),

@@ -13,6 +13,7 @@ mod backchannel_logout;
 mod bearer;
 mod change_password;
 mod client_auth;
+mod client_documents;
 mod clients;
 pub mod config;
 mod context;
@@ -101,6 +102,7 @@ use authorize::References;
 use backchannel_logout::BackchannelLogout;
 use bearer::Tokens;
 use client_auth::ClientKeys;
+use client_documents::ClientDocuments;
 use clients::Clients;
 use config::IdentityConfig;
 use dpop::Dpop;
@@ -159,6 +161,7 @@ struct State {
     clients: Clients,
     client_keys: ClientKeys,
     references: References,
+    documents: ClientDocuments,
     /// For every address that a client names.
     outbound: Arc<GuardedClient>,
     users: Users,
@@ -322,6 +325,7 @@ impl Identity {
             clients: Clients::new(salt),
             client_keys: ClientKeys::new(Arc::clone(&outbound)),
             references: References::new(),
+            documents: ClientDocuments::new(),
             federation: Federation::new(Arc::clone(&outbound)),
             outbound,
             users: Users::new(),

@@ -3,7 +3,9 @@
 use ipnet::IpNet;
 use url::Url;
 
-use super::config::{RealmSettings, RegistrationSettings, SecondFactor, TrustedIssuer};
+use super::config::{
+    ClientDocumentSettings, RealmSettings, RegistrationSettings, SecondFactor, TrustedIssuer,
+};
 use super::cors::is_origin;
 use super::{context, discovery, records};
 use doorward_core::jose::jwks::KeySet;
@@ -55,6 +57,7 @@ pub(super) fn check(settings: &RealmSettings) -> Result<(), RecordError> {
         return Err(RecordError::new(format!("cors_origins[{index}]"), text));
     }
     check_resources(&settings.resources)?;
+    check_documents(&settings.client_metadata_documents)?;
     for (name, alg) in [
         (
             "access_token_signed_response_alg",
@@ -107,6 +110,24 @@ fn check_factors(settings: &RealmSettings) -> Result<(), RecordError> {
     }
     if factors.kinds.is_empty() && settings.second_factor == SecondFactor::Required {
         return wrong("kinds", "must name one where a second factor is required");
+    }
+    Ok(())
+}
+
+/// Most hosts whose documents about clients count.
+const DOCUMENT_HOSTS_MAX: usize = 100;
+
+/// Refuses what is no host as addresses spell it.
+fn check_documents(settings: &ClientDocumentSettings) -> Result<(), RecordError> {
+    let hosts = &settings.allowed_hosts;
+    let is_host = |text: &String| {
+        let url = Url::parse(&format!("https://{text}/"));
+        url.is_ok_and(|url| url.host_str() == Some(text.as_str()))
+    };
+    if hosts.len() > DOCUMENT_HOSTS_MAX || !hosts.iter().all(is_host) {
+        let text = "must be at most 100 names of hosts, in lower case, without a port";
+        let error = RecordError::new("allowed_hosts", text);
+        return Err(error.below("client_metadata_documents"));
     }
     Ok(())
 }

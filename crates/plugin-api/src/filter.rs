@@ -357,7 +357,8 @@ pub struct Exchange {
     /// What filters remember until the upstream's request is made: each finds its
     /// own by its type.
     pub notes: Vec<Box<dyn Any + Send + Sync>>,
-    /// The request body, if a filter had to read it (never above 64 KiB).
+    /// The request body, if a filter had to read it: at most 64 KiB, where the filter
+    /// has no limit of its own and sends it on as the replacement.
     pub body: Option<Bytes>,
     /// Bytes of the longest body that may come, where a filter sets a limit and
     /// the head of the request does not tell: more is answered with 413.
@@ -391,8 +392,20 @@ pub struct Exchange {
     pub attributes: Vec<(Box<str>, Value<'static>)>,
     /// What the answer must not outlast, if a filter said so.
     pub lasting: Option<Arc<dyn Lasting>>,
+    /// The call of the Model Context Protocol that the request makes, for the log.
+    pub mcp_call: Option<Box<McpCall>>,
     /// Distinct code of a refusal, for log and metrics (`token_expired`, …).
     pub refusal: Option<Cow<'static, str>>,
+}
+
+/// A call of the Model Context Protocol in words that the configuration knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpCall {
+    /// The method, or `other`.
+    pub method: Box<str>,
+    /// The pattern that the tool, prompt or resource fits, or `other`; `None`: nothing
+    /// is called by name.
+    pub name: Option<Box<str>>,
 }
 
 impl Default for Exchange {
@@ -427,6 +440,7 @@ impl Default for Exchange {
             vouched: Vec::new(),
             attributes: Vec::new(),
             lasting: None,
+            mcp_call: None,
             refusal: None,
         }
     }

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 
-use super::audit;
 use super::clients::LiveClient;
 use super::error::OAuthError;
 use super::form::Form;
 use super::{Call, State};
+use super::{audit, client_documents};
 use doorward_core::model::client::{AuthMethod, ClientSecret};
 use doorward_net::http::basic::{self, BrokenBasic};
 
@@ -77,6 +77,13 @@ pub(super) async fn authenticate(
     let look = guesses::look(call, &credentials)?;
     let State { clients, store, .. } = &*call.state;
     let known = clients.find(store, realm, &credentials.id).await?;
+    let is_new = known.is_none() && begins_sign_in(call);
+    let known = if is_new {
+        // A pushed request may be the first that a client of a document sends.
+        client_documents::find(call, &credentials.id).await?
+    } else {
+        known
+    };
     if let Some(client) = &known {
         audit::client(client, false);
     }
@@ -118,6 +125,12 @@ pub(super) async fn authenticate(
     }
     audit::client(&client, true);
     Ok(client)
+}
+
+/// Whether a sign-in begins with the request: only then is a client's document looked
+/// for that nobody has seen before.
+fn begins_sign_in(call: &Call) -> bool {
+    call.parts.uri.path().ends_with("/par")
 }
 
 async fn prove(

@@ -20,6 +20,7 @@ use axum::response::Response;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 
+use super::client_documents;
 use super::federation::ProviderLink;
 pub(super) use account::{
     AccountConsent, AccountFactor, AccountLink, AccountPage, AccountSession, account,
@@ -184,6 +185,8 @@ impl FormError {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Applicant<'a> {
     pub(super) name: &'a str,
+    /// The host that vouches for all else, where that is all that is known.
+    pub(super) host: Option<&'a str>,
     /// Its picture; one that is elsewhere is shown only where that is allowed.
     pub(super) logo: Option<&'a str>,
     pub(super) policy: Option<&'a str>,
@@ -196,6 +199,7 @@ impl<'a> Applicant<'a> {
         let own = |name| metadata.in_language(name, frame.lang());
         Self {
             name: own("client_name").unwrap_or(&metadata.client_id),
+            host: client_documents::host(&metadata.client_id),
             logo: own("logo_uri"),
             policy: own("policy_uri"),
             terms: own("tos_uri"),
@@ -208,6 +212,7 @@ impl<'a> Applicant<'a> {
     pub(super) fn ours(frame: &'a Frame) -> Self {
         Self {
             name: &frame.texts.account,
+            host: None,
             logo: None,
             policy: None,
             terms: None,
@@ -306,6 +311,7 @@ struct Consent<'a> {
     frame: &'a Frame,
     texts: &'a Texts,
     client: &'a str,
+    host: Option<&'a str>,
     logo: Option<&'a str>,
     initial: String,
     /// Where the user goes on to.
@@ -333,6 +339,7 @@ pub(super) fn consent(
         frame,
         texts: &frame.texts,
         client: client.name,
+        host: client.host,
         logo: *logo,
         initial: client.initial(),
         place: frame.place(),

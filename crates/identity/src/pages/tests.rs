@@ -27,6 +27,7 @@ fn all_pages() -> Vec<Response> {
     let frame = frame().leading_to(HOSTILE);
     let text = || HOSTILE.to_owned();
     let client = Applicant {
+        host: Some(HOSTILE),
         name: HOSTILE,
         logo: Some("data:image/png;base64,\"><script>alert(1)</script>"),
         policy: Some("https://x/\"><script>alert(1)</script>"),
@@ -233,6 +234,7 @@ fn pictures_of_clients_come_from_elsewhere_only_where_allowed() {
         (allowed, "https://x.example; script-src *", false, ""),
     ] {
         let client = Applicant {
+            host: None,
             name: "App",
             logo: Some(logo),
             policy: None,
@@ -342,8 +344,33 @@ async fn a_page_that_leads_on_names_nothing_but_its_address() {
 }
 
 #[tokio::test]
+async fn consent_names_the_host_that_speaks_for_a_client() {
+    let client = Applicant {
+        host: Some("app.example"),
+        name: "Bank",
+        logo: None,
+        policy: None,
+        terms: None,
+    };
+    let form = FormParts {
+        action: "/oauth2/authorize".to_owned(),
+        csrf: String::new(),
+        since: String::new(),
+        provider_links: Vec::new(),
+        forgot: None,
+    };
+    let page = html(consent(&frame(), client, &form, ("anna", &[]), None)).await;
+    let host = page.find("<strong>app.example</strong>").expect("the host");
+    assert!(
+        host < page.find("<strong>Bank</strong>").expect("the name"),
+        "{page}"
+    );
+}
+
+#[tokio::test]
 async fn names_turn_no_text_behind_them() {
     let client = Applicant {
+        host: None,
         name: "Bank\u{202e}knaB\u{2066}",
         logo: None,
         policy: None,

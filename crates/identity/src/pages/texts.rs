@@ -53,6 +53,7 @@ pub(crate) struct Texts {
     pub(super) terms: String,
     pub(super) signed_in_as: String,
     pub(super) other_account: String,
+    pub(super) vouched_by: String,
     pub(super) goes_to: String,
     pub(super) error: String,
     pub(super) error_hint: String,

@@ -188,7 +188,7 @@ async fn initial_token(call: &Call) -> Result<Option<TokenHash>, OAuthError> {
 /// Refuses strangers of one network that register too many clients, or change
 /// records too often: each time everybody's clients are read again. What is of
 /// another `kind` is counted apart.
-fn slow_down(call: &Call, kind: &str) -> Result<(), OAuthError> {
+pub(super) fn slow_down(call: &Call, kind: &str) -> Result<(), OAuthError> {
     let info = call.parts.extensions.get::<ClientInfo>();
     let address = info.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |info| info.addr.ip());
     let realm = &call.realm;
@@ -207,6 +207,19 @@ fn slow_down(call: &Call, kind: &str) -> Result<(), OAuthError> {
             "Too many clients were registered or changed from this address",
         )
     })
+}
+
+/// What a document says of the client `id`, with no more rights than the realm lets
+/// registered clients have.
+pub(super) fn metadata_of_document(
+    call: &Call,
+    members: Map<String, Value>,
+    id: &str,
+) -> Result<ClientMetadata, OAuthError> {
+    let mut metadata = metadata::read(call, members, None)?;
+    id.clone_into(&mut metadata.client_id);
+    check_metadata(&metadata, None).map_err(Refused::from)?;
+    Ok(metadata)
 }
 
 /// The client that calls about itself, and what it shows for that. Nobody
@@ -359,7 +372,7 @@ fn answered(status: StatusCode, record: &Map<String, Value>) -> Response {
     response
 }
 
-fn full() -> OAuthError {
+pub(super) fn full() -> OAuthError {
     OAuthError {
         status: StatusCode::SERVICE_UNAVAILABLE,
         headers: vec![(RETRY_AFTER, FULL_SECONDS)],

@@ -177,6 +177,67 @@ pub async fn buffer_body_within(session: &mut Session, time: Duration) -> Result
     read
 }
 
+/// Reads a request body of at most `most` bytes for a filter that sends it on as the
+/// replacement of what the client sent. Beyond [`BUFFERED_MAX`] the length must have
+/// been announced: the engine sends nothing without a piece that it can replay, and
+/// only then is it known which piece is the last.
+///
+/// # Errors
+/// As [`buffer_body_within`].
+pub async fn take_body(
+    session: &mut Session,
+    most: usize,
+    time: Duration,
+) -> Result<Bytes, BodyError> {
+    let length = session.req_header().headers.get(header::CONTENT_LENGTH);
+    let length = length.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    let read = match length {
+        Some(length) if length > most => Err(BodyError::TooLarge),
+        Some(length) if length > BUFFERED_MAX => timeout(time, take_long_body(session, length))
+            .await
+            .unwrap_or(Err(BodyError::TooSlow)),
+        _ => {
+            let body = buffer_body_within(session, time).await?;
+            if body.len() <= most {
+                Ok(body)
+            } else {
+                Err(BodyError::TooLarge)
+            }
+        }
+    };
+    if read.is_err() {
+        session.set_keepalive(None);
+    }
+    read
+}
+
+async fn take_long_body(session: &mut Session, length: usize) -> Result<Bytes, BodyError> {
+    let downstream = session.as_downstream_mut();
+    invite_body(downstream).await.map_err(BodyError::Broken)?;
+    let mut body = BytesMut::new();
+    loop {
+        if length.saturating_sub(body.len()) <= BUFFERED_MAX {
+            downstream.enable_retry_buffering();
+        }
+        let piece = downstream.read_request_body().await;
+        let Some(piece) = piece.map_err(BodyError::Broken)? else {
+            break;
+        };
+        if body.len() + piece.len() > length {
+            return Err(BodyError::TooLarge);
+        }
+        body.extend_from_slice(&piece);
+    }
+    if body.len() < length || downstream.get_retry_buffer().is_none() {
+        let broken = pingora::Error::explain(
+            pingora::ErrorType::ReadError,
+            "the body is not as long as announced",
+        );
+        return Err(BodyError::Broken(broken));
+    }
+    Ok(body.freeze())
+}
+
 /// Says that the answer to a request that has not come whole is complete, then
 /// drops what the client still sends, for a short while. A connection cut under
 /// its hands would take the answer with it (RFC 9112 §9.6), and so would a

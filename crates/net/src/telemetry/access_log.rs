@@ -62,6 +62,10 @@ pub struct Entry<'a> {
     pub certificate: Option<&'a str>,
     /// Code of a refusal by a filter.
     pub refusal: Option<&'a str>,
+    /// Method of a call of the Model Context Protocol, as the configuration knows it.
+    pub mcp_method: Option<&'a str>,
+    /// What it calls by name, likewise.
+    pub mcp_name: Option<&'a str>,
     /// User-Agent header.
     pub user_agent: &'a str,
 }
@@ -155,6 +159,8 @@ fn line(out: &mut String, entry: &Entry<'_>) {
         ("consumer", entry.consumer),
         ("certificate", entry.certificate),
         ("refusal", entry.refusal),
+        ("mcp_method", entry.mcp_method),
+        ("mcp_name", entry.mcp_name),
         ("request_id", entry.request_id),
     ] {
         if let Some(value) = value {
@@ -228,6 +234,8 @@ mod tests {
             consumer: None,
             certificate: None,
             refusal: None,
+            mcp_method: None,
+            mcp_name: None,
             user_agent: "curl",
         }
     }

@@ -166,6 +166,23 @@ impl Telemetry {
                     .collect(),
             ),
             family(
+                "doorward_mcp_calls_total",
+                "Calls of the Model Context Protocol, by method, name and decision.",
+                MetricType::COUNTER,
+                self.metrics
+                    .all_mcp_calls()
+                    .into_iter()
+                    .map(|(method, name, decision, n)| {
+                        let labels = [
+                            ("method", &*method),
+                            ("name", &name),
+                            ("decision", decision),
+                        ];
+                        counter(&labels, n)
+                    })
+                    .collect(),
+            ),
+            family(
                 "doorward_token_cache_total",
                 "Look-ups of verified tokens.",
                 MetricType::COUNTER,

@@ -115,6 +115,7 @@ pub struct Metrics {
     directories: CountersByName,
     issuers: DashMap<String, Gauge>,
     issuer_fetches: CountersByName,
+    mcp_calls: DashMap<(String, String, &'static str), Counter>,
     deliveries: DashMap<(&'static str, &'static str), Counter>,
     deliveries_waiting: DashMap<&'static str, Gauge>,
     /// Series under the names of the imitated gateway.
@@ -274,6 +275,35 @@ impl Metrics {
             .entry((plugin, decision))
             .or_default()
             .clone()
+    }
+
+    /// Calls of the Model Context Protocol whose messages were read, by method, name
+    /// and decision (`doorward_mcp_calls_total`). Methods and names are those of the
+    /// configuration; beyond a bound they are counted as `other`.
+    pub fn mcp_calls(&self, method: &str, name: &str, decision: &'static str) -> Counter {
+        let key = (method.to_owned(), name.to_owned(), decision);
+        if let Some(known) = self.mcp_calls.get(&key) {
+            return known.clone();
+        }
+        let key = if self.mcp_calls.len() < NAMED_MAX {
+            key
+        } else {
+            ("other".to_owned(), "other".to_owned(), decision)
+        };
+        self.mcp_calls.entry(key).or_default().clone()
+    }
+
+    /// The same so far: method, name, decision, count.
+    pub(super) fn all_mcp_calls(&self) -> Vec<(String, String, &'static str, u64)> {
+        let all = self.mcp_calls.iter();
+        let mut all: Vec<_> = all
+            .map(|entry| {
+                let (method, name, decision) = entry.key().clone();
+                (method, name, decision, entry.value().get())
+            })
+            .collect();
+        all.sort_unstable();
+        all
     }
 
     /// Entries of a plugin's queues, by `outcome`: `delivered`, `dropped` (the queue

@@ -1,19 +1,24 @@
 //! The fields of the `mcp` plugin, and what they come to.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use http::HeaderValue;
 use serde_json::{Map, Value, json};
 use url::Url;
 
+use super::rules::{self, Rules};
 use crate::settings::{Settings, wrong};
 use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_expr::Constants;
 use doorward_plugin_api::ConfigError;
 use doorward_plugin_api::filter::ProtectedResource;
 
 /// Where the metadata of resources are, before the path of the resource
 /// (RFC 9728 section 3.1).
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+/// The largest limit of bodies that are read before a decision, in bytes.
+const MOST_BODY: i64 = 16 << 20;
 
 /// The fields.
 pub(super) fn schema() -> &'static Schema {
@@ -32,6 +37,24 @@ pub(super) fn schema() -> &'static Schema {
             Field::new("scopes_supported", texts()),
             Field::new("allowed_origins", Type::array(Type::checked(check_origin)))
                 .default(json!([])),
+            Field::new("rules", Type::array(Type::Record(rules::schema())))
+                .default(json!([]))
+                .required(),
+            Field::new("default_action", Type::word(&["allow", "deny"]))
+                .default("allow")
+                .required(),
+            Field::new("groups_claim", Type::text())
+                .default("groups")
+                .required(),
+            Field::new("lists_show_step_up", Type::Boolean)
+                .default(false)
+                .required(),
+            Field::new("bind_sessions", Type::Boolean)
+                .default(true)
+                .required(),
+            Field::new("max_body", Type::Integer(1, MOST_BODY))
+                .default(1 << 20)
+                .required(),
             Field::new("resource_name", Type::text()),
             Field::new("resource_documentation", Type::checked(check_url)),
             Field::new("resource_policy_uri", Type::checked(check_url)),
@@ -84,33 +107,42 @@ pub(super) struct Config {
     pub(super) own_origin: String,
     /// The origins whose pages may call, besides its own.
     pub(super) origins: Vec<String>,
-    /// `resource_metadata="…"` and, where scopes are required, `scope="…"`.
-    pub(super) challenge: String,
+    /// `resource_metadata="…"`.
+    pub(super) where_metadata: String,
+    /// The scopes that every token must have.
+    pub(super) scopes: Vec<String>,
+    /// Who may call what.
+    pub(super) rules: Arc<Rules>,
+    /// Whether lists show what further scopes would open.
+    pub(super) shows_step_up: bool,
+    /// Whether a session of the protocol is its opener's alone.
+    pub(super) binds_sessions: bool,
+    /// Longest body that is read before a decision, in bytes.
+    pub(super) max_body: usize,
     /// The `config` of the `openid-connect` plugin that checks tokens.
     pub(super) checks: Map<String, Value>,
 }
 
 impl Config {
     /// Reads a complete `config`.
-    pub(super) fn read(config: &Map<String, Value>) -> Result<Self, ConfigError> {
+    pub(super) fn read(
+        config: &Map<String, Value>,
+        constants: &Constants,
+    ) -> Result<Self, ConfigError> {
         let config = Settings(config);
         let resource = config.text("resource").unwrap_or_default();
         let url = Url::parse(resource).map_err(|error| wrong("resource", error.to_string()))?;
         let path = if url.path() == "/" { "" } else { url.path() };
         let origin = url.origin().ascii_serialization();
         let scopes: Vec<&str> = config.texts("scopes_required").collect();
-        let is_scope = |scope: &&str| {
-            let allowed = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
-            !scope.is_empty() && scope.bytes().all(allowed)
-        };
-        if !scopes.iter().all(is_scope) {
-            let message = "has a character that no scope can have (RFC 6749 3.3)";
+        if let Some(Err(message)) = scopes
+            .iter()
+            .map(|text| rules::check_scope(text))
+            .find(Result::is_err)
+        {
             return Err(wrong("scopes_required", message));
         }
-        let mut challenge = format!("resource_metadata=\"{origin}{WELL_KNOWN}{path}\"");
-        if !scopes.is_empty() {
-            challenge = format!("{challenge}, scope=\"{}\"", scopes.join(" "));
-        }
+        let max_body = config.integer("max_body").unwrap_or_default();
         Ok(Self {
             resource: ProtectedResource {
                 host: url.host_str().unwrap_or_default().to_owned(),
@@ -118,9 +150,14 @@ impl Config {
                 path: path.to_owned(),
                 metadata: metadata(config, &scopes).to_string().into(),
             },
-            own_origin: origin,
+            own_origin: origin.clone(),
             origins: config.texts("allowed_origins").map(str::to_owned).collect(),
-            challenge,
+            where_metadata: format!("resource_metadata=\"{origin}{WELL_KNOWN}{path}\""),
+            scopes: scopes.iter().map(|&scope| scope.to_owned()).collect(),
+            rules: Arc::new(Rules::read(config, constants)?),
+            shows_step_up: config.flag("lists_show_step_up"),
+            binds_sessions: config.flag("bind_sessions"),
+            max_body: usize::try_from(max_body).unwrap_or_default(),
             checks: checks(config, &url, &scopes),
         })
     }

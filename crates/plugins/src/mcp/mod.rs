@@ -3,9 +3,14 @@
 //!
 //! The `openid-connect` plugin checks tokens; `config` says what it is to check.
 //! This filter adds what clients of the protocol need: metadata, challenges that
-//! name them, and rules for pages of other origins.
+//! name them, rules for pages of other origins, and rules on single calls.
 
+mod calls;
 mod config;
+mod lists;
+mod message;
+mod rules;
+mod sessions;
 #[cfg(test)]
 mod tests;
 
@@ -14,9 +19,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN,
-    VARY, WWW_AUTHENTICATE,
+    ACCEPT_ENCODING, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY, WWW_AUTHENTICATE,
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -26,13 +31,15 @@ use url::form_urlencoded;
 
 use config::Config;
 use doorward_net::http::reply::Reply;
+use doorward_net::telemetry::Metrics;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_openid_connect as openid_connect;
 use doorward_openid_connect::refusal::Refusal;
 use doorward_plugin_api::filter::{
-    Code, Exchange, Filter, Flow, Outlook, ProtectedResource, Verdict,
+    Code, Exchange, Filter, Flow, Outlook, ProtectedResource, ResponseFlow, Verdict,
 };
 use doorward_plugin_api::{ConfigError, Kind, Parts};
+use sessions::Sessions;
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -40,7 +47,10 @@ pub(crate) const KIND: Kind = Kind {
     priority: 1051,
     of_consumers: false,
     schema: config::schema,
-    codes: || vec![FOREIGN_ORIGIN, TOKEN_IN_QUERY],
+    codes: || {
+        let own = [FOREIGN_ORIGIN, TOKEN_IN_QUERY, sessions::UNKNOWN];
+        own.into_iter().chain(calls::CODES).collect()
+    },
     build,
 };
 
@@ -75,10 +85,13 @@ struct Mcp {
     /// What checks tokens.
     plugin: Arc<dyn Filter>,
     refused: Counter,
+    metrics: Arc<Metrics>,
+    /// Whose the sessions of the protocol are, where that is looked at.
+    sessions: Option<Sessions>,
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Config::read(config)?;
+    let config = Config::read(config, &parts.constants)?;
     let kind = &openid_connect::KIND;
     let complete = (kind.schema)().complete(config.checks.clone());
     let complete = complete.map_err(|violations| ConfigError {
@@ -89,9 +102,12 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
         field: "issuer".to_owned(),
         message: format!("openid-connect: {error}"),
     })?;
+    let sessions = config.binds_sessions.then(|| Sessions::of(parts));
     Ok(Arc::new(Mcp {
         config,
         plugin,
+        metrics: parts.metrics.clone(),
+        sessions,
         refused: parts.metrics.decision(KIND.name, "refuse"),
     }))
 }
@@ -179,13 +195,27 @@ impl Mcp {
 
     /// `reply` with one challenge in the place of its own (RFC 6750 section 3,
     /// RFC 9728 section 5.1).
-    fn challenged(&self, mut reply: Reply, error: Option<&str>, why: Option<&str>) -> Reply {
+    fn challenged(&self, reply: Reply, error: Option<&str>, why: Option<&str>) -> Reply {
+        self.challenged_for(&self.config.scopes, reply, error, why)
+    }
+
+    /// The same, for a call that needs these scopes.
+    fn challenged_for(
+        &self,
+        scopes: &[String],
+        mut reply: Reply,
+        error: Option<&str>,
+        why: Option<&str>,
+    ) -> Reply {
         reply.headers.retain(|(name, _)| name != WWW_AUTHENTICATE);
         let mut challenge = "Bearer ".to_owned();
         if let Some(error) = error {
             challenge += &format!("error=\"{error}\", ");
         }
-        challenge += &self.config.challenge;
+        challenge += &self.config.where_metadata;
+        if !scopes.is_empty() {
+            challenge += &format!(", scope=\"{}\"", scopes.join(" "));
+        }
         if let Some(why) = why {
             challenge += &format!(", error_description=\"{why}\"");
         }
@@ -193,6 +223,21 @@ impl Mcp {
             Ok(challenge) => reply.header(WWW_AUTHENTICATE, challenge),
             Err(_) => reply,
         }
+    }
+
+    /// What becomes of a request whose token is good.
+    fn admitted(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        if let Some(sessions) = &self.sessions
+            && !sessions.lets_in(session.req_header(), exchange)
+        {
+            self.refused.inc();
+            exchange.refusal = Some(Cow::Borrowed(sessions::UNKNOWN.code));
+            return Verdict::Now(Flow::Respond(sessions::refusal()));
+        }
+        if self.looks_at_calls() {
+            return self.begin_calls(session, exchange);
+        }
+        Verdict::Now(Flow::Continue)
     }
 
     fn share(&self, request: &RequestHeader, response: &mut ResponseHeader) {
@@ -218,14 +263,24 @@ impl Filter for Mcp {
             return Verdict::Now(Flow::Respond(reply));
         }
         match self.plugin.on_request(session, exchange) {
+            Verdict::Now(Flow::Continue) => self.admitted(session, exchange),
             Verdict::Now(flow) => Verdict::Now(self.finish(flow, exchange)),
             Verdict::Wait => Verdict::Wait,
         }
     }
 
     async fn on_request_slow(&self, session: &mut Session, exchange: &mut Exchange) -> Flow {
-        let flow = self.plugin.on_request_slow(session, exchange).await;
-        self.finish(flow, exchange)
+        if !calls::is_admitted(exchange) {
+            let flow = self.plugin.on_request_slow(session, exchange).await;
+            let flow = self.finish(flow, exchange);
+            if matches!(flow, Flow::Respond(_)) {
+                return flow;
+            }
+            if let Verdict::Now(flow) = self.admitted(session, exchange) {
+                return flow;
+            }
+        }
+        self.decide_calls(session, exchange).await
     }
 
     async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
@@ -235,11 +290,37 @@ impl Filter for Mcp {
         if is_preflight(request) {
             return Some(Outlook::answers(&PREFLIGHT));
         }
-        self.plugin.foresee(request, exchange).await
+        let outlook = self.plugin.foresee(request, exchange).await;
+        match outlook {
+            Some(Outlook::Passes { .. }) if self.may_have_calls(request) => {
+                Some(Outlook::depends("the rules want the message in the body"))
+            }
+            outlook => outlook,
+        }
+    }
+
+    fn sees_responses(&self) -> bool {
+        self.looks_at_calls()
+    }
+
+    async fn on_upstream_response(
+        &self,
+        _: &RequestHeader,
+        exchange: &mut Exchange,
+        response: &mut ResponseHeader,
+    ) -> ResponseFlow {
+        match calls::listing(exchange) {
+            Some(listing) => listing.clone().flow(response),
+            None => ResponseFlow::Continue,
+        }
     }
 
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
         self.plugin.on_upstream_request(exchange, request);
+        if calls::listing(exchange).is_some() {
+            // A name and a value that are already those of a message.
+            let _ = request.insert_header(ACCEPT_ENCODING, calls::IDENTITY);
+        }
     }
 
     fn on_response_to(
@@ -249,6 +330,9 @@ impl Filter for Mcp {
         response: &mut ResponseHeader,
     ) {
         self.plugin.on_response_to(request, exchange, response);
+        if let Some(sessions) = &self.sessions {
+            sessions.note(request, exchange, response);
+        }
         self.share(request, response);
     }
 

@@ -1,0 +1,349 @@
+//! Who may call what: rules on methods and on what they call by name.
+
+use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_core::model::token::AccessToken;
+use doorward_expr::{Constants, Expression, Scope};
+use doorward_plugin_api::ConfigError;
+use serde_json::{Map, Value, json};
+
+use super::message::{Message, Subject};
+use crate::settings::{Settings, wrong};
+
+/// What a session of the protocol can't do without, and what shows only what may be
+/// called: a default of `deny` leaves it.
+const ALWAYS: [&str; 7] = [
+    "initialize",
+    "ping",
+    "server/discover",
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+];
+
+/// Methods of the protocol that metrics tell apart.
+const METHODS: [&str; 19] = [
+    "completion/complete",
+    "initialize",
+    "logging/setLevel",
+    "notifications/cancelled",
+    "notifications/initialized",
+    "notifications/progress",
+    "notifications/roots/list_changed",
+    "ping",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/templates/list",
+    "resources/unsubscribe",
+    "server/discover",
+    "subscriptions/listen",
+    "tools/call",
+    "tools/list",
+];
+
+/// What metrics and the access log call a name that the configuration does not know.
+pub(super) const OTHER: &str = "other";
+
+/// The fields of a rule.
+pub(super) fn schema() -> Schema {
+    let patterns = |name| {
+        Field::new(name, Type::array(Type::checked(check_pattern)))
+            .default(json!([]))
+            .required()
+    };
+    Schema::new(vec![
+        patterns("methods"),
+        patterns("tools"),
+        patterns("prompts"),
+        patterns("resources"),
+        Field::new("action", Type::word(&["allow", "deny"]))
+            .default("allow")
+            .required(),
+        Field::new("scopes_required", Type::array(Type::checked(check_scope)))
+            .default(json!([]))
+            .required(),
+        Field::new("groups_required", Type::array(Type::text()))
+            .default(json!([]))
+            .required(),
+        Field::new("when", Type::text()),
+    ])
+}
+
+fn check_pattern(text: &str) -> Result<(), String> {
+    if text.is_empty() || text.len() > 1024 {
+        Err("must have 1 to 1024 bytes".to_owned())
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether a text can be a scope, and stand in a challenge.
+pub(super) fn check_scope(text: &str) -> Result<(), String> {
+    let allowed = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+    if !text.is_empty() && text.bytes().all(allowed) {
+        Ok(())
+    } else {
+        Err("has a character that no scope can have (RFC 6749 3.3)".to_owned())
+    }
+}
+
+/// What becomes of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Decision {
+    Allowed,
+    /// With these scopes it would be allowed.
+    NeedsScopes(Vec<String>),
+    Denied,
+}
+
+/// All rules.
+pub(super) struct Rules {
+    rules: Vec<Rule>,
+    denies_rest: bool,
+    groups_claim: String,
+}
+
+struct Rule {
+    methods: Patterns,
+    tools: Patterns,
+    prompts: Patterns,
+    resources: Patterns,
+    denies: bool,
+    scopes: Vec<String>,
+    groups: Vec<String>,
+    when: Option<Expression>,
+}
+
+struct Patterns(Vec<String>);
+
+impl Patterns {
+    fn read(rule: Settings<'_>, field: &str) -> Self {
+        Self(rule.texts(field).map(str::to_owned).collect())
+    }
+
+    fn first(&self, text: &str) -> Option<&str> {
+        let mut all = self.0.iter();
+        all.find(|pattern| glob(pattern, text)).map(String::as_str)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Whether `text` is what `pattern` says, in which `*` stands for any text.
+fn glob(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut at, mut next) = (0, 0);
+    // Where the last star is, and how much it stands for so far.
+    let mut star = None;
+    while next < text.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, next));
+                at += 1;
+            }
+            Some(byte) if *byte == text[next] => {
+                at += 1;
+                next += 1;
+            }
+            _ => {
+                let Some((place, taken)) = star else {
+                    return false;
+                };
+                star = Some((place, taken + 1));
+                at = place + 1;
+                next = taken + 1;
+            }
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}
+
+impl Rule {
+    fn read(rule: &Map<String, Value>, constants: &Constants) -> Result<Self, ConfigError> {
+        let rule = Settings(rule);
+        let when = rule.some_text("when").map(|text| {
+            let compiled = Expression::compile_with(text, constants);
+            compiled.map_err(|error| wrong("rules.when", error.to_string()))
+        });
+        let texts = |field| rule.texts(field).map(str::to_owned).collect();
+        Ok(Self {
+            methods: Patterns::read(rule, "methods"),
+            tools: Patterns::read(rule, "tools"),
+            prompts: Patterns::read(rule, "prompts"),
+            resources: Patterns::read(rule, "resources"),
+            denies: rule.text("action") == Some("deny"),
+            scopes: texts("scopes_required"),
+            groups: texts("groups_required"),
+            when: when.transpose()?,
+        })
+    }
+
+    fn names(&self, subject: Subject) -> &Patterns {
+        match subject {
+            Subject::Tool => &self.tools,
+            Subject::Prompt => &self.prompts,
+            Subject::Resource => &self.resources,
+        }
+    }
+
+    /// Whether it is about this call.
+    fn is_about(&self, method: &str, call: Option<(Subject, &str)>) -> bool {
+        if !self.methods.is_empty() && self.methods.first(method).is_none() {
+            return false;
+        }
+        let names_nothing =
+            self.tools.is_empty() && self.prompts.is_empty() && self.resources.is_empty();
+        names_nothing
+            || call.is_some_and(|(subject, name)| self.names(subject).first(name).is_some())
+    }
+
+    fn decide(&self, token: &AccessToken, groups: &[&str], scope: &Scope<'_>) -> Decision {
+        let in_group = self.groups.iter().any(|group| groups.contains(&&**group));
+        // What exceeds its bound holds for nobody.
+        let holds = (self.when.as_ref()).is_none_or(|when| when.is_true(scope).unwrap_or(false));
+        if self.denies || !(self.groups.is_empty() || in_group) || !holds {
+            return Decision::Denied;
+        }
+        if self.scopes.iter().all(|scope| token.scopes.contains(scope)) {
+            return Decision::Allowed;
+        }
+        Decision::NeedsScopes(self.scopes.clone())
+    }
+}
+
+impl Rules {
+    /// Reads the rules of a complete `config`.
+    pub(super) fn read(config: Settings<'_>, constants: &Constants) -> Result<Self, ConfigError> {
+        let rules = config.get("rules").and_then(Value::as_array);
+        let rules = rules.into_iter().flatten().filter_map(Value::as_object);
+        let rules = rules.map(|rule| Rule::read(rule, constants));
+        Ok(Self {
+            rules: rules.collect::<Result<_, _>>()?,
+            denies_rest: config.text("default_action") == Some("deny"),
+            groups_claim: config.text("groups_claim").unwrap_or("groups").to_owned(),
+        })
+    }
+
+    /// Whether they can refuse anything.
+    pub(super) fn decide_anything(&self) -> bool {
+        self.denies_rest || !self.rules.is_empty()
+    }
+
+    /// What becomes of a request whose message asks for nothing that needs a body.
+    pub(super) fn of<'r>(&'r self, token: &AccessToken, scope: &Scope<'_>) -> Decided<'r> {
+        let groups = groups(token, &self.groups_claim);
+        let decide = |rule: &Rule| rule.decide(token, &groups, scope);
+        Decided {
+            rules: self,
+            of_rules: self.rules.iter().map(decide).collect(),
+        }
+    }
+
+    fn rule_about(&self, method: &str, call: Option<(Subject, &str)>) -> Option<usize> {
+        let mut rules = self.rules.iter();
+        rules.position(|rule| rule.is_about(method, call))
+    }
+
+    fn default(&self, method: &str) -> Decision {
+        let is_needed = ALWAYS.contains(&method) || method.starts_with("notifications/");
+        if self.denies_rest && !is_needed {
+            Decision::Denied
+        } else {
+            Decision::Allowed
+        }
+    }
+
+    /// Decides by what was decided of each rule.
+    pub(super) fn choose(
+        &self,
+        of_rules: &[Decision],
+        method: &str,
+        call: Option<(Subject, &str)>,
+    ) -> Decision {
+        let rule = self.rule_about(method, call);
+        let of_rule = rule.and_then(|place| of_rules.get(place)).cloned();
+        of_rule.unwrap_or_else(|| self.default(method))
+    }
+
+    /// What metrics call a method.
+    pub(super) fn method_label<'a>(&'a self, method: &str) -> &'a str {
+        let known = METHODS.iter().find(|known| **known == method).copied();
+        let of_rules = || {
+            self.rules
+                .iter()
+                .find_map(|rule| rule.methods.first(method))
+        };
+        known.or_else(of_rules).unwrap_or(OTHER)
+    }
+
+    /// What metrics call something that is called by name: the pattern that it fits.
+    pub(super) fn name_label(&self, subject: Subject, name: &str) -> &str {
+        let mut rules = self.rules.iter();
+        let pattern = rules.find_map(|rule| rule.names(subject).first(name));
+        pattern.unwrap_or(OTHER)
+    }
+}
+
+/// The groups that a token names.
+fn groups<'t>(token: &'t AccessToken, claim: &str) -> Vec<&'t str> {
+    match token.claims.get(claim) {
+        Some(Value::String(text)) => text.split_ascii_whitespace().collect(),
+        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What each rule says of one caller.
+pub(super) struct Decided<'r> {
+    rules: &'r Rules,
+    of_rules: Vec<Decision>,
+}
+
+impl Decided<'_> {
+    /// What becomes of a message.
+    pub(super) fn decide(&self, message: &Message) -> Decision {
+        match message.method.as_deref() {
+            Some(method) => self.rules.choose(&self.of_rules, method, message.call()),
+            None => Decision::Allowed,
+        }
+    }
+
+    /// What each rule says.
+    pub(super) fn into_decisions(self) -> Vec<Decision> {
+        self.of_rules
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        for (pattern, text) in [
+            ("*", ""),
+            ("a*", "a"),
+            ("*b*", "abc"),
+            ("a*c*e", "abcde"),
+            ("*ab", "aab"),
+            ("file:///pub/*", "file:///pub/x/y"),
+        ] {
+            assert!(glob(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [
+            ("", "a"),
+            ("a", "A"),
+            ("a*c", "ab"),
+            ("*ab", "aba"),
+            ("a", "ab"),
+        ] {
+            assert!(!glob(pattern, text), "{pattern} {text}");
+        }
+        assert!(!glob(&"*a".repeat(50), &"a".repeat(40)));
+    }
+}

@@ -1,0 +1,207 @@
+//! Clients of the provider whose identifier is the address of a document about them.
+
+use serde_json::{Value, json};
+use url::Url;
+
+use crate::support::door::IDENTITY;
+use crate::support::http::{self, Answer};
+use crate::support::{Door, Reply, Setup, Upstream};
+
+const BACK: &str = "http://127.0.0.1:7777/back";
+
+/// A door whose provider takes documents as these settings say, and fetches them from
+/// what `outbound` allows.
+async fn door(settings: &str, outbound: &str) -> Door {
+    let clients = IDENTITY.replace("\n  realms:\n    /:\n", "");
+    let identity = format!(
+        "
+  base_url: http://@PROXY@
+  outbound: {outbound}
+  realms:
+    /:
+      settings:
+        client_metadata_documents: {settings}
+{clients}"
+    );
+    Setup::new().identity(&identity).start().await
+}
+
+/// A server with documents: each path has another one.
+async fn documents() -> Upstream {
+    Upstream::start(|seen| {
+        let host = seen.header("host").unwrap_or_default();
+        let id = format!("http://{host}{}", seen.target);
+        let mut document = json!({
+            "client_id": id, "client_name": "Editor", "redirect_uris": [BACK],
+            "grant_types": ["authorization_code", "refresh_token", "urn:x:unknown"],
+            "token_endpoint_auth_method": "none",
+        });
+        match seen.target.as_str() {
+            "/other.json" => document["client_id"] = format!("http://{host}/good.json").into(),
+            "/secret.json" => document["client_secret"] = "s".into(),
+            "/shared.json" => document["token_endpoint_auth_method"] = "client_secret_post".into(),
+            "/long.json" => {
+                document["client_uri"] = format!("https://a.test/{}", "a".repeat(6000)).into()
+            }
+            "/nowhere.json" => document["redirect_uris"] = json!([]),
+            "/script.json" => document["redirect_uris"] = json!(["javascript:alert(1)"]),
+            "/moved.json" => {
+                let head =
+                    "HTTP/1.1 302 Found\r\nLocation: /good.json\r\nContent-Length: 0\r\n\r\n";
+                return Reply::Raw(head.into());
+            }
+            "/text.json" => {
+                let text = document.to_string();
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: ";
+                return Reply::Raw(format!("{head}{}\r\n\r\n{text}", text.len()).into());
+            }
+            _ => {}
+        }
+        Reply::Json(200, document)
+    })
+    .await
+}
+
+async fn authorize(door: &Door, id: &str, redirect: &str) -> Answer {
+    let query = [
+        ("response_type", "code"),
+        ("client_id", id),
+        ("redirect_uri", redirect),
+        ("scope", "openid"),
+        ("state", "s"),
+        (
+            "code_challenge",
+            "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
+        ),
+        ("code_challenge_method", "S256"),
+    ];
+    let address = door.proxy_url("/oauth2/authorize");
+    let address = Url::parse_with_params(&address, query).expect("an address");
+    http::send(http::client().get(address)).await
+}
+
+async fn metadata(door: &Door) -> Value {
+    let url = door.proxy_url("/oauth2/.well-known/openid-configuration");
+    http::send(http::client().get(url)).await.expect(200).json()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_is_known_by_the_document_at_its_address() {
+    let documents = documents().await;
+    let door = door("{mode: open}", "{allow: [127.0.0.1]}").await;
+    assert_eq!(
+        metadata(&door).await["client_id_metadata_document_supported"],
+        true
+    );
+    let id = documents.url("/good.json");
+    for _ in 0..2 {
+        let answer = authorize(&door, &id, BACK).await;
+        assert!([200, 302].contains(&answer.status), "{}", answer.body);
+        assert!(!answer.header("location").contains("error="));
+    }
+    assert_eq!(
+        documents.seen().len(),
+        1,
+        "the document is believed for a while"
+    );
+    // Any port of this machine, and nothing else.
+    let other_port = "http://127.0.0.1:9999/back";
+    let answer = authorize(&door, &id, other_port).await;
+    assert!([200, 302].contains(&answer.status), "{}", answer.body);
+    authorize(&door, &id, "https://evil.test/back")
+        .await
+        .expect(400);
+    // The token endpoint knows the client, and the code is not good.
+    let pairs = [
+        ("grant_type", "authorization_code"),
+        ("client_id", &*id),
+        ("code", "x"),
+        ("redirect_uri", BACK),
+        ("code_verifier", "y"),
+    ];
+    let refused = door.token_request(&pairs).await.expect(400);
+    assert_eq!(refused.json()["error"], "invalid_grant");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_document_that_says_or_is_something_else_makes_no_client() {
+    let documents = documents().await;
+    let door = door("{mode: open}", "{allow: [127.0.0.1]}").await;
+    for path in [
+        "/other.json",
+        "/secret.json",
+        "/shared.json",
+        "/long.json",
+        "/nowhere.json",
+        "/script.json",
+        "/moved.json",
+        "/text.json",
+    ] {
+        let answer = authorize(&door, &documents.url(path), BACK)
+            .await
+            .expect(400);
+        assert_eq!(answer.header("location"), "", "{path}");
+        assert_eq!(documents.last().target, path, "no redirect is followed");
+    }
+    // A token request makes the provider fetch nothing.
+    let asked = documents.seen().len();
+    let id = documents.url("/good.json");
+    let pairs = [
+        ("grant_type", "authorization_code"),
+        ("client_id", &*id),
+        ("code", "x"),
+    ];
+    let refused = door.token_request(&pairs).await;
+    assert_eq!(refused.json()["error"], "invalid_client");
+    assert_eq!(documents.seen().len(), asked);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_document_that_points_inside_is_not_fetched() {
+    let documents = documents().await;
+    let door = door("{mode: open}", "{allow: []}").await;
+    let port = documents.address().port();
+    for id in [
+        documents.url("/good.json"),
+        format!("http://localhost:{port}/good.json"),
+        format!("https://127.0.0.1:{port}/good.json"),
+        format!("https://localhost:{port}/good.json"),
+        format!("https://[::ffff:127.0.0.1]:{port}/good.json"),
+    ] {
+        let answer = authorize(&door, &id, BACK).await.expect(400);
+        assert_eq!(answer.header("location"), "", "{id}");
+        assert!(
+            !answer.body.contains("refused"),
+            "nothing is told of the network"
+        );
+    }
+    assert_eq!(documents.connections(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_count_only_where_the_realm_says_so() {
+    let documents = documents().await;
+    let id = documents.url("/good.json");
+    for (settings, supported) in [
+        ("{}", Value::Null),
+        (
+            "{mode: listed, allowed_hosts: [app.test]}",
+            Value::Bool(true),
+        ),
+    ] {
+        let door = door(settings, "{allow: [127.0.0.1]}").await;
+        assert_eq!(
+            metadata(&door).await["client_id_metadata_document_supported"],
+            supported
+        );
+        authorize(&door, &id, BACK).await.expect(400);
+        assert_eq!(documents.connections(), 0, "{settings}");
+    }
+    let door = door(
+        "{mode: listed, allowed_hosts: [127.0.0.1]}",
+        "{allow: [127.0.0.1]}",
+    )
+    .await;
+    let answer = authorize(&door, &id, BACK).await;
+    assert!([200, 302].contains(&answer.status), "{}", answer.body);
+}
