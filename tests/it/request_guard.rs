@@ -450,5 +450,5 @@ async fn every_configuration_that_is_shipped_confines_the_administrator() {
         }
         seen += usize::from(provider) + usize::from(served);
     }
-    assert_eq!(seen, 4);
+    assert_eq!(seen, 5);
 }

@@ -12,6 +12,7 @@ mod authorize;
 mod backchannel_logout;
 mod bearer;
 mod change_password;
+mod client_address;
 mod client_auth;
 mod client_documents;
 mod clients;
@@ -103,10 +104,10 @@ use backchannel_logout::BackchannelLogout;
 use bearer::Tokens;
 use client_auth::ClientKeys;
 use client_documents::ClientDocuments;
-use clients::Clients;
+use clients::{Clients, LiveClient};
 use config::IdentityConfig;
 use dpop::Dpop;
-use error::Fault;
+use error::{Fault, OAuthError};
 use federation::Federation;
 use keys::Keys;
 use lockout::Lockout;
@@ -279,6 +280,11 @@ impl Call {
 
     fn headers(&self) -> &HeaderMap {
         &self.parts.headers
+    }
+
+    /// The client of this identifier, which may be the address of a document.
+    async fn client(&self, id: &str) -> Result<Option<Arc<LiveClient>>, OAuthError> {
+        client_documents::find(self, id).await
     }
 
     /// What pages for the sender of the request have in common.

@@ -11,7 +11,6 @@ use super::request::{self, Request};
 use super::request_object::{self, RequestObject};
 use super::{request_uri, stored_request};
 use crate::Call;
-use crate::client_documents;
 use crate::clients::LiveClient;
 use crate::error::OAuthError;
 use doorward_core::model::authorization::StoredRequest;
@@ -47,9 +46,7 @@ async fn client(call: &Call, params: &Params) -> Result<Arc<LiveClient>, Request
     let id = params.get("client_id");
     let id = id.ok_or_else(|| here("invalid_request", "Missing parameter, 'client_id'"))?;
     let known = match id.len() {
-        0..=255 => client_documents::find(call, id)
-            .await
-            .map_err(RequestError::Local)?,
+        0..=255 => call.client(id).await.map_err(RequestError::Local)?,
         _ => None,
     };
     known.ok_or_else(|| here("invalid_client", "The client is unknown"))

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 
+use super::audit;
 use super::clients::LiveClient;
 use super::error::OAuthError;
 use super::form::Form;
 use super::{Call, State};
-use super::{audit, client_documents};
 use doorward_core::model::client::{AuthMethod, ClientSecret};
 use doorward_net::http::basic::{self, BrokenBasic};
 
@@ -80,7 +80,7 @@ pub(super) async fn authenticate(
     let is_new = known.is_none() && begins_sign_in(call);
     let known = if is_new {
         // A pushed request may be the first that a client of a document sends.
-        client_documents::find(call, &credentials.id).await?
+        call.client(&credentials.id).await?
     } else {
         known
     };

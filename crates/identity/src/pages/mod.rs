@@ -20,7 +20,7 @@ use axum::response::Response;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 
-use super::client_documents;
+use super::client_address;
 use super::federation::ProviderLink;
 pub(super) use account::{
     AccountConsent, AccountFactor, AccountLink, AccountPage, AccountSession, account,
@@ -199,7 +199,7 @@ impl<'a> Applicant<'a> {
         let own = |name| metadata.in_language(name, frame.lang());
         Self {
             name: own("client_name").unwrap_or(&metadata.client_id),
-            host: client_documents::host(&metadata.client_id),
+            host: client_address::host(&metadata.client_id),
             logo: own("logo_uri"),
             policy: own("policy_uri"),
             terms: own("tos_uri"),
