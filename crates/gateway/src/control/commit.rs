@@ -42,9 +42,11 @@ pub(super) struct Uncommitted {
     head: Option<State>,
     /// How often changes were lost: what was made of them is lost as well.
     failures: u64,
+    /// Whether a task commits them: one at a time does.
+    pub(super) committing: bool,
 }
 
-struct QueuedChange {
+pub(super) struct QueuedChange {
     change: EntityChange,
     /// What it makes.
     state: State,
@@ -60,8 +62,8 @@ impl Commit {
     /// # Errors
     /// Why it is neither.
     pub(super) async fn done(self) -> Result<(), StoreError> {
-        let closed = |_| StoreError::Unavailable("the gateway is closing".to_owned(), None);
-        self.0.await.map_err(closed)?
+        let broken = |_| StoreError::Unavailable("changes are stored no longer".to_owned(), None);
+        self.0.await.map_err(broken)?
     }
 }
 
@@ -93,7 +95,7 @@ impl Control {
     /// lock. Whoever made a lost one is told.
     pub(super) async fn settle(&self) {
         let mut committed = self.committed.subscribe();
-        while self.uncommitted.lock().head.is_some() {
+        while self.uncommitted.lock().committing {
             // The sender lives as long as `self`.
             let _ = committed.changed().await;
         }
@@ -116,7 +118,7 @@ impl Control {
             return Err(StoreError::Unavailable(why, None));
         }
         let (reply, answer) = oneshot::channel();
-        let idle = uncommitted.head.is_none();
+        let idle = !mem::replace(&mut uncommitted.committing, true);
         uncommitted.head = Some(state.clone());
         uncommitted.queue.push(QueuedChange {
             change,
@@ -124,22 +126,9 @@ impl Control {
             reply,
         });
         if idle {
-            tokio::spawn(self.clone().commit_all());
+            tokio::spawn(Turn::of(self).commit_all());
         }
         Ok(Commit(answer))
-    }
-
-    /// Commits what there is until there is nothing more.
-    async fn commit_all(self: Arc<Self>) {
-        loop {
-            let batch = self.uncommitted.lock().next_batch();
-            let Some(batch) = batch else {
-                break;
-            };
-            self.commit(batch).await;
-        }
-        self.committed.send_replace(());
-        self.compact_later();
     }
 
     async fn commit(&self, mut batch: Vec<QueuedChange>) {
@@ -157,6 +146,9 @@ impl Control {
                     break;
                 }
                 self.put_in_force(mem::replace(&mut batch, behind));
+            }
+            if batch.is_empty() {
+                return;
             }
         }
         self.refuse(batch, error);
@@ -198,6 +190,46 @@ impl Control {
     }
 }
 
+/// The turn to commit. However the task ends that has it, nobody waits for ever.
+pub(super) struct Turn {
+    control: Arc<Control>,
+    is_over: bool,
+}
+
+impl Turn {
+    pub(super) fn of(control: &Arc<Control>) -> Self {
+        Self {
+            control: Arc::clone(control),
+            is_over: false,
+        }
+    }
+
+    /// Commits what there is until there is nothing more.
+    pub(super) async fn commit_all(mut self) {
+        loop {
+            let batch = self.control.uncommitted.lock().next_batch();
+            let Some(batch) = batch else {
+                break;
+            };
+            self.control.commit(batch).await;
+        }
+        self.is_over = true;
+        self.control.compact_later();
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let mut uncommitted = self.control.uncommitted.lock();
+            uncommitted.committing = false;
+            // Who made them learns it from the sender that goes.
+            drop(uncommitted.lose());
+        }
+        self.control.committed.send_replace(());
+    }
+}
+
 impl Uncommitted {
     /// What the next change is made of, while others are on their way.
     fn base(&self) -> Option<Base> {
@@ -212,6 +244,7 @@ impl Uncommitted {
     fn next_batch(&mut self) -> Option<Vec<QueuedChange>> {
         if self.queue.is_empty() {
             self.head = None;
+            self.committing = false;
             return None;
         }
         let count = self.queue.len().min(BATCH_MAX);
@@ -219,7 +252,7 @@ impl Uncommitted {
     }
 
     /// Those that were made of a change that is lost.
-    fn lose(&mut self) -> Vec<QueuedChange> {
+    pub(super) fn lose(&mut self) -> Vec<QueuedChange> {
         self.failures += 1;
         self.head = None;
         mem::take(&mut self.queue)

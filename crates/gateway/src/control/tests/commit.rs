@@ -1,6 +1,7 @@
 //! Changes that are made while others are on their way to the disk.
 
 use super::*;
+use crate::control::commit::Turn;
 use crate::snapshot::Snapshot;
 use doorward_store::EntityWrite;
 
@@ -111,4 +112,39 @@ async fn who_changes_nothing_waits_for_what_it_was_told_of() {
     let again = open(dir.path(), DeclaredEntities::default()).await;
     assert!(again.entities().services.by_key("s1").is_some());
     first.done().await.expect("made");
+}
+
+#[tokio::test]
+async fn one_task_at_a_time_commits_also_after_a_change_was_lost() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let control = serve(dir.path()).await;
+    // The task that has lost a change has not ended yet.
+    control.uncommitted.lock().committing = true;
+    control.uncommitted.lock().lose();
+    let settled = tokio::time::timeout(Duration::ZERO, control.settle());
+    assert!(settled.await.is_err(), "its end is waited for");
+    let changes = vec![Change::put(service(1, "a"))];
+    let change = tokio::spawn({
+        let control = control.clone();
+        async move { make(&control, changes).await }
+    });
+    Turn::of(&control).commit_all().await;
+    change.await.expect("no panic").expect("made");
+    let again = open(dir.path(), DeclaredEntities::default()).await;
+    assert_eq!(again.entities().services.len(), 1);
+}
+
+#[tokio::test]
+async fn a_task_that_breaks_off_leaves_nobody_waiting() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let control = serve(dir.path()).await;
+    let base = control.base().await.expect("a base");
+    control.uncommitted.lock().committing = true;
+    let lost = hand_in(&control, &base, 1).expect("handed in");
+    drop(Turn::of(&control));
+    let lost = lost.done().await.expect_err("lost");
+    assert!(matches!(lost, StoreError::Unavailable(..)), "{lost}");
+    let changes = vec![Change::put(service(2, "after"))];
+    make(&control, changes).await.expect("made");
+    assert_eq!(control.entities().services.len(), 1);
 }
