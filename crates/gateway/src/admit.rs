@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use pingora::http::RequestHeader;
 
 use super::router::path;
+use doorward_net::http::networks;
 use doorward_net::http::reply::Reply;
 
 /// Longest request head, names and values added up.
@@ -160,10 +161,7 @@ fn hop_address(hop: &str) -> Option<IpAddr> {
 
 /// Whether `ip` is one of the proxies whose `X-Forwarded-*` is believed.
 pub(super) fn is_trusted(ip: IpAddr, trusted: &[IpNet]) -> bool {
-    !trusted.is_empty() && {
-        let ip = ip.to_canonical();
-        trusted.iter().any(|net| net.contains(&ip))
-    }
+    networks::include(trusted, ip)
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ use pingora::protocols::l4::stream::Stream as Socket;
 use pingora::protocols::{SocketDigest, UniqueID as _};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use super::networks;
+
 /// How a header of version 2 begins.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 /// Longest header of version 1, with its end.
@@ -68,8 +70,7 @@ impl ProxyNetworks {
     }
 
     fn include(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        self.0.iter().any(|network| network.contains(&address))
+        networks::include(&self.0, address)
     }
 }
 
