@@ -17,8 +17,6 @@ use super::admit;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_plugin_api::filter::ProtectedResource;
 
-/// Where metadata are, before the path of the resource.
-const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 const HEADERS: HeaderValue =
     HeaderValue::from_static("Authorization, Content-Type, Accept, MCP-Protocol-Version");
@@ -48,7 +46,10 @@ impl ResourceMetadata {
     /// The answer to a request for metadata; `None`: it is none for a host with
     /// resources, and is routed as any other.
     pub(super) fn answer(&self, request: &RequestHeader) -> Option<Reply> {
-        let path = request.uri.path().strip_prefix(WELL_KNOWN)?;
+        let path = request
+            .uri
+            .path()
+            .strip_prefix(ProtectedResource::WELL_KNOWN)?;
         if self.hosts.is_empty() || !(path.is_empty() || path.starts_with('/')) {
             return None;
         }
@@ -123,7 +124,14 @@ mod tests {
             resource("b.test", Some(8000), "/two"),
         ];
         let all = ResourceMetadata::of(resources.iter());
-        let get = |host, path: &str| told(&all, "GET", host, &format!("{WELL_KNOWN}{path}"));
+        let get = |host, path: &str| {
+            told(
+                &all,
+                "GET",
+                host,
+                &format!("{}{path}", ProtectedResource::WELL_KNOWN),
+            )
+        };
         let found = |text: &str| Some((200, text.to_owned()));
         let missing = Some((404, String::new()));
         assert_eq!(get("a.test", "/mcp"), found("a.test/mcp"));
@@ -137,7 +145,7 @@ mod tests {
         assert_eq!(get("b.test", "/two"), None);
         assert_eq!(get("a.test", "s"), None);
         assert_eq!(told(&all, "GET", "a.test", "/mcp"), None);
-        let path = format!("{WELL_KNOWN}/mcp");
+        let path = format!("{}/mcp", ProtectedResource::WELL_KNOWN);
         assert_eq!(
             told(&all, "OPTIONS", "a.test", &path),
             Some((204, String::new()))

@@ -230,6 +230,11 @@ pub struct ProtectedResource {
     pub metadata: Bytes,
 }
 
+impl ProtectedResource {
+    /// Where metadata are on the resource's host, before its path (RFC 9728 section 3.1).
+    pub const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+}
+
 /// A filter that keeps sessions of users, as operators see them.
 #[async_trait]
 pub trait SessionKeeper: Send + Sync {

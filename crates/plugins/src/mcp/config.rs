@@ -13,10 +13,6 @@ use doorward_expr::Constants;
 use doorward_plugin_api::ConfigError;
 use doorward_plugin_api::filter::ProtectedResource;
 
-/// Where the metadata of resources are, before the path of the resource
-/// (RFC 9728 section 3.1).
-const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-
 /// The largest limit of bodies that are read before a decision, in bytes.
 const MOST_BODY: i64 = 16 << 20;
 
@@ -152,7 +148,10 @@ impl Config {
             },
             own_origin: origin.clone(),
             origins: config.texts("allowed_origins").map(str::to_owned).collect(),
-            where_metadata: format!("resource_metadata=\"{origin}{WELL_KNOWN}{path}\""),
+            where_metadata: format!(
+                "resource_metadata=\"{origin}{}{path}\"",
+                ProtectedResource::WELL_KNOWN
+            ),
             scopes: scopes.iter().map(|&scope| scope.to_owned()).collect(),
             rules: Arc::new(Rules::read(config, constants)?),
             shows_step_up: config.flag("lists_show_step_up"),
