@@ -32,22 +32,13 @@ impl Default for Brake {
 impl Brake {
     /// Whether an address has failed too often to try this name.
     pub(crate) fn holds(&self, address: IpAddr, name: &[u8], now_secs: i64) -> bool {
-        let (network, minute) = (network(address), minute(now_secs));
-        let failures = |counter: &AtomicU64| {
-            let (of, count) = unpack(counter.load(Ordering::Relaxed));
-            if of == minute { count } else { 0 }
-        };
-        failures(self.counter(&network)) >= OF_ADDRESS
-            || failures(self.counter(&(network, name))) >= OF_NAME
+        let of_name = self.counter(&(network(address), name));
+        self.failures(address, now_secs) >= OF_ADDRESS || count(of_name, now_secs) >= OF_NAME
     }
 
     /// Failures of an address in this minute, whatever it tried.
     pub(crate) fn failures(&self, address: IpAddr, now_secs: i64) -> u32 {
-        let counter = self.counter(&network(address));
-        match unpack(counter.load(Ordering::Relaxed)) {
-            (of, count) if of == minute(now_secs) => count,
-            _ => 0,
-        }
+        count(self.counter(&network(address)), now_secs)
     }
 
     /// Notes a failure.
@@ -66,6 +57,14 @@ impl Brake {
         let counters = u64::try_from(COUNTERS).unwrap_or(u64::MAX);
         let at = self.keys.hash_one(key) % counters;
         &self.counters[usize::try_from(at).unwrap_or_default()]
+    }
+}
+
+/// The failures of this minute.
+fn count(counter: &AtomicU64, now_secs: i64) -> u32 {
+    match unpack(counter.load(Ordering::Relaxed)) {
+        (of, count) if of == minute(now_secs) => count,
+        _ => 0,
     }
 }
 
