@@ -343,11 +343,11 @@ async fn a_page_that_leads_on_names_nothing_but_its_address() {
     assert!(text.contains(refresh), "{text}");
 }
 
-#[tokio::test]
-async fn consent_names_the_host_that_speaks_for_a_client() {
+/// The page that asks for consent to a client.
+async fn consent_to(host: Option<&str>, name: &str) -> String {
     let client = Applicant {
-        host: Some("app.example"),
-        name: "Bank",
+        host,
+        name,
         logo: None,
         policy: None,
         terms: None,
@@ -359,7 +359,12 @@ async fn consent_names_the_host_that_speaks_for_a_client() {
         provider_links: Vec::new(),
         forgot: None,
     };
-    let page = html(consent(&frame(), client, &form, ("anna", &[]), None)).await;
+    html(consent(&frame(), client, &form, ("anna", &[]), None)).await
+}
+
+#[tokio::test]
+async fn consent_names_the_host_that_speaks_for_a_client() {
+    let page = consent_to(Some("app.example"), "Bank").await;
     let host = page.find("<strong>app.example</strong>").expect("the host");
     assert!(
         host < page.find("<strong>Bank</strong>").expect("the name"),
@@ -369,22 +374,7 @@ async fn consent_names_the_host_that_speaks_for_a_client() {
 
 #[tokio::test]
 async fn names_turn_no_text_behind_them() {
-    let client = Applicant {
-        host: None,
-        name: "Bank\u{202e}knaB\u{2066}",
-        logo: None,
-        policy: None,
-        terms: None,
-    };
-    let form = FormParts {
-        action: "/oauth2/authorize".to_owned(),
-        csrf: String::new(),
-        since: String::new(),
-        provider_links: Vec::new(),
-        forgot: None,
-    };
-    let page = consent(&frame(), client, &form, ("anna", &[]), None);
-    let page = html(page).await;
+    let page = consent_to(None, "Bank\u{202e}knaB\u{2066}").await;
     assert!(page.contains("BankknaB"), "{page}");
     assert!(!page.contains(['\u{202e}', '\u{2066}']), "{page}");
 }
