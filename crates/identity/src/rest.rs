@@ -2,7 +2,6 @@
 
 use axum::response::Response;
 use http::StatusCode;
-use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 
 use super::api_version::{self, SelectedVersion, Version};
@@ -10,6 +9,7 @@ use super::error::JsonError;
 use super::form::Form;
 use super::{Call, respond};
 use doorward_core::jose::json;
+use doorward_net::http::form::is_json;
 
 /// The version that answers, or the refusal.
 pub(super) fn version(call: &Call, offered: &[Version]) -> Result<SelectedVersion, JsonError> {
@@ -38,10 +38,7 @@ pub(super) fn body(call: &Call) -> Result<Option<Map<String, Value>>, JsonError>
     if call.body.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    let kind = call.headers().get(CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    if !kind.eq_ignore_ascii_case("application/json") {
+    if !is_json(call.headers()) {
         let text = "Unsupported Media Type";
         return Err(JsonError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }

@@ -3,7 +3,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
 
@@ -17,6 +17,7 @@ use doorward_core::jose::json;
 use doorward_core::jose::sign::Signer;
 use doorward_core::model::client::{AuthMethod, SignAlg};
 use doorward_core::model::secret::Secret;
+use doorward_net::http::form::is_json;
 use doorward_net::http::outbound::{Answer, Bounds, ChosenBy};
 
 /// How long an assertion of ours is good, in seconds.
@@ -115,10 +116,7 @@ pub(super) async fn user_info(
 }
 
 fn object(endpoint: &'static str, answer: &Answer) -> Result<Map<String, Value>, Refusal> {
-    let kind = answer.headers.get(CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    if !kind.eq_ignore_ascii_case("application/json") {
+    if !is_json(&answer.headers) {
         return Err(Refusal::Form(endpoint));
     }
     json::object(&answer.body).map_err(|_| Refusal::Form(endpoint))

@@ -26,7 +26,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE};
+use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Map, Value};
@@ -44,6 +44,7 @@ use super::respond;
 use doorward_core::jose::json;
 use doorward_core::model::audit::Kind;
 use doorward_net::http::ClientInfo;
+use doorward_net::http::form::is_json;
 use error::ManageError;
 
 /// Where these endpoints are on the admin listener.
@@ -172,10 +173,7 @@ impl Call {
         if self.body.is_empty() {
             return Ok(Map::new());
         }
-        let kind = self.headers.get(CONTENT_TYPE);
-        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let kind = kind.split(';').next().unwrap_or_default().trim();
-        if !kind.eq_ignore_ascii_case("application/json") {
+        if !is_json(&self.headers) {
             return Err(ManageError::MediaType);
         }
         json::object(&self.body).map_err(|error| ManageError::Json(error.to_string()))

@@ -17,7 +17,7 @@ use aws_lc_rs::hmac;
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::RETRY_AFTER;
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Map, Value};
 use subtle::ConstantTimeEq;
@@ -38,6 +38,7 @@ use doorward_core::model::registration::RegistrationOutcome;
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::Owner;
 use doorward_net::http::ClientInfo;
+use doorward_net::http::form::is_json;
 use doorward_store::StoreError;
 use metadata::Refused;
 
@@ -250,10 +251,7 @@ async fn caller(call: &Call) -> Result<(Client, &str), OAuthError> {
 }
 
 fn body(call: &Call) -> Result<Map<String, Value>, Refused> {
-    let kind = call.headers().get(CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    if !kind.eq_ignore_ascii_case("application/json") {
+    if !is_json(call.headers()) {
         return Err(Refused::metadata("The body must be application/json"));
     }
     let object = json::object(&call.body);

@@ -92,15 +92,32 @@ impl<'a> Form<'a> {
 
 /// Whether a body is sent as a form.
 pub fn is_form(headers: &HeaderMap) -> bool {
+    is_form_type(media_type(headers))
+}
+
+/// Whether a body is sent as JSON.
+pub fn is_json(headers: &HeaderMap) -> bool {
+    is_json_type(media_type(headers))
+}
+
+fn media_type(headers: &HeaderMap) -> &str {
     let kind = headers.get(CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    is_form_type(kind)
+    kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default()
 }
 
 /// Whether this media type, with or without parameters, is that of forms.
 pub fn is_form_type(kind: &str) -> bool {
+    is_type(kind, "application/x-www-form-urlencoded")
+}
+
+/// Whether this media type, with or without parameters, is that of JSON.
+pub fn is_json_type(kind: &str) -> bool {
+    is_type(kind, "application/json")
+}
+
+fn is_type(kind: &str, wanted: &str) -> bool {
     let essence = kind.split(';').next().unwrap_or_default().trim();
-    essence.eq_ignore_ascii_case("application/x-www-form-urlencoded")
+    essence.eq_ignore_ascii_case(wanted)
 }
 
 /// The first parameter of this name in a query.

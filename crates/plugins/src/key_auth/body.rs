@@ -8,7 +8,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 
 use super::places::{Place, values};
-use doorward_net::http::form::without;
+use doorward_net::http::form::{is_form_type, is_json_type, without};
 
 /// The body of a request, as far as it can be read.
 pub(super) enum Body<'a> {
@@ -20,17 +20,12 @@ pub(super) enum Body<'a> {
 impl<'a> Body<'a> {
     /// Reads a body by the type that its request names.
     pub(super) fn read(headers: &HeaderMap, body: &'a Bytes) -> Self {
-        let essence = headers.get(CONTENT_TYPE);
-        let essence = essence.and_then(|value| value.to_str().ok());
-        let essence = essence.and_then(|text| text.split(';').next());
-        match essence
-            .map(|text| text.trim().to_ascii_lowercase())
-            .as_deref()
-        {
-            Some("application/x-www-form-urlencoded") => {
+        let kind = headers.get(CONTENT_TYPE);
+        match kind.and_then(|value| value.to_str().ok()) {
+            Some(kind) if is_form_type(kind) => {
                 std::str::from_utf8(body).map_or(Self::Other, Self::Form)
             }
-            Some("application/json") => match serde_json::from_slice(body) {
+            Some(kind) if is_json_type(kind) => match serde_json::from_slice(body) {
                 Ok(Value::Object(members)) => Self::Json(members),
                 _ => Self::Other,
             },

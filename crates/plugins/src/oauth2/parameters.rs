@@ -9,7 +9,7 @@ use pingora::http::RequestHeader;
 use serde_json::Value;
 use url::form_urlencoded;
 
-use doorward_net::http::form::{is_form_type, without};
+use doorward_net::http::form::{is_form_type, is_json_type, without};
 use doorward_net::http::path::with_path_and_query;
 use doorward_plugin_api::filter::Exchange;
 
@@ -72,11 +72,6 @@ impl Parameters {
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
-}
-
-fn is_json_type(kind: &str) -> bool {
-    let essence = kind.split(';').next().unwrap_or_default().trim();
-    essence.eq_ignore_ascii_case("application/json")
 }
 
 /// Whether bodies of requests with this method are read.
