@@ -16,6 +16,7 @@ mod resets;
 mod retired_names;
 mod sessions;
 mod shared_secrets;
+mod tokens;
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::database::Database;
-use super::statement::{Builder, sql};
+use super::statement::{Builder, insert_all, sql};
 use super::tx::Tx;
 use super::write_doc;
 use crate::{Store, StoreError};
@@ -38,50 +38,28 @@ impl Store {
     }
 }
 
-/// How many records go into one statement: few texts, which stay prepared.
-const ROWS: [usize; 4] = [64, 16, 4, 1];
-
 pub(super) async fn append(tx: &mut Tx, record: &AuditRecord) -> Result<(), StoreError> {
     append_all(tx, std::slice::from_ref(record)).await
 }
 
 /// Appends records, many a statement.
 pub(super) async fn append_all(tx: &mut Tx, records: &[AuditRecord]) -> Result<(), StoreError> {
-    let mut rest = records;
-    while let Some(&rows) = ROWS.iter().find(|rows| **rows <= rest.len()) {
-        let (chunk, behind) = rest.split_at(rows);
-        rest = behind;
-        let mut insert = Builder::with_many_values(
-            "INSERT INTO audit
-               (id, kind, realm, user_id, user_name, client_id, address, failed, doc) VALUES ",
-            tx.dialect(),
-        );
-        for (position, record) in chunk.iter().enumerate() {
-            insert
-                .push(if position == 0 { "(" } else { ", (" })
-                .push_bind(record.id)
-                .push(", ")
-                .push_bind(record.kind.as_str())
-                .push(", ")
-                .push_bind(stored(record.realm.as_deref()))
-                .push(", ")
-                .push_bind(record.user_id)
-                .push(", ")
-                .push_bind(stored(record.user_name.as_deref()))
-                .push(", ")
-                .push_bind(stored(record.client_id.as_deref()))
-                .push(", ")
-                .push_bind(stored(record.address.as_deref()))
-                .push(", ")
-                .push_bind(record.failed)
-                .push(", ")
-                .push_bind(write_doc(&record.doc)?)
-                .push(")");
-        }
-        insert.push(" ON CONFLICT (id) DO NOTHING");
-        insert.build().run(tx).await?;
-    }
-    Ok(())
+    let head = "INSERT INTO audit
+        (id, kind, realm, user_id, user_name, client_id, address, failed, doc) VALUES";
+    let row = |record: &AuditRecord| {
+        Ok([
+            record.id.into(),
+            record.kind.as_str().into(),
+            stored(record.realm.as_deref()).into(),
+            record.user_id.into(),
+            stored(record.user_name.as_deref()).into(),
+            stored(record.client_id.as_deref()).into(),
+            stored(record.address.as_deref()).into(),
+            record.failed.into(),
+            write_doc(&record.doc)?.into(),
+        ])
+    };
+    insert_all(tx, head, records, row, " ON CONFLICT (id) DO NOTHING").await
 }
 
 /// A record is never refused for the sake of a text in it, however long that is:

@@ -7,9 +7,10 @@
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Database, Tx, audit};
+use super::{Database, Tx, audit, tokens};
 use crate::{PendingAudit, StoreError};
 use doorward_core::model::audit::AuditRecord;
+use doorward_core::model::grant::{StoredAccess, StoredRefresh};
 
 /// Most writes in one commit: the first of them must not wait for long.
 const BATCH_MAX: usize = 256;
@@ -25,6 +26,12 @@ pub(super) type Write<A, T> = for<'a> fn(&'a mut Tx, &'a A) -> BoxFuture<'a, Res
 trait QueuedWrite: Send {
     /// Makes the write, and keeps what came of it.
     fn apply<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// The tokens that are all it keeps. It shares statements with its
+    /// neighbours of the kind, and is not applied by itself.
+    fn issued(&self) -> Option<&IssuedTokens> {
+        None
+    }
 
     /// The record that goes with it, once it is made.
     fn record(&self) -> Option<AuditRecord>;
@@ -56,22 +63,70 @@ impl<A: Send + Sync, T: Send> QueuedWrite for Job<A, T> {
     }
 
     fn record(&self) -> Option<AuditRecord> {
-        let pending = self.pending.as_ref().filter(|pending| pending.is_pending());
-        pending.map(PendingAudit::record)
+        record_of(self.pending.as_ref())
     }
 
     fn answer(self: Box<Self>, error: Option<StoreError>) {
         let outcome = match (error, self.outcome) {
             (None, Some(outcome)) => {
-                if let Some(pending) = self.pending.filter(PendingAudit::is_pending) {
-                    pending.mark_committed();
-                }
+                mark_committed(self.pending);
                 Ok(outcome)
             }
             (error, _) => Err(error.unwrap_or_else(closing)),
         };
         // Whoever asked may be gone.
         let _ = self.reply.send(outcome);
+    }
+}
+
+/// Tokens that were issued together.
+pub(super) struct IssuedTokens {
+    pub(super) refresh: Option<StoredRefresh>,
+    pub(super) access: Option<StoredAccess>,
+}
+
+/// Keeps new tokens: most of what a busy provider writes.
+struct IssuedTokensJob {
+    tokens: IssuedTokens,
+    pending: Option<PendingAudit>,
+    reply: oneshot::Sender<Result<(), StoreError>>,
+}
+
+impl QueuedWrite for IssuedTokensJob {
+    fn apply<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async { tokens::insert_issued(tx, &[&self.tokens]).await })
+    }
+
+    fn issued(&self) -> Option<&IssuedTokens> {
+        Some(&self.tokens)
+    }
+
+    fn record(&self) -> Option<AuditRecord> {
+        record_of(self.pending.as_ref())
+    }
+
+    fn answer(self: Box<Self>, error: Option<StoreError>) {
+        let outcome = match error {
+            None => {
+                mark_committed(self.pending);
+                Ok(())
+            }
+            Some(error) => Err(error),
+        };
+        // Whoever asked may be gone.
+        let _ = self.reply.send(outcome);
+    }
+}
+
+fn record_of(pending: Option<&PendingAudit>) -> Option<AuditRecord> {
+    pending
+        .filter(|pending| pending.is_pending())
+        .map(PendingAudit::record)
+}
+
+fn mark_committed(pending: Option<PendingAudit>) {
+    if let Some(pending) = pending.filter(PendingAudit::is_pending) {
+        pending.mark_committed();
     }
 }
 
@@ -116,6 +171,18 @@ impl Batch {
         self.enqueue(of, write, None).await
     }
 
+    /// As [`Batch::write`], for tokens that were issued: those that come
+    /// together go into the database together.
+    pub(super) async fn keep_issued(&self, tokens: IssuedTokens) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let job = IssuedTokensJob {
+            tokens,
+            pending: PendingAudit::to_commit(),
+            reply,
+        };
+        self.hand_in(Box::new(job), answer).await
+    }
+
     async fn enqueue<A, T>(
         &self,
         of: A,
@@ -134,8 +201,15 @@ impl Batch {
             outcome: None,
             reply,
         };
-        let handed_in = self.0.send(Box::new(job)).await;
-        handed_in.map_err(|_| closing())?;
+        self.hand_in(Box::new(job), answer).await
+    }
+
+    async fn hand_in<T>(
+        &self,
+        job: Box<dyn QueuedWrite>,
+        answer: oneshot::Receiver<Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.0.send(job).await.map_err(|_| closing())?;
         answer.await.map_err(|_| closing())?
     }
 }
@@ -179,14 +253,33 @@ enum BatchError {
 async fn write(database: &Database, batch: &mut [Box<dyn QueuedWrite>]) -> Result<(), BatchError> {
     let mut tx = database.begin().await.map_err(BatchError::Database)?;
     let mut records = Vec::new();
-    for job in batch {
-        let applied = job.apply(&mut tx).await;
+    let mut rest = batch;
+    while !rest.is_empty() {
+        let (made, applied) = apply_next(&mut tx, rest).await;
         applied.map_err(|error| BatchError::within(&tx, error))?;
-        records.extend(job.record());
+        let (done, behind) = rest.split_at_mut(made);
+        records.extend(done.iter().filter_map(|job| job.record()));
+        rest = behind;
     }
     let told = audit::append_all(&mut tx, &records).await;
     told.map_err(|error| BatchError::within(&tx, error))?;
     tx.commit().await.map_err(BatchError::Database)
+}
+
+/// Makes the first of `jobs`, and those behind it that share its statements;
+/// says how many these were.
+async fn apply_next(
+    tx: &mut Tx,
+    jobs: &mut [Box<dyn QueuedWrite>],
+) -> (usize, Result<(), StoreError>) {
+    let issued: Vec<_> = jobs.iter().map_while(|job| job.issued()).collect();
+    if !issued.is_empty() {
+        return (issued.len(), tokens::insert_issued(tx, &issued).await);
+    }
+    match jobs.first_mut() {
+        Some(job) => (1, job.apply(tx).await),
+        None => (0, Ok(())),
+    }
 }
 
 impl BatchError {

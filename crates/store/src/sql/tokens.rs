@@ -1,6 +1,7 @@
 //! Refresh tokens, opaque access tokens and revocations.
 
-use super::batch::audited_if;
+use super::batch::{IssuedTokens, audited_if};
+use super::statement::insert_all;
 use super::{Row, Tx, broker_tokens, row, sql, write_doc};
 use crate::{Store, StoreError};
 use doorward_core::model::broker::{origin_grant, origin_token};
@@ -15,11 +16,11 @@ impl Store {
         refresh: Option<&StoredRefresh>,
         access: Option<&StoredAccess>,
     ) -> Result<(), StoreError> {
-        let of = (refresh.cloned(), access.cloned());
-        let write = self.batch.write(of, |tx, (refresh, access)| {
-            Box::pin(insert(tx, refresh.as_ref(), access.as_ref()))
-        });
-        write.await
+        let tokens = IssuedTokens {
+            refresh: refresh.cloned(),
+            access: access.cloned(),
+        };
+        self.batch.keep_issued(tokens).await
     }
 
     /// The refresh tokens of this family, unless their grant is gone.
@@ -151,32 +152,48 @@ pub(super) async fn insert(
     refresh: Option<&StoredRefresh>,
     access: Option<&StoredAccess>,
 ) -> Result<(), StoreError> {
-    if let Some(token) = refresh {
-        sql("INSERT INTO refresh_tokens
-               (family, grant_id, realm, client_id, user_id, current, expires_ms, doc, ends_ms)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)")
-        .bind(token.family)
-        .bind(&token.grant.id)
-        .bind(&token.grant.realm)
-        .bind(&token.grant.client_id)
-        .bind(token.grant.user_id.to_string())
-        .bind(token.current)
-        .bind(token.expires_ms)
-        .bind(write_doc(&token.grant)?)
-        .bind(token.grant.ends_ms)
-        .run(tx)
-        .await?;
-    }
-    if let Some(token) = access {
-        sql("INSERT INTO access_tokens (hash, grant_id, expires_ms, doc) VALUES ($1, $2, $3, $4)")
-            .bind(token.hash)
-            .bind(&token.grant_id)
-            .bind(token.expires_ms)
-            .bind(write_doc(&token.claims)?)
-            .run(tx)
-            .await?;
-    }
-    Ok(())
+    insert_refresh(tx, refresh.as_slice()).await?;
+    insert_access(tx, access.as_slice()).await
+}
+
+/// Keeps what was issued to several at once.
+pub(super) async fn insert_issued(tx: &mut Tx, issued: &[&IssuedTokens]) -> Result<(), StoreError> {
+    let refresh: Vec<_> = issued.iter().filter_map(|of| of.refresh.as_ref()).collect();
+    insert_refresh(tx, &refresh).await?;
+    let access: Vec<_> = issued.iter().filter_map(|of| of.access.as_ref()).collect();
+    insert_access(tx, &access).await
+}
+
+async fn insert_refresh(tx: &mut Tx, tokens: &[&StoredRefresh]) -> Result<(), StoreError> {
+    let head = "INSERT INTO refresh_tokens
+        (family, grant_id, realm, client_id, user_id, current, expires_ms, doc, ends_ms) VALUES";
+    let row = |token: &&StoredRefresh| {
+        Ok([
+            token.family.into(),
+            (&token.grant.id).into(),
+            (&token.grant.realm).into(),
+            (&token.grant.client_id).into(),
+            token.grant.user_id.to_string().into(),
+            token.current.into(),
+            token.expires_ms.into(),
+            write_doc(&token.grant)?.into(),
+            token.grant.ends_ms.into(),
+        ])
+    };
+    insert_all(tx, head, tokens, row, "").await
+}
+
+async fn insert_access(tx: &mut Tx, tokens: &[&StoredAccess]) -> Result<(), StoreError> {
+    let head = "INSERT INTO access_tokens (hash, grant_id, expires_ms, doc) VALUES";
+    let row = |token: &&StoredAccess| {
+        Ok([
+            token.hash.into(),
+            (&token.grant_id).into(),
+            token.expires_ms.into(),
+            write_doc(&token.claims)?.into(),
+        ])
+    };
+    insert_all(tx, head, tokens, row, "").await
 }
 
 fn spent(row: &Row) -> Result<Option<SpentRefresh>, StoreError> {
