@@ -5,6 +5,7 @@
 mod relocation;
 
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -315,6 +316,9 @@ pub enum ConfigError {
     Findings(Vec<DocumentError>),
 }
 
+/// What is wrong, and where.
+type Finding = (Vec<PathSegment>, String);
+
 fn lines(errors: &[DocumentError]) -> String {
     let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
     lines.join("\n")
@@ -329,21 +333,30 @@ impl Config {
         let text = read(file)?;
         let mut document = Document::parse(&text, file)?;
         let warnings = relocate(&mut document);
-        let read = document.deserialize_whole();
-        let mut config: Config = read.map_err(ConfigError::Findings)?;
+        let mut config = Self::of(&document, file).map_err(ConfigError::Findings)?;
         config.warnings = warnings;
-        file.clone_into(&mut config.file);
-        config.complete();
-        if let Some(identity) = &mut config.identity {
-            identity.file = Some(file.to_owned());
-        }
-        file.clone_into(&mut config.broker.file);
-        let findings = config.check(&document);
-        if findings.is_empty() {
-            Ok(config)
-        } else {
-            Err(ConfigError::Findings(findings))
-        }
+        Ok(config)
+    }
+
+    /// The configuration of a document that came from `file`, checked.
+    fn of(document: &Document, file: &Path) -> Result<Self, Vec<DocumentError>> {
+        let mut is_first = true;
+        document.deserialize_checked(|config: &mut Self| {
+            file.clone_into(&mut config.file);
+            config.complete();
+            if let Some(identity) = &mut config.identity {
+                identity.file = Some(file.to_owned());
+            }
+            file.clone_into(&mut config.broker.file);
+            // These tell all at once, and what is left out changes them.
+            let mut findings = if std::mem::take(&mut is_first) {
+                config.check()
+            } else {
+                Vec::new()
+            };
+            findings.extend(config.check_identity());
+            findings
+        })
     }
 
     /// What is wrong with the value of `key`, with file and line.
@@ -375,12 +388,18 @@ impl Config {
         }
     }
 
-    /// What serde can't see, by its lines.
-    fn check(&self, document: &Document) -> Vec<DocumentError> {
+    /// The first thing that is wrong with the identity provider's section.
+    fn check_identity(&self) -> Option<Finding> {
+        match Identity::check(self.identity.clone()?) {
+            Err(IdentityError::Config { path, message }) => Some((path, message)),
+            _ => None,
+        }
+    }
+
+    /// What serde can't see in the other sections.
+    fn check(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
-        let mut at = |path: &str, message: String| {
-            findings.push(document.error(&segments(path), message));
-        };
+        let mut at = |path: &str, message: String| findings.push((segments(path), message));
         for (i, listen) in self.proxy.listen.iter().enumerate() {
             if listen.parse::<SocketAddr>().is_err() {
                 let path = format!("proxy.listen.{i}");
@@ -449,12 +468,6 @@ impl Config {
             let message = "value should be between 0 and 256".to_owned();
             at("proxy.workers", message);
         }
-        if let Some(identity) = &self.identity
-            && let Err(IdentityError::Config { path, message }) = Identity::check(identity.clone())
-        {
-            findings.push(document.error(&path, message));
-        }
-        findings.sort_by_key(|finding| finding.line);
         findings
     }
 }
@@ -547,7 +560,10 @@ fn segments(path: &str) -> Vec<PathSegment> {
 pub fn read(file: &Path) -> Result<String, ConfigError> {
     std::fs::read_to_string(file).map_err(|source| ConfigError::Read {
         file: file.to_owned(),
-        source,
+        source: match source.kind() {
+            io::ErrorKind::InvalidData => io::Error::other("the text is not in UTF-8"),
+            _ => source,
+        },
     })
 }
 

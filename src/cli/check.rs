@@ -64,9 +64,11 @@ fn try_check(file: &Path) -> anyhow::Result<()> {
         tracing::warn!("{warning}");
     }
     let clock = Clock::system();
-    let tls = tls::check(&config, &clock).map_err(|error| error.located(&config));
-    let rest = boot::check(&config, &clock).map_err(|error| error.to_string());
-    let findings: Vec<String> = [tls, rest].into_iter().filter_map(Result::err).collect();
+    let tls = tls::check(&config, &clock).into_iter();
+    let mut findings: Vec<String> = tls.map(|error| error.located(&config)).collect();
+    if let Err(error) = boot::check(&config, &clock) {
+        findings.push(error.to_string());
+    }
     if findings.is_empty() {
         Ok(())
     } else {
@@ -107,13 +109,25 @@ impl<'a> Finding<'a> {
         let key = self.text.split_once(": ").map_or("", |(path, _)| path);
         let key = key.rsplit(['.', '[']).next().unwrap_or_default();
         let key = key.trim_matches(['"', '\'', ']']);
-        if let Some(at) = source.find(key).filter(|_| !key.is_empty()) {
+        if let Some(at) = word(source, key) {
             return (source[..at].chars().count(), key.chars().count());
         }
         let indent = source.chars().take_while(|c| c.is_whitespace()).count();
         let written = source.trim().chars().count();
         (indent, written.max(1))
     }
+}
+
+/// Where `word` stands in a line by itself, as keys do: not within a longer one.
+fn word(line: &str, word: &str) -> Option<usize> {
+    let is_inner = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+    let mut found = line.match_indices(word).map(|(at, _)| at);
+    found.find(|at| {
+        let (before, behind) = (line[..*at].chars().next_back(), &line[at + word.len()..]);
+        !word.is_empty()
+            && !before.is_some_and(is_inner)
+            && !behind.chars().next().is_some_and(is_inner)
+    })
 }
 
 /// Lines of the files that findings are about, read once.

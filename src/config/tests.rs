@@ -3,13 +3,38 @@ use super::*;
 fn refused(text: &str) -> String {
     let file = Path::new("d.yaml");
     let document = Document::parse(text, file).expect("YAML");
-    let config = match document.deserialize::<Config>() {
-        Ok(config) => config,
-        Err(error) => return error.to_string(),
-    };
-    let mut config = config;
-    config.complete();
-    lines(&config.check(&document))
+    match Config::of(&document, file) {
+        Ok(_) => String::new(),
+        Err(errors) => lines(&errors),
+    }
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_once() {
+    let text = "proxy: {lisen: []}
+identity:
+  base_url: https://id.example
+  realms:
+    /:
+      settings: {code_lifetime: 9999, fooo: 1}
+      clients:
+      - {client_id: a, client_secret: a-long-secret, grant_types: [foo]}
+      - {client_id: b, client_secret: a-long-secret, grant_types: [bar]}
+    /other:
+      settings: {device_polling_interval: 9999}
+";
+    let told = refused(text);
+    for wrong in [
+        "proxy.lisen",
+        "code_lifetime",
+        "fooo",
+        "clients[0].grant_types",
+        "clients[1].grant_types",
+        "device_polling_interval",
+    ] {
+        assert!(told.contains(wrong), "{wrong} in\n{told}");
+    }
+    assert_eq!(told.lines().count(), 6, "{told}");
 }
 
 #[test]
@@ -52,8 +77,7 @@ fn half_a_tls_section_is_refused_with_its_line() {
 fn a_redis_is_an_address_or_a_map_and_what_is_wrong_is_named() {
     let accepted = |text: &str| {
         let document = Document::parse(text, Path::new("d.yaml")).expect("YAML");
-        let config: Config = document.deserialize().expect("a configuration");
-        assert_eq!(config.check(&document), []);
+        let config = Config::of(&document, Path::new("d.yaml")).expect("a configuration");
         config.redis.expect("a Redis")
     };
     let short = accepted("redis: redis://user:sesame@127.0.0.1:6379/2\n");

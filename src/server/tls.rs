@@ -242,27 +242,35 @@ impl ResolvesServerCert for Resolver {
     }
 }
 
-/// Whether every certificate file that `config` names can be used.
-///
-/// # Errors
-/// [`ServerError::Tls`] with key, file and reason; also for a certificate that
-/// is not valid now, with which the server would run.
-pub fn check(config: &Config, clock: &Clock) -> Result<(), ServerError> {
+/// What is wrong with the certificate files that `config` names, by key, file
+/// and reason. A certificate that is not valid now is wrong too, although the
+/// server would run with it.
+pub fn check(config: &Config, clock: &Clock) -> Vec<ServerError> {
     let sections = [
         ("proxy.tls", &config.proxy.tls),
         ("admin.tls", &config.admin.tls),
     ];
-    for (name, section) in sections {
-        let Some(section) = section else { continue };
-        let files = Files::read(name, section, clock, None)?;
-        server_config(name, section, &files, None)?;
-        if let (Some(file), Some(leaf)) = (&section.certificate, files.default.cert.first()) {
-            x509::valid_at(leaf, clock.now_secs()).map_err(|why| {
-                of_key(name, ".certificate", format!("{}: {why}", file.display()))
-            })?;
-        }
+    let sections = sections.into_iter().map(|(name, section)| match section {
+        Some(section) => check_section(name, section, clock),
+        None => Ok(()),
+    });
+    let authorities = || check_authorities(config.proxy.upstream_ca.as_deref());
+    let all = sections.chain(std::iter::once_with(authorities));
+    all.filter_map(Result::err).collect()
+}
+
+fn check_section(
+    name: &'static str,
+    section: &TlsConfig,
+    clock: &Clock,
+) -> Result<(), ServerError> {
+    let files = Files::read(name, section, clock, None)?;
+    server_config(name, section, &files, None)?;
+    if let (Some(file), Some(leaf)) = (&section.certificate, files.default.cert.first()) {
+        x509::valid_at(leaf, clock.now_secs())
+            .map_err(|why| of_key(name, ".certificate", format!("{}: {why}", file.display())))?;
     }
-    check_authorities(config.proxy.upstream_ca.as_deref())
+    Ok(())
 }
 
 /// Whether the authorities in `file` can be used.

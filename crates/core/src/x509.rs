@@ -11,13 +11,13 @@ use chrono::DateTime;
 use http::HeaderValue;
 use rustls::SignatureAlgorithm;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
-use x509_parser::x509::X509Name;
+use x509_parser::x509::{X509Name, X509Version};
 
 /// A client's certificate that was verified in the handshake.
 #[derive(Debug)]
@@ -100,12 +100,24 @@ pub fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, X509Error> {
     let invalid = |error: String| X509Error::Certificate(error);
     let found = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| invalid(error.to_string()))?;
+        .map_err(|error| invalid(pem_error(&error).to_owned()))?;
     if found.is_empty() {
-        return Err(invalid("no certificate in it".to_owned()));
+        return Err(invalid("no certificate in PEM form".to_owned()));
     }
     found.iter().try_for_each(|der| parse(der).map(drop))?;
     Ok(found)
+}
+
+/// What is wrong with a PEM text, without its bytes: they may be of a key.
+fn pem_error(error: &pem::Error) -> &'static str {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "the line -----END …----- is missing",
+        pem::Error::IllegalSectionStart { .. } => "a line -----BEGIN …----- is malformed",
+        pem::Error::Base64Decode(_) => "the text between BEGIN and END is not base64",
+        pem::Error::NoItemsFound => "nothing in PEM form",
+        pem::Error::SectionTooLarge => "longer than 10 MB",
+        _ => "not in PEM form",
+    }
 }
 
 /// The private key of a PEM text: PKCS#8, PKCS#1 or SEC1.
@@ -113,7 +125,21 @@ pub fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, X509Error> {
 /// # Errors
 /// [`X509Error::Key`] if there is none.
 pub fn key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, X509Error> {
-    PrivateKeyDer::from_pem_slice(pem).map_err(|error| X509Error::Key(error.to_string()))
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| X509Error::Key(pem_error(&error).to_owned()))
+}
+
+/// Whether a client can show this chain: the library takes no leaf but one of
+/// X.509 version 3 for that, although servers may have older ones.
+///
+/// # Errors
+/// [`X509Error::Certificate`] for another version, or what can't be read.
+pub fn check_client(chain: &[CertificateDer<'_>]) -> Result<(), X509Error> {
+    let leaf = chain.first().map(AsRef::as_ref).unwrap_or_default();
+    if parse(leaf)?.version() == X509Version::V3 {
+        return Ok(());
+    }
+    let message = "a client certificate must be of X.509 version 3";
+    Err(X509Error::Certificate(message.to_owned()))
 }
 
 /// Whether a certificate is valid at this time, in seconds since the epoch.
@@ -211,7 +237,8 @@ fn parse(der: &[u8]) -> Result<X509Certificate<'_>, X509Error> {
     match X509Certificate::from_der(der) {
         Ok(([], certificate)) => Ok(certificate),
         Ok(_) => Err(X509Error::Certificate("trailing bytes".to_owned())),
-        Err(error) => Err(X509Error::Certificate(error.to_string())),
+        // The reader tells its own types.
+        Err(_) => Err(X509Error::Certificate("not X.509 in DER".to_owned())),
     }
 }
 

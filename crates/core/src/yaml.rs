@@ -253,26 +253,52 @@ impl Document {
     /// # Errors
     /// The values that do not fit, by their lines.
     pub fn deserialize_whole<T: DeserializeOwned>(&self) -> Result<T, Vec<DocumentError>> {
-        let first = match serde_path_to_error::deserialize(&self.value) {
-            Ok(value) => return Ok(value),
-            Err(error) => (segments(error.path()), error.inner().to_string()),
-        };
+        self.deserialize_checked(|_| Vec::new())
+    }
+
+    /// As [`Document::deserialize_whole`], and tells what `check` finds wrong in
+    /// a value that fits: where, and what. It is asked again about the value
+    /// without what it has told of, until it finds nothing.
+    ///
+    /// # Errors
+    /// The values that do not fit or were found wrong, by their lines.
+    pub fn deserialize_checked<T: DeserializeOwned>(
+        &self,
+        mut check: impl FnMut(&mut T) -> Vec<(Vec<PathSegment>, String)>,
+    ) -> Result<T, Vec<DocumentError>> {
         let mut findings = Findings::of(&self.value);
-        let mut errors = Vec::new();
-        let mut next = Some(first);
-        while let Some((path, message)) = next {
-            let path = findings.written(&path);
-            if !findings.is_consequence(&path, &message) {
-                errors.push(self.misfit(&path, &message));
+        let mut errors: Vec<DocumentError> = Vec::new();
+        while errors.len() < MAX_ERRORS {
+            let wrong = match serde_path_to_error::deserialize::<_, T>(&findings.rest) {
+                Ok(mut value) => {
+                    let wrong = check(&mut value);
+                    if wrong.is_empty() && errors.is_empty() {
+                        return Ok(value);
+                    }
+                    let wrong = wrong.into_iter().map(|(path, message)| {
+                        let path = findings.written(&path);
+                        let is_new = !findings.may_be_consequence(&path, &message);
+                        let error = is_new.then(|| self.error(&path, message));
+                        (path, error)
+                    });
+                    wrong.collect::<Vec<_>>()
+                }
+                Err(error) => {
+                    let path = findings.written(&segments(error.path()));
+                    let message = error.inner().to_string();
+                    let is_new = !findings.is_consequence(&path, &message);
+                    let error = is_new.then(|| self.misfit(&path, &message));
+                    vec![(path, error)]
+                }
+            };
+            let mut is_less = false;
+            for (path, error) in wrong {
+                errors.extend(error);
+                is_less |= findings.leave_out(&path);
             }
-            if errors.len() >= MAX_ERRORS || !findings.leave_out(&path) {
+            if !is_less {
                 break;
             }
-            let again: Result<T, _> = serde_path_to_error::deserialize(&findings.rest);
-            next = again.err().map(|error| {
-                let path = segments(error.path());
-                (path, error.inner().to_string())
-            });
         }
         errors.sort_by_key(|error| error.line);
         Err(errors)

@@ -14,8 +14,7 @@ use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
 use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::CertificateDer;
 
 use super::entities::{Entities, Record};
 use doorward_core::model::ca_certificate::CaCertificate;
@@ -295,8 +294,8 @@ fn fixed_hasher() -> impl Hasher {
 /// Chain and key in DER, known to belong together.
 fn client_certificate(certificate: &Certificate) -> Result<(Vec<Vec<u8>>, Vec<u8>), String> {
     let chain = pem_certificates(&certificate.cert)?;
-    let key = PrivateKeyDer::from_pem_slice(certificate.key.expose().as_bytes())
-        .map_err(|error| format!("invalid key: {error}"))?;
+    x509::check_client(&chain).map_err(|error| error.to_string())?;
+    let key = x509::key(certificate.key.expose().as_bytes()).map_err(|error| error.to_string())?;
     x509::certified(chain.clone(), key.clone_key())
         .map_err(|error| format!("certificate and key can't be used: {error}"))?;
     let chain: Vec<Vec<u8>> = chain.iter().map(|der| der.to_vec()).collect();
@@ -310,19 +309,14 @@ fn authority(pem: &str) -> Result<Vec<Vec<u8>>, String> {
     for certificate in &certificates {
         store
             .add(certificate.clone())
-            .map_err(|error| format!("invalid certificate: {error}"))?;
+            .map_err(|_| "invalid certificate: no authority can be read from it".to_owned())?;
         readable(certificate)?;
     }
     Ok(certificates.iter().map(|der| der.to_vec()).collect())
 }
 
 fn pem_certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-    match certificates {
-        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        Ok(_) => Err("invalid certificate: no PEM certificate".to_owned()),
-        Err(error) => Err(format!("invalid certificate: {error}")),
-    }
+    x509::chain(pem.as_bytes()).map_err(|error| error.to_string())
 }
 
 /// The engine's own parser panics on what it can't read.

@@ -59,6 +59,20 @@ impl Findings {
         })
     }
 
+    /// Whether what a check says of the value at `path` may be due to what was
+    /// left out: something below, or a neighbour that the message names.
+    pub(super) fn may_be_consequence(&self, path: &[PathSegment], message: &str) -> bool {
+        let around = path.split_last().map_or(path, |(_, around)| around);
+        self.gone.iter().any(|gone| {
+            let Some((last, parent)) = gone.split_last() else {
+                return false;
+            };
+            let is_near = parent == path || parent == around;
+            gone.starts_with(path)
+                || matches!(last, PathSegment::Key(name) if is_near && names(message, name))
+        })
+    }
+
     /// Leaves out what stands at `path` in the document; false if it is all.
     pub(super) fn leave_out(&mut self, path: &[PathSegment]) -> bool {
         let Some((last, around)) = path.split_last() else {
@@ -89,6 +103,12 @@ impl Findings {
         };
         removed && self.gone.insert(path.to_vec())
     }
+}
+
+/// Whether a message has this name as a word.
+fn names(message: &str, name: &str) -> bool {
+    let mut words = message.split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-')));
+    words.any(|word| word == name)
 }
 
 /// How many items of the list at `list` are gone before this one.

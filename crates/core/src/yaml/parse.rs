@@ -181,6 +181,16 @@ impl<'de> Visitor<'de> for Node<'_> {
         Ok(value.into())
     }
 
+    // What needs so many bits is no number of ours; whoever reads it says so, and
+    // where it stands.
+    fn visit_i128<E: serde::de::Error>(self, value: i128) -> Result<Value, E> {
+        self.visit_f64(value as f64)
+    }
+
+    fn visit_u128<E: serde::de::Error>(self, value: u128) -> Result<Value, E> {
+        self.visit_f64(value as f64)
+    }
+
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
         self.pay(0)?;
         Number::from_f64(value)

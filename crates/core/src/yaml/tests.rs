@@ -208,7 +208,6 @@ fn lines_are_those_of_keys_and_of_elements() {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "only its reading is tested")]
 struct Sample {
     #[serde(default)]
     port: u16,
@@ -218,7 +217,6 @@ struct Sample {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "only its reading is tested")]
 struct Inner {
     name: String,
 }
@@ -269,6 +267,48 @@ fn all_that_does_not_fit_is_told_by_lines() {
         );
     }
     assert!(told[2].contains("list[2]: missing field `name`") || told[3].contains("missing field"));
+}
+
+#[test]
+fn a_number_beyond_all_bounds_is_told_where_it_stands() {
+    let wanted = "port: expected a whole number from 0 to 65535, not a number";
+    for text in ["99999999999999999999", "-99999999999999999999"] {
+        let told = sample(&format!("list: []\nport: {text}\n"));
+        assert_eq!(told, format!("conf/x.yaml:2: {wanted}"));
+    }
+}
+
+#[test]
+fn what_a_check_finds_is_told_together_with_what_does_not_fit() {
+    let text = "port: x\nlist:\n- name: bad\n- name: good\n- name: worse\n";
+    let document = parse(text).expect("parses");
+    // It tells one thing at a time.
+    let read = document.deserialize_checked::<Sample>(|sample| {
+        let bad = |name: &str| matches!(name, "bad" | "worse");
+        let at = sample.list.iter().position(|item| bad(&item.name));
+        let at = at.map(|at| (vec!["list".into(), at.into()], "is not good".to_owned()));
+        at.into_iter().collect()
+    });
+    let errors = read.map(drop).expect_err("is wrong");
+    let told: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "conf/x.yaml:1: port: expected a whole number from 0 to 65535, not a string",
+            "conf/x.yaml:3: list[0]: is not good",
+            "conf/x.yaml:5: list[2]: is not good",
+        ]
+    );
+}
+
+#[test]
+fn what_a_check_misses_because_it_was_left_out_is_not_told() {
+    let document = parse("port: x\nlist: []\n").expect("parses");
+    let read = document.deserialize_checked::<Sample>(|sample| {
+        let missing = (vec!["list".into()], "needs a port".to_owned());
+        (sample.port == 0).then_some(missing).into_iter().collect()
+    });
+    assert_eq!(read.map(drop).expect_err("is wrong").len(), 1);
 }
 
 #[test]

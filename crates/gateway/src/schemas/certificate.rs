@@ -65,19 +65,11 @@ pub fn sni() -> &'static Schema {
 
 /// The certificates of a PEM text, at least one.
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
-    let found = CertificateDer::pem_slice_iter(pem.as_bytes())
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| format!("invalid certificate: {error}"))?;
-    if found.is_empty() {
-        return Err("invalid certificate: no certificate in PEM form".to_owned());
-    }
-    Ok(found)
+    x509::chain(pem.as_bytes()).map_err(|error| error.to_string())
 }
 
 fn chain(pem: &str) -> Result<(), String> {
-    x509::chain(pem.as_bytes())
-        .map(drop)
-        .map_err(|error| error.to_string())
+    certificates(pem).map(drop)
 }
 
 fn key(pem: &str) -> Result<PrivateKeyDer<'static>, String> {

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::{Options, Outbound, OutboundError, ProxyId, Security, Transport, TrustId, chain};
 use doorward_core::model::secret::Secret;
+use doorward_core::x509;
 
 /// A certificate chain with its private key.
 #[derive(Debug)]
@@ -26,7 +27,10 @@ impl ClientIdentity {
     }
 
     fn to_tls(&self) -> Result<reqwest::Identity, String> {
-        let identity = reqwest::Identity::from_pem(self.pem.expose().as_bytes());
+        let pem = self.pem.expose().as_bytes();
+        let fit = x509::chain(pem).and_then(|chain| x509::check_client(&chain));
+        fit.map_err(|error| error.to_string())?;
+        let identity = reqwest::Identity::from_pem(pem);
         identity.map_err(|error| chain(&error))
     }
 }
