@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::Provider;
 use super::metadata::Metadata;
-use super::refusal::{Refusal, printable};
+use super::refusal::Refusal;
 use crate::Call;
 use crate::config::AssertionAudience;
 use doorward_core::clock::random_uuid;
@@ -19,6 +19,7 @@ use doorward_core::model::client::{AuthMethod, SignAlg};
 use doorward_core::model::secret::Secret;
 use doorward_net::http::form::is_json;
 use doorward_net::http::outbound::{Answer, Bounds, ChosenBy};
+use doorward_net::http::provider_error;
 
 /// How long an assertion of ours is good, in seconds.
 const ASSERTION_S: i64 = 60;
@@ -64,8 +65,9 @@ pub(super) async fn tokens(
     let members = object("token_endpoint", &answer);
     if status != StatusCode::OK {
         let error = members.ok().and_then(|members| {
-            let code = members.get("error").and_then(Value::as_str)?;
-            Some(printable(code))
+            let text = |name: &str| members.get(name).and_then(Value::as_str);
+            let description = text("error_description");
+            Some(provider_error::describe(text("error")?, description))
         });
         return Err(Refusal::Exchange {
             status: status.as_u16(),

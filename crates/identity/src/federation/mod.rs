@@ -39,6 +39,7 @@ use super::sign_in::{self, RESUME, SignIn};
 use super::{Call, sessions};
 use doorward_core::model::grant::TokenHash;
 use doorward_net::http::outbound::GuardedClient;
+use doorward_net::http::provider_error;
 use doorward_net::telemetry::Metrics;
 use exchange::{tokens, user_info};
 use id_token::Expected;
@@ -247,7 +248,10 @@ fn code<'a>(metadata: &Metadata, answer: &'a Form<'_>) -> Result<&'a str, Refusa
         _ => {}
     }
     if let Some(error) = answer.get("error") {
-        return Err(Refusal::Answered(printable(error)));
+        return Err(Refusal::Answered {
+            code: printable(error),
+            said: provider_error::describe(error, answer.get("error_description")),
+        });
     }
     answer.get("code").ok_or(Refusal::NoCode)
 }

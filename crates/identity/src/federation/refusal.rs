@@ -20,9 +20,14 @@ pub(super) enum Refusal {
     /// The answer is said to be somebody else's (RFC 9207).
     #[error("the answer comes from another issuer")]
     Mixed,
-    /// The provider answered with an error of this code.
-    #[error("the provider answered `{0}`")]
-    Answered(String),
+    /// The provider answered with an error.
+    #[error("the provider answered `{said}`")]
+    Answered {
+        /// Its code, if it is one.
+        code: String,
+        /// The code and its description, for the log.
+        said: String,
+    },
     /// The answer has neither code nor error.
     #[error("the answer has no code")]
     NoCode,
@@ -42,7 +47,7 @@ pub(super) enum Refusal {
     Exchange {
         /// Its status.
         status: u16,
-        /// Its code, if it is one.
+        /// Its code and its description.
         error: String,
     },
     /// An answer has not the form that it must have.
@@ -125,8 +130,8 @@ impl Refusal {
             Self::State => "state",
             Self::Replayed => "replayed",
             Self::Mixed => "issuer_mismatch",
-            Self::Answered(code) if code == "access_denied" => "denied",
-            Self::Answered(_) => "provider_error",
+            Self::Answered { code, .. } if code == "access_denied" => "denied",
+            Self::Answered { .. } => "provider_error",
             Self::NoCode => "no_code",
             Self::Metadata(_) => "metadata",
             Self::Outbound { .. } => "unreachable",
@@ -143,7 +148,7 @@ impl Refusal {
     pub(super) fn shown(&self) -> FormError {
         match self {
             Self::State | Self::Replayed => FormError::Stale,
-            Self::Answered(code) => match code.as_str() {
+            Self::Answered { code, .. } => match code.as_str() {
                 "access_denied" => FormError::Federation(FederationFailure::Cancelled),
                 "temporarily_unavailable" | "server_error" => {
                     FormError::Federation(FederationFailure::Silent)

@@ -14,6 +14,7 @@ pub mod listener;
 pub mod networks;
 pub mod outbound;
 pub mod path;
+pub mod provider_error;
 pub mod proxy_protocol;
 pub mod reply;
 pub mod tls;

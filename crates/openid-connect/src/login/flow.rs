@@ -30,6 +30,7 @@ use crate::provider::token_cache::VerifiedToken;
 use crate::provider::token_endpoint::Tokens;
 use crate::session::creation;
 use crate::session::{Browser, LoginSession, OpenSession, SessionLookup};
+use doorward_net::http::provider_error::describe;
 use doorward_net::http::reply::Reply;
 use doorward_plugin_api::filter::{Exchange, Flow};
 
@@ -129,13 +130,13 @@ pub(crate) async fn end_login(
     logins.check(&pending, state, now_ms)?;
     check_issuer_of_callback(plugin.config(), &plugin.provider_client, answer("iss")?).await?;
     if let Some(error) = answer("error")? {
-        let said = describe_error(error, answer("error_description")?);
+        let said = describe(error, answer("error_description")?);
         tracing::info!(error = said, "the provider refused a login");
         logins.end(state);
         if plugin.embedding.is_some() {
             let description = answer("error_description")?.unwrap_or_default();
             let description: String = description.chars().take(300).collect();
-            embedding::note_failure(&describe_error(error, None), &description, exchange);
+            embedding::note_failure(&describe(error, None), &description, exchange);
         }
         let refused = plugin.refuse_as_told(Refusal::LoginRefused, &said, exchange);
         return Ok(refused);
@@ -358,20 +359,6 @@ fn restore(
         exchange.replacement = Some(Bytes::new());
     }
     Ok(())
-}
-
-/// What a provider says of an error (RFC 6749 §4.1.2.1), as it may stand in a log
-/// and in an answer: in the characters that it may have, and not endless.
-pub(crate) fn describe_error(code: &str, description: Option<&str>) -> String {
-    let legal = |c: char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
-    let shown = |text: &str, most: usize| -> String {
-        let all = text.chars().take(most);
-        all.map(|c| if legal(c) { c } else { '?' }).collect()
-    };
-    match description.map(|text| shown(text, 300)) {
-        Some(text) if !text.is_empty() => format!("{}: {text}", shown(code, 64)),
-        _ => shown(code, 64),
-    }
 }
 
 /// Sends the browser to an address, of which nothing may be remembered.

@@ -15,6 +15,7 @@ use crate::provider::endpoints::Endpoint;
 use crate::provider::extras::Parameters;
 use crate::provider::single_flight::{REFUSED_MS, SingleFlight, digest_of};
 use doorward_net::http::outbound::Answer;
+use doorward_net::http::provider_error::describe;
 
 /// For how long a provider that says nothing is not asked, in milliseconds: short,
 /// since every login is refused meanwhile.
@@ -133,8 +134,8 @@ fn read(answer: &Answer) -> Result<Arc<str>, Refusal> {
         (StatusCode::CREATED | StatusCode::OK, Some(uri)) if !uri.is_empty() => Ok(uri.into()),
         (status, _) if status.is_client_error() => {
             let error = text("error").unwrap_or_default();
-            let error: String = error.chars().take(64).collect();
-            doorward_net::telemetry::warn_limited!(error = ?error, %status, "the provider does not take a pushed request");
+            let error = describe(error, text("error_description"));
+            doorward_net::telemetry::warn_limited!(error, %status, "the provider does not take a pushed request");
             Err(Refusal::ProviderRefuses)
         }
         _ => Err(Refusal::ProviderMalformed),

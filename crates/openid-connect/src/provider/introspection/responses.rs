@@ -19,6 +19,7 @@ use doorward_core::jose::claims::time;
 use doorward_core::jose::verify::Unverified;
 use doorward_core::model::secret::Secret;
 use doorward_net::http::outbound::Answer;
+use doorward_net::http::provider_error::describe;
 
 /// Members of which an introspection answer has at least one, where it may leave out
 /// `active` (RFC 7662 §2.2).
@@ -35,7 +36,11 @@ impl IntrospectionConfig {
         match answer.status {
             StatusCode::OK => {}
             // RFC 7662 §2.3: of the gateway's own credentials.
-            _ => return Err(Refusal::ProviderRefuses),
+            status => {
+                let error = said(answer);
+                doorward_net::telemetry::warn_limited!(%status, error, "the provider does not answer introspection");
+                return Err(Refusal::ProviderRefuses);
+            }
         }
         let jwt = jwt(answer);
         let claims = match &jwt {
@@ -150,6 +155,13 @@ fn with_own_claims(response: &Map<String, Value>, token: &str) -> Map<String, Va
     claims
 }
 
+/// What an answer that is a refusal says, empty if nothing.
+fn said(answer: &Answer) -> String {
+    let body = object(answer).unwrap_or_default();
+    let text = |name: &str| body.get(name).and_then(serde_json::Value::as_str);
+    describe(text("error").unwrap_or_default(), text("error_description"))
+}
+
 /// The claims of a good userinfo answer.
 pub(crate) async fn userinfo_claims(
     provider_client: &ProviderClient,
@@ -161,7 +173,11 @@ pub(crate) async fn userinfo_claims(
         StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             return Err(Refusal::InactiveToken);
         }
-        _ => return Err(Refusal::ProviderRefuses),
+        status => {
+            let error = said(answer);
+            doorward_net::telemetry::warn_limited!(%status, error, "the provider does not answer userinfo");
+            return Err(Refusal::ProviderRefuses);
+        }
     }
     let jwt = jwt(answer);
     let claims = match &jwt {

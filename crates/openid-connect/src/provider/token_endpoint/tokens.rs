@@ -5,12 +5,12 @@ use serde_json::{Map, Value};
 
 use crate::decide::refusal::Refusal;
 use crate::headers::token_set::TokenSet;
-use crate::login::flow::describe_error;
 use crate::provider::client::object;
 use crate::provider::token_endpoint::id_token_identity::Identity;
 use doorward_core::jose::claims::lifetime;
 use doorward_core::model::secret::Secret;
 use doorward_net::http::outbound::Answer;
+use doorward_net::http::provider_error::describe;
 
 /// Tokens that the provider gave.
 #[derive(Debug)]
@@ -123,10 +123,10 @@ fn refused(
         _ => Refusal::WrongCredentials,
     };
     if own_client {
-        let said = describe_error(error.unwrap_or_default(), description);
+        let said = describe(error.unwrap_or_default(), description);
         if error == Some("invalid_grant") {
-            // Anybody can send wrong passwords.
-            tracing::debug!(%status, error = said, "the token endpoint gives no tokens");
+            // Anybody can send wrong passwords: these hide no other refusal.
+            doorward_net::telemetry::warn_limited!(%status, error = said, "the token endpoint does not take a grant");
         } else {
             doorward_net::telemetry::warn_limited!(%status, error = said, "the token endpoint gives no tokens");
         }
