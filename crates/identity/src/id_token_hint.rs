@@ -73,8 +73,59 @@ pub(super) async fn claims(call: &Call, token: &str) -> Option<Map<String, Value
             .ok()?
     };
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
-    if text("tokenName") != Some("id_token") || text("iss") != Some(&call.realm.issuer) {
+    if !is_id_token(&claims) || text("iss") != Some(&call.realm.issuer) {
         return None;
     }
     Some(claims)
+}
+
+/// Whether claims that a key of ours has signed are those of an ID token. One
+/// with proprietary claims names itself. One without has what neither logout
+/// tokens nor answers of `userinfo` have: a sign-in of its authorized party, and
+/// an end (OpenID Connect Core §2).
+fn is_id_token(claims: &Map<String, Value>) -> bool {
+    if let Some(name) = claims.get("tokenName") {
+        return name == "id_token";
+    }
+    let is_number = |name: &str| claims.get(name).is_some_and(Value::is_i64);
+    let party = claims.get("azp").and_then(Value::as_str);
+    party.is_some()
+        && party == claims.get("aud").and_then(Value::as_str)
+        && ["auth_time", "iat", "exp"].into_iter().all(is_number)
+        && !claims.contains_key("events")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn is_one(claims: Value) -> bool {
+        claims.as_object().is_some_and(is_id_token)
+    }
+
+    #[test]
+    fn an_id_token_is_known_with_and_without_proprietary_claims() {
+        assert!(is_one(json!({"tokenName": "id_token", "aud": "app"})));
+        let claims = json!({"aud": "app", "azp": "app", "auth_time": 1, "iat": 1, "exp": 2});
+        assert!(is_one(claims));
+    }
+
+    #[test]
+    fn nothing_else_that_is_signed_is_an_id_token() {
+        for other in [
+            json!({"tokenName": "access_token", "aud": "app", "azp": "app", "auth_time": 1,
+                   "iat": 1, "exp": 2}),
+            // A logout token, and an answer of userinfo.
+            json!({"aud": "app", "iat": 1, "exp": 2, "events": {}, "sid": "s"}),
+            json!({"aud": "app", "azp": "app", "auth_time": 1, "iat": 1, "exp": 2,
+                   "events": {}}),
+            json!({"aud": "app", "sub": "demo", "auth_time": 1}),
+            json!({"aud": ["app", "other"], "azp": "app", "auth_time": 1, "iat": 1, "exp": 2}),
+            json!({"aud": "app", "azp": "other", "auth_time": 1, "iat": 1, "exp": 2}),
+        ] {
+            assert!(!is_one(other.clone()), "{other}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use aws_lc_rs::hmac;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use lettre::message::header::ContentType;
+use lettre::message::header::{ContentType, MIME_VERSION_1_0};
 use lettre::message::{Mailbox, Message};
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
@@ -207,6 +207,7 @@ fn message(smtp: &SmtpConfig, letter: &Letter, id: Uuid) -> Result<Message, Mail
         .from(from)
         .to(letter.to.parse()?)
         .subject(visible::without_overrides(&letter.subject))
+        .header(MIME_VERSION_1_0)
         .header(ContentType::TEXT_PLAIN)
         .body(visible::without_overrides(&letter.text).into_owned())?;
     Ok(message)
@@ -284,7 +285,8 @@ mod tests {
         let mail = message(&smtp, &letter, id).expect("a mail").formatted();
         let mail = String::from_utf8(mail).expect("text");
         assert!(
-            mail.contains(&format!("Message-ID: <{id}@example.com>\r\n")),
+            mail.contains("MIME-Version: 1.0\r\n")
+                && mail.contains(&format!("Message-ID: <{id}@example.com>\r\n")),
             "{mail}"
         );
         assert!(mail.contains("Date: "), "{mail}");

@@ -6,7 +6,6 @@ use http::Method;
 use serde_json::json;
 
 use crate::settings::{Settings, wrong};
-use doorward_core::clock::random_bytes;
 use doorward_core::model::schema::{Field, Schema, Type};
 use doorward_net::session::cookie::{SameSite, Style};
 use doorward_net::session::seal::Sealer;
@@ -78,23 +77,15 @@ pub(super) struct Config {
     pub(super) logout_query: Box<str>,
     pub(super) logout_body: Box<str>,
     pub(super) reads_body: bool,
-    pub(super) warnings: Vec<String>,
 }
 
 impl Config {
-    pub(super) fn read(config: Settings<'_>) -> Result<Self, ConfigError> {
+    /// Reads the fields; `common` is the secret of the installation, which
+    /// sessions are sealed with where none is configured.
+    pub(super) fn read(config: Settings<'_>, common: &[u8]) -> Result<Self, ConfigError> {
         refuse(config)?;
-        let mut warnings = Vec::new();
-        let random = random_bytes::<32>();
         let secret = config.some_text("secret");
-        if secret.is_none() {
-            warnings.push(
-                "secret: without one, sessions end with the process, and no other node \
-                 knows them"
-                    .to_owned(),
-            );
-        }
-        let secret = secret.map_or(&random[..], str::as_bytes);
+        let secret = secret.map_or(common, str::as_bytes);
         let sealer = Sealer::new("session plugin", [secret]);
         let text = |field, default| config.some_text(field).unwrap_or(default);
         let style = Style::new(
@@ -126,7 +117,6 @@ impl Config {
             logout_query: text("logout_query_arg", "session_logout").into(),
             logout_body: text("logout_post_arg", "session_logout").into(),
             reads_body: config.flag("read_body_for_logout"),
-            warnings,
         })
     }
 }

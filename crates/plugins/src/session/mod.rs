@@ -25,6 +25,7 @@ use doorward_core::clock::Clock;
 use doorward_net::http::reply::Reply;
 use doorward_net::session::timers::Age;
 use doorward_net::telemetry::Counter;
+use doorward_openid_connect::Providers;
 use doorward_plugin_api::consumers::{By, Consumers};
 use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
@@ -55,7 +56,7 @@ struct SessionPlugin {
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
     let decision = |decision| parts.metrics.decision(KIND.name, decision);
     Ok(Arc::new(SessionPlugin {
-        config: Config::read(Settings(config))?,
+        config: Config::read(Settings(config), Providers::of(parts).secret())?,
         clock: parts.clock.clone(),
         consumers: Arc::clone(&parts.consumers),
         passed: decision("pass"),
@@ -248,9 +249,5 @@ impl Filter for SessionPlugin {
 
     fn names_cookie(&self, name: &[u8]) -> bool {
         self.config.style.is_own(name)
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        self.config.warnings.clone()
     }
 }

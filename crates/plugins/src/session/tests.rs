@@ -152,8 +152,24 @@ fn what_can_not_be_done_is_refused_with_what_can() {
         let refused = plugin(&KIND, &config).err().unwrap_or_default();
         assert!(refused.starts_with(field), "{refused}");
     }
-    let (filter, _) = world(json!({}));
-    assert!(filter.warnings().is_empty());
-    let random = plugin(&KIND, &json!({"cookie_lifetime": 60})).expect("a filter");
-    assert_eq!(random.warnings().len(), 1);
+}
+
+/// The plugin without a secret, in a process whose store has this one.
+fn with_common_secret(secret: &str) -> Arc<dyn Filter> {
+    let parts = parts_with(|_| {});
+    let providers = Providers::with_secret(secret.as_bytes().to_vec());
+    parts.slots.put(Arc::new(providers));
+    parts.consumers.publish(Box::new(Anna(true)));
+    filter(&KIND, &json!({}), &parts)
+}
+
+#[tokio::test]
+async fn without_a_secret_sessions_outlive_the_process_by_that_of_the_store() {
+    let cookie = begin(&*with_common_secret("of the store")).await;
+    let restarted = with_common_secret("of the store");
+    let outcome = show(&*restarted, "GET / HTTP/1.1", &cookie).await;
+    assert_eq!(outcome.consumer(), Some("anna"));
+    let other = with_common_secret("of another store");
+    let outcome = show(&*other, "GET / HTTP/1.1", &cookie).await;
+    assert_eq!(outcome.consumer(), None);
 }
