@@ -29,7 +29,7 @@ use doorward_gateway::tries::RetryBudget;
 use doorward_gateway::upload::Uploads;
 use doorward_net::http::accept::{ConnectionAcceptor, Limits, ProtocolDispatcher};
 use doorward_net::http::bridge::Bounds;
-use doorward_net::http::listener::{Gate, RouterApp};
+use doorward_net::http::listener::{Gate, RefusalAnswer, RouterApp};
 use doorward_net::http::proxy_protocol::ProxyNetworks;
 use doorward_net::http::tls::TlsAcceptor;
 use doorward_net::telemetry::listeners::ListenerCounters;
@@ -118,6 +118,8 @@ pub struct RouterListener<'a> {
     pub addresses: [&'a [String]; 2],
     /// What it serves.
     pub router: Router,
+    /// What answers malformed requests in its place.
+    pub refusal: RefusalAnswer,
     /// Which requests' bodies it reads; `None`: all.
     pub gate: Option<Gate>,
     /// Bounds on requests.
@@ -321,7 +323,8 @@ fn router_services(listener: RouterListener<'_>, in_flight: &Gauge) -> Vec<Servi
     let [plain, encrypted] = listener.addresses;
     let greeter = |keeper| {
         let (router, gate) = (listener.router.clone(), listener.gate.clone());
-        RouterApp::greeter(router, gate, listener.bounds, in_flight, keeper)
+        let bounds = listener.bounds;
+        RouterApp::greeter(router, listener.refusal, gate, bounds, in_flight, keeper)
     };
     let without = ConnectionAcceptor {
         tls: None,

@@ -374,6 +374,7 @@ fn admin_listener<'a>(
             encrypted.map_or(&[], |tls| &tls.listen),
         ],
         router,
+        refusal: doorward_admin::refusal,
         gate: Some(gate),
         bounds,
         keeper,

@@ -140,7 +140,10 @@ async fn plain_http_on_a_tls_port_is_told_so() {
         .await
         .expect("an answer");
     assert_eq!(answer.status, 400);
-    assert!(answer.text().contains("plain HTTP"), "{}", answer.text());
+    let told: serde_json::Value = serde_json::from_str(&answer.text()).expect("JSON");
+    let message = told["message"].as_str().expect("a message");
+    assert!(message.contains("plain HTTP"), "{message}");
+    assert!(told["request_id"].is_string(), "{told}");
 }
 
 #[tokio::test]

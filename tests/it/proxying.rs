@@ -146,6 +146,18 @@ async fn upstreams_learn_the_path_as_sent_and_the_bare_host() {
 }
 
 #[tokio::test]
+async fn via_names_the_version_that_a_message_came_in() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream.url(""), "").await;
+    let request = b"GET / HTTP/1.0\r\nHost: a\r\n\r\n";
+    let answer = exchange(&door.proxy(), request).await.expect("an answer");
+    assert_eq!(answer.status, 200);
+    let via = upstream.last().header("via").map(str::to_owned);
+    let via = via.expect("a header");
+    assert!(via.starts_with("1.0 doorward/"), "{via}");
+}
+
+#[tokio::test]
 async fn trace_is_not_proxied() {
     let upstream = Upstream::echo().await;
     let door = door_to(&upstream.url(""), "").await;

@@ -243,12 +243,10 @@ fn entity_of(kind: Kind, at: &[PathSegment], source: &Value, error: Value) -> Va
     let entity = alone(kind, at, source);
     let mut told = json!({"entity_type": kind.singular(), "errors": [error]});
     let of = |field: &str| entity.get(field).cloned();
+    let name = of("name").filter(|name| name.as_str().is_some_and(|name| !name.is_empty()));
     let facts = [
         ("entity_id", of("id")),
-        (
-            "entity_name",
-            kind.key().and_then(of).or_else(|| of("name")),
-        ),
+        ("entity_name", name),
         ("entity_tags", of("tags")),
     ];
     if let Value::Object(told) = &mut told {

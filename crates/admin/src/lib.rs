@@ -77,6 +77,7 @@ use doorward_plugins::token_broker::Broker;
 use doorward_store::Store;
 
 pub use info::Listener;
+pub use reply::refusal;
 
 /// Largest request body, in bytes.
 pub const MAX_BODY: usize = 1 << 20;

@@ -16,13 +16,12 @@ use doorward_net::http::reply::{Reply, ReplyBody};
 
 /// Product token in `Server` and `Via`.
 pub(super) const SERVER: &str = concat!("doorward/", env!("CARGO_PKG_VERSION"));
-/// `Via` of a proxied message that came in HTTP/2, or else in HTTP/1.1
-/// (RFC 9110 §7.6.3).
-pub(super) fn via(http2: bool) -> HeaderValue {
-    HeaderValue::from_static(if http2 {
-        concat!("2 doorward/", env!("CARGO_PKG_VERSION"))
-    } else {
-        concat!("1.1 doorward/", env!("CARGO_PKG_VERSION"))
+/// `Via` of a proxied message that came in this version (RFC 9110 §7.6.3).
+pub(super) fn via(version: Version) -> HeaderValue {
+    HeaderValue::from_static(match version {
+        Version::HTTP_2 => concat!("2 doorward/", env!("CARGO_PKG_VERSION")),
+        Version::HTTP_10 => concat!("1.0 doorward/", env!("CARGO_PKG_VERSION")),
+        _ => concat!("1.1 doorward/", env!("CARGO_PKG_VERSION")),
     })
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::HeaderValue;
+use http::{HeaderValue, Version};
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 
@@ -52,8 +52,8 @@ pub struct Ctx {
     pub(super) upstream_time: Option<Duration>,
     /// Whether the client's connection was to stay open when the request began.
     pub(super) keep: bool,
-    /// Whether the client speaks HTTP/2.
-    pub(super) http2: bool,
+    /// The version of HTTP that the client speaks.
+    pub(super) version: Version,
     /// Whether the gateway gave an answer in the place of one that failed.
     pub(super) answered: bool,
     /// The client's connection; set when the request begins.
@@ -77,6 +77,11 @@ fn whole_millis(time: Duration) -> u64 {
 }
 
 impl Ctx {
+    /// Whether the client speaks HTTP/2.
+    pub(super) fn is_http2(&self) -> bool {
+        self.version == Version::HTTP_2
+    }
+
     pub(super) fn new() -> Self {
         Self {
             started: Instant::now(),
@@ -96,7 +101,7 @@ impl Ctx {
             upstream_started: None,
             upstream_time: None,
             keep: false,
-            http2: false,
+            version: Version::HTTP_11,
             answered: false,
             connection: None,
             in_flight: None,
@@ -185,7 +190,7 @@ impl Ctx {
             client: client.ip(),
             trusted: admit::is_trusted(peer.ip(), &settings.trusted),
             secure,
-            http2: self.http2,
+            version: self.version,
             port: if secure { tls } else { plain },
             request_id: self.request_id.as_ref(),
             asked: self

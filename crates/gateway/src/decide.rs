@@ -184,7 +184,10 @@ impl Gateway {
                 Ok(Some(Guard::into_inner(snapshot)))
             }
             Err(Unrouted::NoRoute) => Err(no_route_for(request, &ctx.exchange)),
-            Err(Unrouted::Refused(reply)) => Err(reply),
+            Err(Unrouted::Refused(reply)) => {
+                ctx.exchange.refusal = Some(Cow::Borrowed("malformed_request"));
+                Err(reply)
+            }
         }
     }
 

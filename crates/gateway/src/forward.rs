@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, header, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version, header, request};
 use pingora::http::RequestHeader;
 use pingora::prelude::{ErrorType, OrErr};
 
@@ -83,8 +83,8 @@ pub(super) struct Origin<'a> {
     pub(super) trusted: bool,
     /// Whether the client used TLS.
     pub(super) secure: bool,
-    /// Whether the client speaks HTTP/2.
-    pub(super) http2: bool,
+    /// The version of HTTP that the client speaks.
+    pub(super) version: Version,
     /// Port of the listener, as text.
     pub(super) port: &'a HeaderValue,
     /// Identifier of the request, if it is to be shown.
@@ -234,7 +234,7 @@ fn forwarded(
         X_FORWARDED_PREFIX,
         prefix.and_then(|prefix| HeaderValue::from_str(prefix).ok()),
     );
-    headers.append(header::VIA, via(origin.http2));
+    headers.append(header::VIA, via(origin.version));
     match origin.request_id {
         Some(id) => headers.insert(X_KONG_REQUEST_ID, id.clone()),
         None => headers.remove(X_KONG_REQUEST_ID),

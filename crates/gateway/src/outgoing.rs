@@ -49,7 +49,7 @@ impl Gateway {
         };
         let origin = ctx.origin(connection, path, service, &self.settings);
         let http2 = service.dialer.as_ref().is_some_and(Dialer::is_http2);
-        if fields.has(HeadFields::TRAILER) && !(http2 && ctx.http2) {
+        if fields.has(HeadFields::TRAILER) && !(http2 && ctx.is_http2()) {
             // No trailers follow, so none are to be waited for.
             request.remove_header(&header::TRAILER);
         }
@@ -96,7 +96,7 @@ pub(super) fn finish_head(
     let own = total.saturating_sub(upstream);
     let (mut parts, reason) = head::take_response(response);
     let http2 = parts.version == Version::HTTP_2;
-    let via = via(http2);
+    let via = via(parts.version);
     let status = parts.status.as_u16();
     // The gateway's version, whatever the upstream speaks (RFC 9112 §2.3).
     parts.version = Version::HTTP_11;
@@ -107,7 +107,7 @@ pub(super) fn finish_head(
     if fields.has(HeadFields::LENGTHS) {
         head::unify_length(headers);
     }
-    if fields.has(HeadFields::TRAILER) && !(http2 && ctx.http2) {
+    if fields.has(HeadFields::TRAILER) && !(http2 && ctx.is_http2()) {
         // Trailers pass from HTTP/2 to HTTP/2 only (RFC 9110 §6.5.1).
         headers.remove(header::TRAILER);
     }

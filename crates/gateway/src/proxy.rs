@@ -90,7 +90,7 @@ impl ProxyHttp for Gateway {
         self.retry_budget.deposit();
         let stopping = session.is_process_shutting_down();
         // HTTP/1.0 and `Connection: close` have switched it off.
-        ctx.http2 = session.is_http2();
+        ctx.version = session.req_header().version;
         ctx.keep = !stopping && session.get_keepalive().is_some();
         session.set_keepalive(ctx.keep.then_some(accept::KEEP));
         session.set_write_timeout(Some(WRITE_STALL));

@@ -53,7 +53,7 @@ impl Uploads {
         if !is_http1 || peer.options.custom_l4.is_some() || !has_long_body(session, ctx) {
             return;
         }
-        let upload = Upload::new(ctx.http2);
+        let upload = Upload::new(ctx.is_http2());
         framing::hold_back(session.as_downstream(), &upload);
         let transport = self
             .transport

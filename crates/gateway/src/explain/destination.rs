@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderValue, header};
+use http::{HeaderValue, Version, header};
 use pingora::http::RequestHeader;
 
 use super::Witness;
@@ -69,7 +69,7 @@ impl Witness<'_> {
             client: way.client,
             trusted: crate::admit::is_trusted(way.peer, &self.listeners.trusted),
             secure: way.secure,
-            http2: false,
+            version: Version::HTTP_11,
             port: &port,
             request_id: None,
             asked: None,

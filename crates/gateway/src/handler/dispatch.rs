@@ -80,15 +80,16 @@ fn bind(
     let Some(journey) = &mut ctx.journey else {
         return Err(answer::no_route());
     };
+    let uri = &session.req_header().uri;
+    if path::normalize(uri.path()).is_err() {
+        let message = "Invalid request path";
+        ctx.exchange.refusal = Some("malformed_request".into());
+        return Err(Reply::message(StatusCode::BAD_REQUEST, message));
+    }
     let mut refuse = |code: &'static str| {
         ctx.exchange.refusal = Some(code.into());
         Reply::message(StatusCode::BAD_GATEWAY, "no upstream for this request")
     };
-    let uri = &session.req_header().uri;
-    if path::normalize(uri.path()).is_err() {
-        let message = "Invalid request path";
-        return Err(Reply::message(StatusCode::BAD_REQUEST, message));
-    }
     let met = journey.base.take().filter(|base| base.is_of(uri));
     let base = match (met, uri.scheme_str(), uri.authority()) {
         (Some(base), ..) => base,

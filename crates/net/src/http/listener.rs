@@ -28,9 +28,13 @@ const HTTP2_IDLE: Duration = Duration::from_secs(60);
 /// answers one that is not as if it had no body; it must refuse it.
 pub type Gate = Arc<dyn Fn(&request::Parts) -> bool + Send + Sync>;
 
+/// What a request is answered with that reaches no router, by status and message.
+pub type RefusalAnswer = fn(StatusCode, &str) -> http::Response<String>;
+
 /// Serves one `Router`.
 pub struct RouterApp {
     router: Router,
+    refusal: RefusalAnswer,
     gate: Option<Gate>,
     bounds: Bounds,
     options: HttpServerOptions,
@@ -39,10 +43,12 @@ pub struct RouterApp {
 
 impl RouterApp {
     /// Lets `router` answer every request within `bounds`, in HTTP/1 and
-    /// HTTP/2. What `gate` does not admit is answered before its body is read.
+    /// HTTP/2. What `gate` does not admit is answered before its body is read,
+    /// and what is malformed with what `refusal` makes.
     /// Requests that are being answered count in `in_flight`.
     pub fn greeter(
         router: Router,
+        refusal: RefusalAnswer,
         gate: Option<Gate>,
         bounds: Bounds,
         in_flight: &Gauge,
@@ -54,6 +60,7 @@ impl RouterApp {
             options.h2_idle_timeout = Some(HTTP2_IDLE);
             Arc::new(Self {
                 router: router.clone(),
+                refusal,
                 gate: gate.clone(),
                 bounds,
                 options,
@@ -69,7 +76,8 @@ impl RouterApp {
 
     async fn answer(&self, session: &mut ServerSession) -> pingora::Result<()> {
         if let Some(refusal) = malformed(session) {
-            return refuse(session, refusal.status, refusal.message).await;
+            let answer = (self.refusal)(refusal.status, refusal.message);
+            return refuse(session, answer).await;
         }
         let mut head = session.req_header().as_owned_parts();
         if self.gate.as_ref().is_some_and(|gate| !gate(&head)) {
@@ -81,8 +89,8 @@ impl RouterApp {
         let body = match bridge::read_body(session, self.bounds).await {
             Ok(body) => body,
             Err(error) => {
-                let status = error.status();
-                return refuse(session, status, "Request body can't be read").await;
+                let answer = (self.refusal)(error.status(), "Request body can't be read");
+                return refuse(session, answer).await;
             }
         };
         head.extensions.insert(client(session));
@@ -134,12 +142,10 @@ fn note_request(session: &ServerSession) {
 
 async fn refuse(
     session: &mut ServerSession,
-    status: StatusCode,
-    message: &str,
+    answer: http::Response<String>,
 ) -> pingora::Result<()> {
-    let body = format!("{{\"message\":\"{message}\"}}");
-    let mut head = ResponseHeader::build(status, Some(3))?;
-    head.insert_header(header::CONTENT_TYPE, "application/json; charset=utf-8")?;
+    let (parts, body) = answer.into_parts();
+    let mut head = ResponseHeader::from(parts);
     head.insert_header(header::CONTENT_LENGTH, body.len())?;
     session.set_keepalive(None);
     session.write_response_header(Box::new(head)).await?;

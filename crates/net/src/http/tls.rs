@@ -14,19 +14,13 @@ use tokio::time::timeout;
 
 use super::handshake::Remember;
 use crate::telemetry::listeners::HandshakeFailure;
+use doorward_core::clock::random_uuid;
 
 /// First byte of a handshake (RFC 8446 §5.1); no method of HTTP begins so.
 const HANDSHAKE: u8 = 0x16;
 /// How long the rest of a mistaken request is read, so that the answer to it
 /// arrives.
 const LINGER: Duration = Duration::from_secs(1);
-/// Answer to a request without TLS where TLS is spoken.
-const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
-    Content-Type: text/plain; charset=utf-8\r\n\
-    Content-Length: 48\r\n\
-    Connection: close\r\n\r\n\
-    The plain HTTP request was sent to an HTTPS port";
-
 /// Makes TLS connections of accepted sockets.
 pub struct TlsAcceptor {
     current: ArcSwap<Acceptor>,
@@ -66,8 +60,10 @@ impl TlsAcceptor {
             let peeked = socket.try_peek(&mut first).await;
             peeked.map_err(|error| (HandshakeFailure::Closed, error.to_string()))?;
             if first[0] != HANDSHAKE && first[0].is_ascii_uppercase() {
-                explain(*socket).await;
-                return Err((HandshakeFailure::PlainHttp, "plain HTTP".to_owned()));
+                let id = random_uuid().simple().to_string();
+                explain(*socket, &id).await;
+                let details = format!("plain HTTP, request_id {id}");
+                return Err((HandshakeFailure::PlainHttp, details));
             }
             let acceptor = self.current.load_full();
             let shaken = acceptor.tls_handshake(*socket).await;
@@ -97,9 +93,18 @@ fn acceptor(config: ServerConfig) -> Result<Acceptor, pingora::BError> {
 }
 
 /// Tells a client that forgot the `s`.
-async fn explain(mut socket: Socket) {
+async fn explain(mut socket: Socket, id: &str) {
+    let body = format!(
+        "{{\"message\":\"The plain HTTP request was sent to an HTTPS port\",\
+         \"request_id\":\"{id}\"}}"
+    );
+    let length = body.len();
+    let answer = format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\n\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    );
     let said = async {
-        socket.write_all(PLAIN).await?;
+        socket.write_all(answer.as_bytes()).await?;
         socket.shutdown().await?;
         let mut rest = [0_u8; 4096];
         while socket.read(&mut rest).await? > 0 {}
@@ -166,12 +171,5 @@ mod tests {
         ] {
             assert_eq!(classify(&error.to_string()).0, failure, "{error}");
         }
-    }
-
-    #[test]
-    fn the_answer_to_plain_http_is_as_long_as_it_says() {
-        let text = std::str::from_utf8(PLAIN).expect("a text");
-        let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
-        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())));
     }
 }
