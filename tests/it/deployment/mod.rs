@@ -4,6 +4,7 @@
 //! Tests that call a program of another maker are left out by `cargo test`
 //! alone; `make test` installs what they need and runs them.
 
+mod compose;
 mod kubernetes;
 mod monitoring;
 
