@@ -4,7 +4,8 @@
 # There is no shell and no library in it: the program, the authorities that it
 # trusts, the user, and the two folders that it may write to.
 set -eu
-program=$1 root=$2
+program=$(realpath "$1")
+root=$(realpath -m "$2")
 cd "$(dirname "$0")/../.."
 umask 022
 mkdir -p "$root/usr/local/bin" "$root/etc/ssl/certs" "$root/etc/doorward/routes.d" "$root/var/lib/doorward" "$root/tmp"
