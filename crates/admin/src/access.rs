@@ -52,13 +52,10 @@ impl Access {
         match &self.token {
             None => Ok(()),
             Some(_) if asks_first && origin == From::Allowed => Ok(()),
-            Some(token) => {
-                let given = headers.get(TOKEN).and_then(|value| value.to_str().ok());
-                match given {
-                    Some(given) if token.matches(given) => Ok(()),
-                    _ => Err(ApiError::Token),
-                }
-            }
+            Some(token) => match given_token(headers) {
+                Some(given) if token.matches(given) => Ok(()),
+                _ => Err(ApiError::Token),
+            },
         }
     }
 
@@ -101,6 +98,17 @@ impl Access {
             || lower.ends_with(".localhost")
             || self.hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
     }
+}
+
+/// The token that a request carries: in its own header, or else as programs send
+/// it that scrape metrics (`Authorization: Bearer`).
+fn given_token(headers: &HeaderMap) -> Option<&str> {
+    if let Some(own) = headers.get(TOKEN) {
+        return own.to_str().ok();
+    }
+    let authorization = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = authorization.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// Where a request comes from that may pass.
@@ -304,5 +312,16 @@ mod tests {
             &[host, ("kong-admin-token", "s3cret")],
         )
         .expect("right");
+        // As Prometheus sends it. The token's own header counts before.
+        let bearer = ("authorization", "Bearer s3cret");
+        check(&access, Method::GET, &[host, bearer]).expect("a bearer");
+        check(
+            &access,
+            Method::GET,
+            &[host, ("authorization", "Basic s3cret")],
+        )
+        .expect_err("another scheme");
+        let wrong = ("kong-admin-token", "wrong");
+        check(&access, Method::GET, &[host, bearer, wrong]).expect_err("its own header");
     }
 }
