@@ -1,5 +1,6 @@
 //! The contract between the gateway and a filter.
 
+mod decoder;
 mod outlook;
 mod response;
 
@@ -26,6 +27,7 @@ use doorward_net::http::reply::Reply;
 use crate::consumers::Caller;
 use crate::identity::Credential;
 use crate::record::RequestRecord;
+pub use decoder::{BodyDecoder, Malformed};
 pub use outlook::{Code, Outlook};
 pub use response::{BodyFilter, ResponseCache, ResponseFlow};
 
@@ -377,6 +379,12 @@ pub struct Exchange {
     /// What upstreams get in place of the client's body, if a filter said so;
     /// empty: none. Its length and framing are the gateway's to announce.
     pub replacement: Option<Bytes>,
+    /// What the request's body goes through on its way to the upstream, if a filter
+    /// said so. Its framing is the gateway's to announce.
+    pub decoder: Option<Box<dyn BodyDecoder>>,
+    /// Whether the upstream gets the path whole, also where the route cuts off what
+    /// it has matched.
+    pub whole_path: bool,
     /// Whether a filter answers with what an upstream has said before: other
     /// filters take it for an upstream's answer.
     pub stored: bool,
@@ -438,6 +446,8 @@ impl Default for Exchange {
             original: None,
             upstream: None,
             replacement: None,
+            decoder: None,
+            whole_path: false,
             stored: false,
             unframed: false,
             response_headers: Vec::new(),
