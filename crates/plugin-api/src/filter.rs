@@ -151,6 +151,19 @@ pub trait Filter: Send + Sync + 'static {
     ) {
     }
 
+    /// Changes the body of an answer that the gateway makes itself, where the filter
+    /// sees the answers of upstreams too ([`Filter::sees_responses`]), and removes from
+    /// the head what is about the old one. `None`: it stays. Its length is the
+    /// gateway's to announce.
+    fn on_own_body(
+        &self,
+        _exchange: &Exchange,
+        _response: &mut ResponseHeader,
+        _body: &Bytes,
+    ) -> Option<Bytes> {
+        None
+    }
+
     /// Whether the filter wants to know of requests that are over
     /// ([`Filter::on_end`]). Other routes collect nothing for that.
     fn observes(&self) -> bool {
