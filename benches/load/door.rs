@@ -22,7 +22,7 @@ pub(crate) const EVERYDAY: [(&str, &str); 10] = [
     ("correlation-id", "echo_downstream: true"),
     ("cors", "origins: [\"https://app.example\"]"),
     ("ip-restriction", "deny: [192.0.2.0/24]"),
-    ("proxy-cache", "strategy: memory, content_type: [\"*\"]"),
+    ("proxy-cache", "strategy: memory"),
     (
         "rate-limiting",
         "hour: 1000000000, limit_by: ip, policy: local",
