@@ -15,6 +15,24 @@ use crate::process::{Port, Process};
 pub(crate) const PASSWORD: &str = "grant_type=password&client_id=people\
     &client_secret=bench-secret&username=demo&password=bench-password&scope=read";
 
+/// Everyday plugins that are in the way of a request by themselves, with a `config`
+/// that lets it pass.
+pub(crate) const EVERYDAY: [(&str, &str); 10] = [
+    ("bot-detection", ""),
+    ("correlation-id", "echo_downstream: true"),
+    ("cors", "origins: [\"https://app.example\"]"),
+    ("ip-restriction", "deny: [192.0.2.0/24]"),
+    ("proxy-cache", "strategy: memory"),
+    (
+        "rate-limiting",
+        "hour: 1000000000, limit_by: ip, policy: local",
+    ),
+    ("request-size-limiting", "allowed_payload_size: 2"),
+    ("request-transformer", "add: {headers: [\"X-A:b\"]}"),
+    ("response-transformer", "add: {headers: [\"X-A:b\"]}"),
+    ("prometheus", "status_code_metrics: true"),
+];
+
 /// A directory with configuration and state, and the program running on it.
 pub(crate) struct Door {
     binary: PathBuf,
@@ -262,6 +280,14 @@ fn routes_file(port: &Port, upstream: &Port) -> String {
         if !plugins.is_empty() {
             file += &format!("  plugins:\n{plugins}");
         }
+    }
+    for (name, config) in EVERYDAY {
+        file += &format!(
+            "- name: {name}\n  url: http://{}\n  routes: [{{name: {name}, paths: \
+             [/everyday/{name}], strip_path: false}}]\n  plugins: [{{name: {name}, config: \
+             {{{config}}}}}]\n",
+            upstream.address()
+        );
     }
     // The upstream echoes what comes after an upgrade of this path.
     file += &format!(

@@ -9,7 +9,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::door::Door;
+use crate::door::{Door, EVERYDAY};
 use crate::many;
 use crate::mega;
 use crate::process::Port;
@@ -24,6 +24,12 @@ const BAR_MS: f64 = 1.2;
 /// How many services with a route each are made at once, and the most seconds that
 /// may take.
 const MADE: (usize, f64) = (3000, 8.0);
+
+/// How many services of a file have plugins, and the most seconds that loading it may
+/// take.
+const LOADED: (usize, f64) = (1000, 1.0);
+/// The plugins of each.
+const PLUGINS: usize = 5;
 
 /// Prints the cost of a change among each of these numbers of services.
 pub(crate) fn measure(binary: &Path, upstream: &Port, counts: &[usize]) -> Result<()> {
@@ -74,6 +80,43 @@ pub(crate) fn synchronise(binary: &Path, upstream: &Port) -> Result<()> {
     );
     door.stop();
     Ok(())
+}
+
+/// Prints how long the program takes to start with a file of services that have five
+/// plugins each.
+pub(crate) fn load(binary: &Path, upstream: &Port) -> Result<()> {
+    let (count, bar) = LOADED;
+    let mut door = Door::prepare(binary, upstream, 1)?;
+    // Keys are made at the first start.
+    door.start()?;
+    door.stop();
+    let without = door.start()?;
+    door.stop();
+    door.declare("everyday.yaml", &with_plugins(upstream, count))?;
+    let with = door.start()?;
+    let took = with.saturating_sub(without).as_secs_f64();
+    let met = if took <= bar { "met" } else { "missed" };
+    println!(
+        "  a file of {count} services with five plugins each is loaded in {took:.2} s   (bar: \
+         {bar} s): {met}"
+    );
+    door.stop();
+    Ok(())
+}
+
+fn with_plugins(upstream: &Port, count: usize) -> String {
+    let mut file = "_format_version: \"3.0\"\nservices:\n".to_owned();
+    for i in 0..count {
+        file += &format!(
+            "- name: loaded-{i}\n  url: http://{}\n  routes: [{{name: loaded-{i}, paths: \
+             [/loaded/{i}/]}}]\n  plugins:\n",
+            upstream.address()
+        );
+        for (name, config) in EVERYDAY.iter().take(PLUGINS) {
+            file += &format!("  - {{name: {name}, config: {{{config}}}}}\n");
+        }
+    }
+    file
 }
 
 fn changes(admin: &mut Client, upstream: &Port, rounds: usize) -> Result<()> {

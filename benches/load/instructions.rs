@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::callgrind::{Count, Runner};
 use crate::client::Client;
-use crate::door::Door;
+use crate::door::{Door, EVERYDAY};
 use crate::floor::Floor;
 use crate::http;
 use crate::peers::Peer;
@@ -23,6 +23,10 @@ const WARM_UP: usize = 100;
 const FLOOR: &str = "bare Pingora (floor)";
 /// Functions of ours that are named.
 const COSTLIEST: usize = 10;
+/// The row that everyday plugins are compared with, and the instructions that one may
+/// add.
+const PLAIN: &str = "no plugin";
+const BAR: f64 = 2500.0;
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// A request that is asked again and again.
@@ -106,6 +110,21 @@ impl Table {
         }
     }
 
+    /// What an everyday plugin adds to a request, against its bar. One that answers
+    /// itself adds less than nothing.
+    fn print_everyday(&self) {
+        let plain = self.rows.iter().find(|(name, _)| *name == PLAIN);
+        let plain = plain.map_or(0.0, |(_, each)| *each);
+        println!("\nwhat an everyday plugin adds to '{PLAIN}'");
+        for (name, each) in &self.rows {
+            if EVERYDAY.iter().any(|(plugin, _)| plugin == name) {
+                let added = each - plain;
+                let met = if added <= BAR { "met" } else { "missed" };
+                println!("  {name:<34} {added:>+9.0}   (bar: {BAR}): {met}");
+            }
+        }
+    }
+
     /// Compares with the file `baseline`: a line a row, its name, a tab, and what it
     /// costs beyond the floor. Compilers and processors differ, and the floor with them.
     fn compare(&self, baseline: &Path) -> Result<()> {
@@ -167,7 +186,10 @@ pub(crate) fn measure(binary: &Path, requests: usize, baseline: Option<&Path>) -
     let bearer = format!("Authorization: Bearer {token}\r\n");
     floor(&upstream, &bearer, &mut table)?;
     let mut both = None;
-    for (row, port) in rows(&door, &bearer, &token) {
+    for (row, port) in rows(&door, &bearer, &token)
+        .into_iter()
+        .chain(everyday(&door))
+    {
         let count = row.count(port, requests, |work| door.count(row.name, work))?;
         table.add(row.name, &count);
         if row.name == BOTH {
@@ -175,6 +197,7 @@ pub(crate) fn measure(binary: &Path, requests: usize, baseline: Option<&Path>) -
         }
     }
     table.print();
+    table.print_everyday();
     if let Some(count) = &both {
         print_functions(count, requests);
     }
@@ -217,6 +240,15 @@ fn floor(upstream: &Port, bearer: &str, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
+/// Each everyday plugin on a route of its own.
+fn everyday(door: &Door) -> impl Iterator<Item = (Row, &Port)> {
+    EVERYDAY.iter().map(|(name, _)| {
+        let path = format!("/everyday/{name}");
+        let lines = "Origin: https://app.example\r\nUser-Agent: Mozilla/5.0\r\n";
+        (Row::get(name, door.port(), &path, lines, 200), door.port())
+    })
+}
+
 /// The row whose functions are printed.
 const BOTH: &str = "bearer and throttling";
 
@@ -227,7 +259,7 @@ fn rows<'a>(door: &'a Door, bearer: &str, token: &str) -> Vec<(Row, &'a Port)> {
         "grant_type=client_credentials&client_id=bench&client_secret=bench-secret&scope=read";
     let inspect = format!("token={token}&client_id=bench&client_secret=bench-secret");
     vec![
-        (Row::get("no plugin", port, "/plain/x", "", 200), port),
+        (Row::get(PLAIN, port, "/plain/x", "", 200), port),
         (
             Row::get("no plugin, with token", port, "/plain/x", bearer, 200),
             port,

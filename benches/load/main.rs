@@ -197,6 +197,7 @@ fn run(options: &Options) -> Result<()> {
         let most = if options.quick { 2 } else { 3 };
         growth::measure(binary, &upstream_port, &counts[..most])?;
         growth::synchronise(binary, &upstream_port)?;
+        growth::load(binary, &upstream_port)?;
     }
     if options.asks_for("identity") {
         let cores = *options.cores.iter().max().unwrap_or(&2);

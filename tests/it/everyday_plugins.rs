@@ -55,7 +55,7 @@ const FILE: &str = r#"
     plugins:
     - {name: request-termination, config: {trigger: stop}}
     - name: response-transformer
-      config: {rename: {headers: ["X-Upstream:X-Renamed"]}, add: {headers: ["X-Added:a:b"]}}
+      config: {rename: {headers: ["X-Upstream:X-Renamed"]}, add: {headers: ["X-Added:a:b"], json: ["own:true"], json_types: [boolean]}}
   - name: request-transformer
     paths: ["~/request-transformer/(?<user>[a-z]+)$"]
     plugins:
@@ -256,6 +256,12 @@ async fn response_transformer(door: &Door) {
         .await
         .expect(503);
     assert_eq!(answer.header("x-added"), "a:b");
+    assert_eq!(
+        answer.json(),
+        json!({"message": "Service unavailable", "own": true})
+    );
+    let length = answer.body.len().to_string();
+    assert_eq!(answer.header("content-length"), length);
 }
 
 async fn request_transformer(door: &Door) {

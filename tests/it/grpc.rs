@@ -9,8 +9,12 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::support::ports::Port;
 use crate::support::{Door, Setup};
 
-/// A server that sends every piece back and then a status as trailers.
-async fn echo() -> SocketAddr {
+/// A server of HTTP/2 that answers like this.
+pub(crate) async fn origin<F, A>(answer: F) -> SocketAddr
+where
+    F: Fn(Request<h2::RecvStream>, h2::server::SendResponse<Bytes>) -> A + Copy + Send + 'static,
+    A: Future<Output = Option<()>> + Send + 'static,
+{
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("bound");
     tokio::spawn(async move {
@@ -26,6 +30,7 @@ async fn echo() -> SocketAddr {
     address
 }
 
+/// Sends every piece back and then a status as trailers.
 async fn answer(
     request: Request<h2::RecvStream>,
     mut respond: h2::server::SendResponse<Bytes>,
@@ -48,7 +53,8 @@ async fn answer(
     send.send_trailers(trailers).ok()
 }
 
-async fn client(door: &Door) -> h2::client::SendRequest<Bytes> {
+/// A client of HTTP/2 that knows what the gateway speaks.
+pub(crate) async fn client(door: &Door) -> h2::client::SendRequest<Bytes> {
     let stream = TcpStream::connect(door.proxy())
         .await
         .expect("a connection");
@@ -76,7 +82,7 @@ async fn door_to(address: SocketAddr) -> Door {
 
 #[tokio::test]
 async fn messages_pass_both_ways_while_the_call_lasts_and_trailers_end_it() {
-    let door = door_to(echo().await).await;
+    let door = door_to(origin(answer).await).await;
     let mut client = client(&door).await;
     let (response, mut send) = client
         .send_request(call(&door, "/pkg.Echo/Say"), false)

@@ -24,6 +24,7 @@ mod first_minute;
 mod forward_auth;
 mod framing;
 mod grpc;
+mod grpc_web;
 mod handlers;
 mod handshakes;
 mod hostile;

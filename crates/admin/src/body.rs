@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::error::ApiError;
 use super::form::{self, Node};
 use doorward_core::model::schema::Source;
+use doorward_net::http::multipart::{self, MultipartError};
 
 /// Most arguments of a form or a query.
 pub(super) const MAX_ARGUMENTS: usize = 1000;
@@ -40,7 +41,7 @@ pub(super) fn arguments(
     match essence(content_type).as_str() {
         "application/json" => json(body).map(|map| (map, Source::Json)),
         "application/x-www-form-urlencoded" => urlencoded(body).map(|map| (map, Source::Form)),
-        "multipart/form-data" => multipart(content_type, body).map(|map| (map, Source::Form)),
+        "multipart/form-data" => in_parts(content_type, body).map(|map| (map, Source::Form)),
         _ => Err(ApiError::MediaType),
     }
 }
@@ -87,81 +88,27 @@ pub(super) fn pairs(text: &str) -> Result<Vec<(String, String)>, ApiError> {
     Ok(out)
 }
 
-/// RFC 7578, as far as clients of this interface use it: one value a part, a
-/// part of JSON type is parsed.
-fn multipart(content_type: &str, body: &[u8]) -> Result<Map<String, Value>, ApiError> {
-    let broken = |what: &str| ApiError::Form(what.to_owned());
-    let boundary = parameter(content_type, "boundary").ok_or_else(|| broken("no boundary"))?;
-    if boundary.is_empty() || boundary.len() > 70 {
-        return Err(broken("no boundary"));
-    }
-    let delimiter = format!("--{boundary}");
-    let mut rest = after(body, delimiter.as_bytes()).ok_or_else(|| broken("no part"))?;
-    let inner = format!("\r\n{delimiter}");
+/// RFC 7578: a part of JSON type is parsed.
+fn in_parts(content_type: &str, body: &[u8]) -> Result<Map<String, Value>, ApiError> {
+    let broken = |error| match error {
+        MultipartError::Parts => ApiError::Arguments,
+        other => ApiError::Form(other.to_string()),
+    };
+    let boundary = multipart::boundary(content_type).map_err(broken)?;
+    let parts = multipart::parts(boundary, body).map_err(broken)?;
     let mut root = Node::default();
-    let mut count = 0;
-    // What follows a delimiter is `--` at the end, a line break before a part.
-    while !rest.starts_with(b"--") {
-        count += 1;
-        if count > MAX_ARGUMENTS {
-            return Err(ApiError::Arguments);
-        }
-        let start = rest
-            .strip_prefix(b"\r\n")
-            .ok_or_else(|| broken("bad delimiter"))?;
-        let end = find(start, inner.as_bytes()).ok_or_else(|| broken("open part"))?;
-        let (key, value) = part(&start[..end])?;
-        form::insert(&mut root, &key, value).map_err(ApiError::Form)?;
-        rest = &start[end + inner.len()..];
+    for part in parts {
+        let value = std::str::from_utf8(part.value);
+        let value = value.map_err(|_| ApiError::Form("not UTF-8".to_owned()))?;
+        let kind = part.field("content-type");
+        let value = if kind.is_some_and(|kind| essence(kind) == "application/json") {
+            Node::Typed(serde_json::from_str(value).map_err(|_| ApiError::Json)?)
+        } else {
+            Node::Text(value.to_owned())
+        };
+        form::insert(&mut root, part.name, value).map_err(ApiError::Form)?;
     }
     Ok(root.into_map())
-}
-
-fn part(part: &[u8]) -> Result<(String, Node), ApiError> {
-    let broken = |what: &str| ApiError::Form(what.to_owned());
-    let end = find(part, b"\r\n\r\n").ok_or_else(|| broken("part without header"))?;
-    let head = std::str::from_utf8(&part[..end]).map_err(|_| broken("not UTF-8"))?;
-    let value = std::str::from_utf8(&part[end + 4..]).map_err(|_| broken("not UTF-8"))?;
-    let mut name = None;
-    let mut is_json = false;
-    for line in head.split("\r\n") {
-        let Some((field, text)) = line.split_once(':') else {
-            continue;
-        };
-        match field.trim().to_ascii_lowercase().as_str() {
-            "content-disposition" => name = parameter(text, "name"),
-            "content-type" => is_json = essence(text) == "application/json",
-            _ => {}
-        }
-    }
-    let name = name.ok_or_else(|| broken("part without name"))?;
-    let value = if is_json {
-        Node::Typed(serde_json::from_str(value).map_err(|_| ApiError::Json)?)
-    } else {
-        Node::Text(value.to_owned())
-    };
-    Ok((name, value))
-}
-
-/// A parameter of a header value: `form-data; name="x"`.
-fn parameter(value: &str, wanted: &str) -> Option<String> {
-    value.split(';').skip(1).find_map(|parameter| {
-        let (name, value) = parameter.split_once('=')?;
-        let value = value.trim();
-        let bare = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
-        name.trim()
-            .eq_ignore_ascii_case(wanted)
-            .then(|| bare.unwrap_or(value).to_owned())
-    })
-}
-
-fn find(hay: &[u8], needle: &[u8]) -> Option<usize> {
-    hay.windows(needle.len())
-        .position(|window| window == needle)
-}
-
-fn after<'a>(hay: &'a [u8], needle: &[u8]) -> Option<&'a [u8]> {
-    find(hay, needle).map(|at| &hay[at + needle.len()..])
 }
 
 #[cfg(test)]

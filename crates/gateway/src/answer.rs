@@ -12,6 +12,7 @@ use pingora::proxy::Session;
 use super::head;
 use super::observe::millis;
 use super::own_headers::{DefaultType, OwnHeaders};
+use doorward_net::http::form;
 use doorward_net::http::reply::{Reply, ReplyBody};
 
 /// Product token in `Server` and `Via`.
@@ -169,15 +170,7 @@ fn add(headers: &mut HeaderMap, additions: &Additions<'_>) {
 
 /// Whether whoever asks understands gRPC only.
 fn is_grpc(request: &RequestHeader) -> bool {
-    const GRPC: &[u8] = b"application/grpc";
-    request.version == Version::HTTP_2
-        && request
-            .headers
-            .get(header::CONTENT_TYPE)
-            .is_some_and(|kind| {
-                let rest = kind.as_bytes().strip_prefix(GRPC);
-                rest.is_some_and(|rest| rest.is_empty() || matches!(rest[0], b'+' | b';'))
-            })
+    request.version == Version::HTTP_2 && form::is_grpc(&request.headers)
 }
 
 /// An answer without a message: the status of gRPC is all there is, in what

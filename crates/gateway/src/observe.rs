@@ -29,7 +29,15 @@ const TOO_LARGE: &str = "BodyTooLarge";
 
 /// The error that ends a request with a body longer than a filter allows.
 pub(super) fn too_large() -> Box<Error> {
-    Error::explain(ErrorType::Custom(TOO_LARGE), "the body exceeds its limit")
+    let kind = ErrorType::Custom(TOO_LARGE);
+    // The client's doing: else the engine would wait for an answer of HTTP/2.
+    Error::explain(kind, "the body exceeds its limit").into_down()
+}
+
+/// The error that ends a request with a body that a filter can't decode.
+pub(super) fn malformed_body() -> Box<Error> {
+    let kind = ErrorType::Custom("MalformedBody");
+    Error::explain(kind, "the body can't be decoded").into_down()
 }
 
 /// Whether it is [`too_large`].

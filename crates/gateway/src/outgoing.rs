@@ -29,6 +29,9 @@ impl Gateway {
         if let Some(body) = &ctx.exchange.replacement {
             announce(request, body.len())?;
         }
+        if ctx.exchange.decoder.is_some() {
+            announce_unknown(request)?;
+        }
         Ok(())
     }
 
@@ -42,7 +45,9 @@ impl Gateway {
         let (manner, path) = match (&ctx.route, &ctx.journey) {
             (Some(route), _) => {
                 let path = ctx.path.as_deref().unwrap_or(uri.path());
-                (Manner::of(route, service), path)
+                let mut manner = Manner::of(route, service);
+                manner.strip_path &= !ctx.exchange.whole_path;
+                (manner, path)
             }
             (None, Some(journey)) => (Manner::plain(journey.owned_headers()), uri.path()),
             (None, None) => return Ok(()),
@@ -73,6 +78,15 @@ fn announce(request: &mut RequestHeader, length: usize) -> Result<()> {
     request.remove_header(&header::EXPECT);
     request.remove_header(&header::TRAILER);
     request.insert_header(header::CONTENT_LENGTH, length)
+}
+
+/// Says that nobody knows how long the body is that the upstream gets.
+fn announce_unknown(request: &mut RequestHeader) -> Result<()> {
+    let framed = request.remove_header(&header::CONTENT_LENGTH).is_some();
+    if framed && request.version < Version::HTTP_2 {
+        request.insert_header(header::TRANSFER_ENCODING, "chunked")?;
+    }
+    Ok(())
 }
 
 const X_KONG_UPSTREAM_STATUS: HeaderName = HeaderName::from_static("x-kong-upstream-status");

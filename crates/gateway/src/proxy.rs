@@ -210,6 +210,9 @@ impl ProxyHttp for Gateway {
         ctx.substituted = false;
         // A further try begins with the first byte again.
         ctx.body_received = 0;
+        if let Some(decoder) = &mut ctx.exchange.decoder {
+            decoder.restart();
+        }
         self.forward_head(request, ctx)?;
         log_phase::note_target(ctx, request);
         if request.headers.contains_key(header::COOKIE) {
@@ -219,15 +222,16 @@ impl ProxyHttp for Gateway {
         Ok(())
     }
 
-    /// Ends a request whose body is too long, and puts a filter's body in the place
-    /// of the client's.
+    /// Ends a request whose body is too long or malformed, and gives upstreams what
+    /// filters make of the client's.
     async fn request_body_filter(
         &self,
         _session: &mut Session,
         body: &mut Option<Bytes>,
-        _end: bool,
+        end: bool,
         ctx: &mut Box<Ctx>,
     ) -> Result<()> {
+        let end = end || body.is_none();
         if let Some(limit) = ctx.exchange.body_limit {
             ctx.body_received += body.as_ref().map_or(0, |piece| piece.len() as u64);
             if ctx.body_received > limit {
@@ -237,6 +241,11 @@ impl ProxyHttp for Gateway {
         if let Some(other) = &ctx.exchange.replacement {
             let first = !std::mem::replace(&mut ctx.substituted, true);
             *body = Some(if first { other.clone() } else { Bytes::new() });
+        }
+        if let Some(decoder) = &mut ctx.exchange.decoder
+            && decoder.piece(body, end).is_err()
+        {
+            return Err(observe::malformed_body());
         }
         Ok(())
     }
@@ -330,10 +339,10 @@ impl ProxyHttp for Gateway {
     async fn response_trailer_filter(
         &self,
         _session: &mut Session,
-        _trailers: &mut HeaderMap,
+        trailers: &mut HeaderMap,
         ctx: &mut Box<Ctx>,
     ) -> Result<Option<Bytes>> {
-        Ok(ctx.body_filters.rest())
+        Ok(ctx.body_filters.rest(trailers))
     }
 
     fn error_while_proxy(

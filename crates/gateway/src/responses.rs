@@ -95,11 +95,23 @@ pub(super) async fn divert(
 
 /// Writes an answer that the gateway makes itself, as the filters want its head.
 pub(super) async fn own(session: &mut Session, ctx: &mut Ctx, reply: Reply) -> Result<()> {
-    let (mut head, body) = answer::compose(reply, session.req_header(), &ctx.additions())?;
+    let (mut head, mut body) = answer::compose(reply, session.req_header(), &ctx.additions())?;
     for link in ctx.filters() {
         let request = session.req_header();
         link.filter
             .on_own_response(request, &ctx.exchange, &mut head);
+    }
+    if !body.is_empty() {
+        // Heads are finished before any body is looked at.
+        for link in ctx.filters() {
+            let filter = &link.filter;
+            if filter.sees_responses()
+                && let Some(other) = filter.on_own_body(&ctx.exchange, &mut head, &body)
+            {
+                head.insert_header(header::CONTENT_LENGTH, other.len())?;
+                body = other;
+            }
+        }
     }
     answer::write(session, head, body).await
 }

@@ -1,5 +1,6 @@
 //! The contract between the gateway and a filter.
 
+mod decoder;
 mod outlook;
 mod response;
 
@@ -26,6 +27,7 @@ use doorward_net::http::reply::Reply;
 use crate::consumers::Caller;
 use crate::identity::Credential;
 use crate::record::RequestRecord;
+pub use decoder::{BodyDecoder, Malformed};
 pub use outlook::{Code, Outlook};
 pub use response::{BodyFilter, ResponseCache, ResponseFlow};
 
@@ -147,6 +149,19 @@ pub trait Filter: Send + Sync + 'static {
         _exchange: &Exchange,
         _response: &mut ResponseHeader,
     ) {
+    }
+
+    /// Changes the body of an answer that the gateway makes itself, where the filter
+    /// sees the answers of upstreams too ([`Filter::sees_responses`]), and removes from
+    /// the head what is about the old one. `None`: it stays. Its length is the
+    /// gateway's to announce.
+    fn on_own_body(
+        &self,
+        _exchange: &Exchange,
+        _response: &mut ResponseHeader,
+        _body: &Bytes,
+    ) -> Option<Bytes> {
+        None
     }
 
     /// Whether the filter wants to know of requests that are over
@@ -377,6 +392,12 @@ pub struct Exchange {
     /// What upstreams get in place of the client's body, if a filter said so;
     /// empty: none. Its length and framing are the gateway's to announce.
     pub replacement: Option<Bytes>,
+    /// What the request's body goes through on its way to the upstream, if a filter
+    /// said so. Its framing is the gateway's to announce.
+    pub decoder: Option<Box<dyn BodyDecoder>>,
+    /// Whether the upstream gets the path whole, also where the route cuts off what
+    /// it has matched.
+    pub whole_path: bool,
     /// Whether a filter answers with what an upstream has said before: other
     /// filters take it for an upstream's answer.
     pub stored: bool,
@@ -438,6 +459,8 @@ impl Default for Exchange {
             original: None,
             upstream: None,
             replacement: None,
+            decoder: None,
+            whole_path: false,
             stored: false,
             unframed: false,
             response_headers: Vec::new(),

@@ -14,6 +14,7 @@ mod correlation_id;
 mod cors;
 pub mod delivery;
 mod field_rules;
+mod grpc_web;
 pub mod hmac_auth;
 mod ip_restriction;
 mod json_object;
@@ -60,6 +61,7 @@ pub static REGISTRY: &[Kind] = &[
     cors::KIND,
     statsd::datadog::KIND,
     logging::file_log::KIND,
+    grpc_web::KIND,
     hmac_auth::KIND,
     logging::http_log::KIND,
     logging::loggly::KIND,

@@ -16,7 +16,6 @@ const PLUGINS: &[(&str, &str)] = &[
     ("degraphql", EDITION),
     ("exit-transformer", CODE),
     ("grpc-gateway", TASK),
-    ("grpc-web", TASK),
     ("header-cert-auth", EDITION),
     ("injection-protection", EDITION),
     ("jq", EDITION),

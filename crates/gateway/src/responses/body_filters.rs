@@ -1,6 +1,7 @@
 //! What the body of an answer goes through.
 
 use bytes::Bytes;
+use http::HeaderMap;
 
 use doorward_plugin_api::filter::BodyFilter;
 
@@ -22,8 +23,14 @@ impl BodyFilters {
         }
     }
 
-    /// What is still held back, where the end comes without a body.
-    pub(crate) fn rest(&mut self) -> Option<Bytes> {
+    /// What is still held back, where trailers end the answer.
+    pub(crate) fn rest(&mut self, trailers: &HeaderMap) -> Option<Bytes> {
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0
+            .iter_mut()
+            .for_each(|filter| filter.trailers(trailers));
         let mut body = None;
         self.piece(&mut body, true);
         self.0.clear();

@@ -100,6 +100,12 @@ pub fn is_json(headers: &HeaderMap) -> bool {
     is_json_type(media_type(headers))
 }
 
+/// Whether a body is sent as messages of gRPC, which are framed in its own way.
+pub fn is_grpc(headers: &HeaderMap) -> bool {
+    let rest = media_type(headers).strip_prefix("application/grpc");
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', ';']))
+}
+
 fn media_type(headers: &HeaderMap) -> &str {
     let kind = headers.get(CONTENT_TYPE);
     kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default()

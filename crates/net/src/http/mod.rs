@@ -11,6 +11,7 @@ pub mod framing;
 pub mod guess_limit;
 pub mod handshake;
 pub mod listener;
+pub mod multipart;
 pub mod networks;
 pub mod outbound;
 pub mod path;

@@ -1,6 +1,7 @@
 //! What filters do with the answers of upstreams.
 
 use bytes::Bytes;
+use http::HeaderMap;
 use serde_json::Value;
 
 use doorward_net::http::reply::Reply;
@@ -21,6 +22,10 @@ pub trait BodyFilter: Send + Sync {
     /// `end` nothing follows; an answer that is cut short has no end. Must not
     /// block.
     fn piece(&mut self, body: &mut Option<Bytes>, end: bool);
+
+    /// Takes the trailers of the answer, which come before the end. Clients get no
+    /// others than what it adds to the body.
+    fn trailers(&mut self, _trailers: &HeaderMap) {}
 }
 
 /// A filter that stores answers, as operators see it.

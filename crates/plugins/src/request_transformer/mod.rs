@@ -37,7 +37,7 @@ pub(crate) const KIND: Kind = Kind {
     priority: 801,
     of_consumers: true,
     schema: config::schema,
-    codes: || vec![TEMPLATE_FAILED, DOTS],
+    codes: || vec![TEMPLATE_FAILED, DOTS, PARTS],
     build,
 };
 
@@ -50,6 +50,12 @@ const DOTS: Code = Code::new(
     "path_with_dots",
     400,
     "the request has put `..` into a path that request-transformer makes",
+);
+
+const PARTS: Code = Code::new(
+    "malformed_parts",
+    400,
+    "a form in parts may be read in several ways, and request-transformer has rules on it",
 );
 
 /// A running filter.
@@ -92,12 +98,18 @@ impl RequestTransformer {
 }
 
 impl RequestTransformer {
-    /// What the body is for the rules on it: header rules come first.
-    fn body_type(&self, request: &RequestHeader, rendered: &Rendered) -> Option<BodyType> {
+    /// What the body is for the rules on it, and the type that says so: header rules
+    /// come first.
+    fn body_type(
+        &self,
+        request: &RequestHeader,
+        rendered: &Rendered,
+    ) -> Option<(BodyType, String)> {
         let mut head = request.clone();
         let rules = &self.config.headers;
         rules.apply(&mut head, |text| rendered.value(text));
-        BodyType::of(&head)
+        let content_type = head.headers.get(CONTENT_TYPE)?.to_str().ok()?;
+        Some((BodyType::of(&head)?, content_type.to_owned()))
     }
 
     /// Whether a form's parameters join the query.
@@ -108,9 +120,16 @@ impl RequestTransformer {
     }
 
     /// Changes the body, which has been read.
-    fn change_body(&self, request: &RequestHeader, rendered: &Rendered, exchange: &mut Exchange) {
+    fn change_body(
+        &self,
+        request: &RequestHeader,
+        rendered: &Rendered,
+        exchange: &mut Exchange,
+    ) -> Result<(), &'static Code> {
         let body = exchange.replacement.as_ref().or(exchange.body.as_ref());
-        let Some(body) = body.cloned() else { return };
+        let Some(body) = body.cloned() else {
+            return Ok(());
+        };
         if self.moves_form(request)
             && let Some(query) = body::as_query(&body)
         {
@@ -118,13 +137,26 @@ impl RequestTransformer {
         }
         let rules = &self.config.body;
         if rules.is_empty() {
-            return;
+            return Ok(());
         }
-        if let Some(body_type) = self.body_type(request, rendered)
-            && let Some(other) = body::apply(rules, body_type, &body, |text| rendered.text(text))
-        {
-            exchange.replacement = Some(other);
+        if let Some((body_type, content_type)) = self.body_type(request, rendered) {
+            let kind = (body_type, content_type.as_str());
+            let other = body::apply(rules, kind, &body, |text| rendered.text(text));
+            if let Some(other) = other.map_err(|_| &PARTS)? {
+                exchange.replacement = Some(other);
+            }
         }
+        Ok(())
+    }
+
+    /// The answer to a request that can't be changed.
+    fn refuse(&self, exchange: &mut Exchange, code: &'static Code) -> Verdict {
+        self.failed.inc();
+        exchange.refusal = Some(Cow::Borrowed(code.code));
+        Verdict::Now(Flow::Respond(match code.status {
+            400 => Reply::message(StatusCode::BAD_REQUEST, "Bad request"),
+            _ => Reply::message(StatusCode::INTERNAL_SERVER_ERROR, UNEXPECTED),
+        }))
     }
 }
 
@@ -189,32 +221,30 @@ fn escaped(path: &str) -> String {
 impl Filter for RequestTransformer {
     fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
         if self.config.templates.is_empty() {
-            self.passed.inc();
-            if exchange.body.is_some() {
-                self.change_body(session.req_header(), &Rendered(Vec::new()), exchange);
+            let none = Rendered(Vec::new());
+            if exchange.body.is_some()
+                && let Err(code) = self.change_body(session.req_header(), &none, exchange)
+            {
+                return self.refuse(exchange, code);
             }
+            self.passed.inc();
             return Verdict::Now(Flow::Continue);
         }
         let rendered = self.render(&Request {
             parts: session.req_header(),
             exchange,
         });
-        match rendered {
+        let changed = rendered.and_then(|rendered| {
+            self.change_body(session.req_header(), &rendered, exchange)?;
+            Ok(rendered)
+        });
+        match changed {
             Ok(rendered) => {
                 self.passed.inc();
-                self.change_body(session.req_header(), &rendered, exchange);
                 exchange.notes.push(Box::new(rendered));
                 Verdict::Now(Flow::Continue)
             }
-            Err(code) => {
-                self.failed.inc();
-                exchange.refusal = Some(Cow::Borrowed(code.code));
-                let reply = match code.status {
-                    400 => Reply::message(StatusCode::BAD_REQUEST, "Bad request"),
-                    _ => Reply::message(StatusCode::INTERNAL_SERVER_ERROR, UNEXPECTED),
-                };
-                Verdict::Now(Flow::Respond(reply))
-            }
+            Err(code) => self.refuse(exchange, code),
         }
     }
 

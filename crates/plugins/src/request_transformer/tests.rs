@@ -152,22 +152,31 @@ fn wrong_entries_are_refused_with_the_imitated_words() {
 
 /// What takes the place of this body of this type.
 async fn changed(config: &Value, content_type: &str, body: &str) -> Option<String> {
+    let changed = changed_or_refused(config, content_type, body).await;
+    changed.expect("no refusal")
+}
+
+/// The same, or the status of a refusal.
+async fn changed_or_refused(
+    config: &Value,
+    content_type: &str,
+    body: &str,
+) -> Result<Option<String>, u16> {
     let filter = plugin(&KIND, config).unwrap();
     let request =
         format!("POST /?q=1 HTTP/1.1\r\nHost: a.test\r\nContent-Type: {content_type}\r\n\r\n");
     let (mut session, _client) = session(&request).await;
     let mut exchange = Exchange::default();
     if !filter.wants_body(session.req_header(), &exchange) {
-        return None;
+        return Ok(None);
     }
     exchange.body = Some(body.to_owned().into());
-    assert!(
-        decide(&*filter, &mut session, &mut exchange)
-            .await
-            .is_none()
-    );
-    let body = exchange.replacement?;
-    Some(String::from_utf8(body.to_vec()).unwrap())
+    if let Some(reply) = decide(&*filter, &mut session, &mut exchange).await {
+        assert_eq!(exchange.replacement, None, "nothing is changed by half");
+        return Err(reply.status.as_u16());
+    }
+    let body = exchange.replacement;
+    Ok(body.map(|body| String::from_utf8(body.to_vec()).unwrap()))
 }
 
 const BODY_RULES: &str = r#"{
@@ -186,6 +195,119 @@ async fn json_objects_and_forms_are_changed_by_the_same_rules() {
     let form = "gone=1&old=o&r=2&gone=3";
     let form = changed(&rules, "application/x-www-form-urlencoded", form).await;
     assert_eq!(form.as_deref(), Some("new=o&r=1&n=a%22b&new=2"));
+}
+
+const IN_PARTS: &str = "multipart/form-data; boundary=xyz";
+
+/// A form in parts: the first line of each is what follows `form-data`.
+fn in_parts(parts: &[(&str, &str)]) -> String {
+    let part = |(head, value): &(&str, &str)| {
+        format!("--xyz\r\nContent-Disposition: form-data; {head}\r\n\r\n{value}\r\n")
+    };
+    let parts: String = parts.iter().map(part).collect();
+    format!("{parts}--xyz--\r\n")
+}
+
+#[tokio::test]
+async fn forms_in_parts_are_changed_part_by_part() {
+    let rules: Value = serde_json::from_str(BODY_RULES).unwrap();
+    let file = "name=\"f\"; filename=\"a.txt\"\r\nContent-Type: text/plain";
+    let body = in_parts(&[
+        ("name=\"gone\"", "1"),
+        ("name=\"old\"; filename=\"b\"", "o\r\n"),
+        (file, "--xy\r\n"),
+        ("name=\"new\"", "n"),
+        ("name=\"r\"", "2"),
+    ]);
+    let expected = in_parts(&[
+        ("name=\"old\"; filename=\"b\"", "o\r\n"),
+        (file, "--xy\r\n"),
+        ("name=\"r\"", "1"),
+        ("name=\"n\"", "a\"b"),
+    ]);
+    let expected = expected.replace("name=\"old\"; filename=\"b\"", "name=\"new\"");
+    let changed_body = changed(&rules, IN_PARTS, &body).await;
+    assert_eq!(changed_body.as_deref(), Some(&*expected));
+    let removes = json!({"remove": {"body": ["gone"]}});
+    let untouched = in_parts(&[(file, "x")]);
+    assert_eq!(changed(&removes, IN_PARTS, &untouched).await, None);
+    let all = changed(&removes, IN_PARTS, &in_parts(&[("name=gone", "1")])).await;
+    assert_eq!(all.as_deref(), Some(""));
+    let adds = json!({"add": {"body": ["a:1"]}});
+    let added = changed(&adds, IN_PARTS, "").await;
+    assert_eq!(added, Some(in_parts(&[("name=\"a\"", "1")])));
+    // Imitated: renamed first, and nothing is appended.
+    let rules = json!({"rename": {"body": ["a:b"]}, "remove": {"body": ["b"]}, "append": {"body": ["c:1"]}});
+    let body = in_parts(&[("name=a", "1"), ("name=k", "2")]);
+    let kept = in_parts(&[("name=k", "2")]);
+    assert_eq!(changed(&rules, IN_PARTS, &body).await, Some(kept));
+}
+
+#[tokio::test]
+async fn no_second_part_of_a_name_gets_past_a_rule() {
+    let rules = json!({"remove": {"body": ["role"]}, "replace": {"body": ["user:me"]}});
+    let body = in_parts(&[
+        ("name=role", "admin"),
+        ("name=user", "root"),
+        ("name=\"role\"", "admin"),
+        ("filename=x; NAME=user", "root"),
+    ]);
+    let expected = in_parts(&[("name=\"user\"", "me")]);
+    assert_eq!(changed(&rules, IN_PARTS, &body).await, Some(expected));
+    // What an upstream might read as such a part is not let through.
+    let hidden = "--xyz\nContent-Disposition: form-data; name=role\n\nadmin\n";
+    let broken = [
+        in_parts(&[("name=a", hidden)]),
+        format!("{}{hidden}", in_parts(&[("name=a", "1")])),
+        in_parts(&[("name=a; name=role", "admin")]),
+        in_parts(&[("name*=UTF-8''role", "admin")]),
+        "--xyz\r\n".to_owned(),
+        "role=admin".to_owned(),
+    ];
+    for body in broken {
+        let refused = changed_or_refused(&rules, IN_PARTS, &body).await;
+        assert_eq!(refused, Err(400), "{body:?}");
+    }
+    let sound = in_parts(&[("name=a", "1")]);
+    for kind in [
+        "multipart/form-data",
+        "multipart/form-data; boundary=xyz; boundary=abc",
+    ] {
+        let refused = changed_or_refused(&rules, kind, &sound).await;
+        assert_eq!(refused, Err(400), "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn no_value_of_a_request_makes_a_part() {
+    let rules = json!({"rename": {"body": ["a:$(query_params.name)"]}, "add": {"body": ["b:1"]}});
+    let filter = plugin(&KIND, &rules).unwrap();
+    let request = format!(
+        "POST /?name=x%22%0D%0A%0D%0A HTTP/1.1\r\nHost: a.test\r\nContent-Type: {IN_PARTS}\r\n\r\n"
+    );
+    let (mut session, _client) = session(&request).await;
+    let mut exchange = Exchange {
+        body: Some(in_parts(&[("name=a", "1")]).into()),
+        ..Exchange::default()
+    };
+    let reply = decide(&*filter, &mut session, &mut exchange).await;
+    assert!(reply.is_none());
+    // Whoever sends the form knows its boundary.
+    let inside = "x%0D%0A--xyz%0D%0AContent-Disposition:%20form-data;%20name=role";
+    let rules = json!({"remove": {"body": ["role"]}, "add": {"body": ["b:$(query_params.b)"]}});
+    let filter = plugin(&KIND, &rules).unwrap();
+    let lines = format!("Host: a.test\r\nContent-Type: {IN_PARTS}\r\n\r\n");
+    let request = format!("POST /?b={inside} HTTP/1.1\r\n{lines}");
+    let (mut other, _client) = crate::testing::session(&request).await;
+    let mut injected = Exchange {
+        body: Some(in_parts(&[("name=a", "1")]).into()),
+        ..Exchange::default()
+    };
+    let reply = decide(&*filter, &mut other, &mut injected).await;
+    assert_eq!(reply.map(|reply| reply.status.as_u16()), Some(400));
+    assert_eq!(injected.replacement, None);
+    let expected = in_parts(&[("name=\"x%22%0D%0A%0D%0A\"", "1"), ("name=\"b\"", "1")]);
+    assert_eq!(exchange.replacement, Some(expected.into()));
 }
 
 #[tokio::test]

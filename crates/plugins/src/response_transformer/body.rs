@@ -77,6 +77,12 @@ impl JsonRules {
             && self.append.is_empty()
     }
 
+    /// A whole body after the rules; `None`: it stays.
+    pub(super) fn changed(&self, body: &Bytes) -> Option<Bytes> {
+        let fits = !self.is_empty() && body.len() <= MAX_BODY;
+        fits.then(|| self.apply(body)).flatten().map(Bytes::from)
+    }
+
     /// The body after the rules; `None`: it is no JSON object, and stays.
     fn apply(&self, body: &[u8]) -> Option<String> {
         let mut object = JsonObject::parse(body)?;
@@ -170,8 +176,7 @@ impl BodyFilter for Change {
             return;
         }
         let whole = std::mem::take(&mut self.whole).freeze();
-        let changed = end && whole.len() <= MAX_BODY;
-        let changed = changed.then(|| self.rules.apply(&whole)).flatten();
-        *body = Some(changed.map_or(whole, Bytes::from));
+        let changed = end.then(|| self.rules.changed(&whole)).flatten();
+        *body = Some(changed.unwrap_or(whole));
     }
 }

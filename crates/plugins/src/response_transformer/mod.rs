@@ -8,6 +8,7 @@ mod tests;
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use http::HeaderValue;
 use http::header::ACCEPT_ENCODING;
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -127,6 +128,16 @@ impl Filter for ResponseTransformer {
 
     fn on_own_response(&self, _: &RequestHeader, _: &Exchange, response: &mut ResponseHeader) {
         self.rules.apply(response, HeaderValue::clone);
+    }
+
+    fn on_own_body(
+        &self,
+        _: &Exchange,
+        response: &mut ResponseHeader,
+        body: &Bytes,
+    ) -> Option<Bytes> {
+        let changed = self.json.changed(body)?;
+        body::prepare(response).then_some(changed)
     }
 
     fn warnings(&self) -> Vec<String> {

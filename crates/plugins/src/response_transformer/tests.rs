@@ -128,6 +128,28 @@ async fn a_body_that_turns_out_too_long_passes_whole_and_unchanged() {
 }
 
 #[test]
+fn the_gateways_own_json_is_changed_too() {
+    let filter = plugin(&KIND, &json!({"add": {"json": ["a:1"]}})).unwrap();
+    let change = |fields: &[(&'static str, &'static str)], body: &'static str| {
+        let mut response = ResponseHeader::build(StatusCode::UNAUTHORIZED, None).unwrap();
+        for (name, value) in fields {
+            response.append_header(*name, *value).unwrap();
+        }
+        let body = Bytes::from_static(body.as_bytes());
+        filter.on_own_body(&Exchange::default(), &mut response, &body)
+    };
+    let changed = change(&[JSON, ("content-length", "15")], r#"{"message":"x"}"#);
+    assert_eq!(changed.unwrap(), r#"{"message":"x","a":"1"}"#);
+    for (fields, body) in [
+        (vec![("content-type", "text/html")], "{}"),
+        (vec![JSON], "no object"),
+        (vec![JSON, ("content-encoding", "gzip")], "{}"),
+    ] {
+        assert_eq!(change(&fields, body), None, "{fields:?} {body}");
+    }
+}
+
+#[test]
 fn headers_that_frame_a_message_are_left_to_the_gateway() {
     for config in [
         json!({"add": {"headers": ["Transfer-Encoding:chunked"]}}),
