@@ -65,6 +65,7 @@ mod tls;
 mod token_broker;
 mod traces;
 mod traffic_plugins;
+mod troubleshooting;
 mod uploads;
 mod upstreams;
 mod vaults;
