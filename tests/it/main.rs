@@ -29,6 +29,7 @@ mod hostile;
 mod identity;
 mod imports;
 mod keys;
+mod language;
 mod listening;
 mod log_files;
 mod log_streams;
