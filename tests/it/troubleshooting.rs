@@ -105,6 +105,32 @@ fn every_error_of_the_provider_is_in_the_page() {
     );
 }
 
+#[test]
+fn every_numbered_error_of_the_admin_api_is_in_the_page() {
+    let source = include_str!("../../crates/admin/src/error.rs");
+    let names = source.split('"').skip(1).step_by(2);
+    let wanted: BTreeSet<_> = names
+        .filter(|name| {
+            let words = [
+                " violation",
+                "invalid ",
+                "not found",
+                " unresolved",
+                " unsupported",
+            ];
+            words.iter().any(|word| name.contains(word)) && name.len() < 30
+        })
+        .map(|name| name.replace("{field}", "…"))
+        .filter(|name| !name.contains(['{', '`', ':']))
+        .collect();
+    let mut listed = section("## Admin API");
+    assert!(wanted.len() > 8, "{wanted:?}");
+    for name in &wanted {
+        assert!(listed.remove(name), "docs/troubleshooting.md lacks {name}");
+    }
+    assert_eq!(listed, BTreeSet::new(), "of the page alone");
+}
+
 /// The codes in the first cells below a heading, up to the next of its level.
 fn section(heading: &str) -> BTreeSet<String> {
     let (_, rest) = PAGE
