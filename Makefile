@@ -20,7 +20,7 @@ MDBOOK       := $(TOOLS)/bin/mdbook
 MDBOOK_CRATE := mdbook@0.5.4
 
 .DEFAULT_GOAL := help
-.PHONY: help run upstream build release test bench bench-instructions check audit docs deps deps-bench deps-clients deps-postgres
+.PHONY: help run upstream build release test bench bench-instructions check audit deps deps-bench deps-clients deps-postgres
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,7 @@ check: deps $(DENY) ## Formatting, lints, documentation and dependency policy; w
 audit: deps $(DENY) ## Known vulnerabilities of dependencies (needs the network).
 	$(DENY) --locked check advisories
 
+.PHONY: docs
 docs: $(MDBOOK) ## Build the site of the pages in docs/: open target/docs/index.html.
 	$(MDBOOK) build
 
