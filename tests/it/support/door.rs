@@ -184,6 +184,11 @@ impl Door {
         name.clone_into(&mut self.config);
     }
 
+    /// Sets an environment variable of the program for starts from now on.
+    pub(crate) fn set_env(&mut self, name: &str, value: &str) {
+        self.env.push((name.to_owned(), value.to_owned()));
+    }
+
     /// Starts the program without waiting.
     pub(crate) fn spawn(&mut self) {
         let mut command = self.command(&["run", "-c", &self.config]);
