@@ -204,27 +204,37 @@ impl Reloader {
 
 /// What listeners and store were started with, to see whether it changed.
 fn fixed(config: &Config) -> String {
-    let (mut proxy, mut admin) = (config.proxy.clone(), config.admin.tls.clone());
-    for tls in [&mut proxy.tls, &mut admin].into_iter().flatten() {
+    let (mut proxy, mut admin) = (config.proxy.clone(), config.admin.clone());
+    for tls in [&mut proxy.tls, &mut admin.tls].into_iter().flatten() {
         // These files are read again.
         tls.certificate = None;
         tls.key = None;
         tls.client_certificates.ca = None;
     }
+    // Their texts show nothing of them.
+    let token = admin
+        .token
+        .as_ref()
+        .map(|token| fingerprint(token.expose()));
+    let identity = config.identity.as_ref();
     format!(
         "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         proxy,
         admin,
-        config.admin.listen,
-        config.store,
+        token,
+        fingerprint(&config.store.0),
         config.telemetry,
         config.redis,
-        config.identity.as_ref().map(|identity| &identity.base_url),
-        config
-            .identity
-            .as_ref()
-            .map(|identity| &identity.session.cookie_name)
+        identity.map(|identity| &identity.base_url),
+        identity.map(|identity| &identity.session.cookie_name)
     )
+}
+
+/// What tells one text from another, and nothing else.
+fn fingerprint(text: impl AsRef<[u8]>) -> [u8; 32] {
+    let mut fingerprint = [0; 32];
+    fingerprint.copy_from_slice(digest::digest(&digest::SHA256, text.as_ref()).as_ref());
+    fingerprint
 }
 
 fn named_files(config: &Config) -> Result<impl Iterator<Item = PathBuf>, config::ConfigError> {
@@ -237,9 +247,7 @@ fn named_files(config: &Config) -> Result<impl Iterator<Item = PathBuf>, config:
 fn digest(file: PathBuf) -> (PathBuf, [u8; 32]) {
     // One that can't be read is a state like others, and told elsewhere.
     let bytes = std::fs::read(&file).unwrap_or_default();
-    let mut digest = [0; 32];
-    digest.copy_from_slice(digest::digest(&digest::SHA256, &bytes).as_ref());
-    (file, digest)
+    (file, fingerprint(&bytes))
 }
 
 /// Reloads when a watched file changes or a message arrives (SIGHUP), until
@@ -345,5 +353,33 @@ fn directory(file: &Path) -> PathBuf {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::StoreUrl;
+    use doorward_core::model::secret::Secret;
+
+    #[test]
+    fn another_token_or_store_is_noticed_though_neither_is_shown() {
+        let config = |token: &str, store: &str| {
+            let mut config = Config::default();
+            config.admin.token = Some(Secret::new(token.to_owned()));
+            config.store = StoreUrl(store.to_owned());
+            fixed(&config)
+        };
+        let first = config("a token of the admin", "postgres://a:sesame@db/x");
+        assert_eq!(
+            first,
+            config("a token of the admin", "postgres://a:sesame@db/x")
+        );
+        assert_ne!(first, config("another token", "postgres://a:sesame@db/x"));
+        assert_ne!(
+            first,
+            config("a token of the admin", "postgres://a:other@db/x")
+        );
+        assert!(!first.contains("sesame") && !first.contains("a token"));
     }
 }
