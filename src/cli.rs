@@ -198,6 +198,8 @@ fn listeners(config: &Config) -> Listeners {
         tls_port: config.proxy.tls.as_ref().map_or(0, |tls| port(&tls.listen)),
         trusted: config.proxy.trusted_ips.clone().into(),
         real_ip_header: config.proxy.real_ip_header.clone(),
+        https_redirect: config.proxy.https_redirect,
+        probes: config.proxy.health.clone(),
     }
 }
 

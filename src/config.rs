@@ -2,7 +2,9 @@
 //!
 //! Relative paths in it are relative to the directory of the file.
 
+mod edge;
 mod relocation;
+mod tls;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -13,19 +15,21 @@ use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
 
 use doorward_audit::AuditConfig;
-use doorward_core::model::client::Profile;
 use doorward_core::model::secret::Secret;
 use doorward_core::yaml::{Document, DocumentError, PathSegment};
+use doorward_gateway::edge::https::{Hsts, HttpsRedirect};
+use doorward_gateway::edge::probes::ProbePaths;
 use doorward_gateway::own_headers::{DefaultType, OwnHeaders};
 use doorward_gateway::resolve::DnsConfig;
 use doorward_identity::config::IdentityConfig;
 use doorward_identity::{Identity, IdentityError};
-use doorward_net::http::cipher_suites;
 use doorward_net::shared::RedisConfig;
 use doorward_plugins::token_broker::config::BrokerConfig;
 use doorward_store as store;
 
 use relocation::relocate;
+
+pub use tls::{CertificateMode, ClientCertificates, TlsConfig, TlsVersion};
 
 /// The configuration file as it is written.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -65,6 +69,12 @@ pub struct ProxyConfig {
     pub listen: Vec<String>,
     /// Addresses for TLS.
     pub tls: Option<TlsConfig>,
+    /// Whether requests without TLS are led to it.
+    pub https_redirect: HttpsRedirect,
+    /// What browsers are told that come by TLS; absent: nothing.
+    pub hsts: Option<Hsts>,
+    /// Health checks on the proxy's port.
+    pub health: ProbePaths,
     /// Proxies in front whose `X-Forwarded-*` are believed.
     #[serde(deserialize_with = "networks")]
     pub trusted_ips: Vec<IpNet>,
@@ -114,6 +124,9 @@ impl Default for ProxyConfig {
         Self {
             listen: vec!["0.0.0.0:8000".to_owned()],
             tls: None,
+            https_redirect: HttpsRedirect::default(),
+            hsts: None,
+            health: ProbePaths::default(),
             trusted_ips: Vec::new(),
             proxy_protocol_from: Vec::new(),
             real_ip_header: None,
@@ -165,63 +178,6 @@ impl<'de> Deserialize<'de> for PortMaps {
         });
         read.collect::<Result<_, _>>().map(Self)
     }
-}
-
-/// TLS listeners and their default certificate.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TlsConfig {
-    /// Addresses; by default the usual port of the section.
-    pub listen: Vec<String>,
-    /// PEM file with the certificate chain for clients whose server name no
-    /// certificate of the entities has; without one, it is generated.
-    pub certificate: Option<PathBuf>,
-    /// PEM file with the private key.
-    pub key: Option<PathBuf>,
-    /// The oldest version that is spoken.
-    pub min_version: TlsVersion,
-    /// Names of the cipher suites that are offered, the preferred one first; none:
-    /// all of TLS 1.3, and those of TLS 1.2 with AES-GCM.
-    pub cipher_suites: Vec<String>,
-    /// Whether clients show certificates.
-    pub client_certificates: ClientCertificates,
-}
-
-/// A version of TLS.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-pub enum TlsVersion {
-    /// TLS 1.2.
-    #[default]
-    #[serde(rename = "TLSv1.2")]
-    V12,
-    /// TLS 1.3.
-    #[serde(rename = "TLSv1.3")]
-    V13,
-}
-
-/// Certificates of clients.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ClientCertificates {
-    /// Whether they are asked for.
-    pub mode: CertificateMode,
-    /// PEM file of the authorities that clients' certificates are verified by.
-    pub ca: Option<PathBuf>,
-    /// Whether upstreams are told, in `Client-Cert` and `X-Client-Cert-*`.
-    pub forward: bool,
-}
-
-/// Whether clients are asked for certificates.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CertificateMode {
-    /// They are not.
-    #[default]
-    Off,
-    /// They are; one that is shown must be good.
-    Optional,
-    /// Nobody gets in without one.
-    Required,
 }
 
 /// The listener for operators.
@@ -387,6 +343,7 @@ impl Config {
                 at(&path, format!("'{listen}' is not ADDRESS:PORT"));
             }
         }
+        self.check_edge(&mut at);
         self.check_tls("proxy.tls", self.proxy.tls.as_ref(), &mut at);
         self.check_tls("admin.tls", self.admin.tls.as_ref(), &mut at);
         let admin = self.admin.listen.parse::<SocketAddr>();
@@ -456,66 +413,6 @@ impl Config {
         }
         findings.sort_by_key(|finding| finding.line);
         findings
-    }
-}
-
-impl Config {
-    /// A declared client of the FAPI 2.0 Security Profile.
-    fn fapi2_client(&self) -> Option<&str> {
-        let realms = self
-            .identity
-            .iter()
-            .flat_map(|identity| identity.realms.values());
-        let mut clients = realms.flat_map(|realm| &realm.clients);
-        let found = clients.find(|client| client.profile == Some(Profile::Fapi2))?;
-        Some(&found.client_id)
-    }
-
-    fn check_tls(
-        &self,
-        path: &str,
-        section: Option<&TlsConfig>,
-        tell: &mut impl FnMut(&str, String),
-    ) {
-        let Some(tls) = section else {
-            return;
-        };
-        let mut at = |key: &str, message: &str| tell(&format!("{path}{key}"), message.to_owned());
-        for (i, listen) in tls.listen.iter().enumerate() {
-            if listen.parse::<SocketAddr>().is_err() {
-                let message = format!("'{listen}' is not ADDRESS:PORT");
-                at(&format!(".listen.{i}"), &message);
-            }
-        }
-        match (&tls.certificate, &tls.key) {
-            (Some(_), None) => at(".certificate", "needs its key"),
-            (None, Some(_)) => at(".key", "needs its certificate"),
-            _ => {}
-        }
-        let named = |place: Option<usize>| match place {
-            Some(place) => format!(".cipher_suites.{place}"),
-            None => ".cipher_suites".to_owned(),
-        };
-        let with_12 = tls.min_version == TlsVersion::V12;
-        if let Err((place, message)) = cipher_suites::check(&tls.cipher_suites, with_12) {
-            at(&named(place), &message);
-        }
-        if let Some(client_id) = self.fapi2_client()
-            && let Some(place) = cipher_suites::unfit_for_fapi2(&tls.cipher_suites)
-        {
-            let message = format!("the client '{client_id}' with profile fapi2 rules this one out");
-            at(&named(Some(place)), &message);
-        }
-        let asked = &tls.client_certificates;
-        if asked.mode != CertificateMode::Off && asked.ca.is_none() {
-            at(
-                ".client_certificates.mode",
-                "needs ca, a file of authorities",
-            );
-        }
-        if asked.mode == CertificateMode::Off && asked.forward {
-            at(".client_certificates.forward", "has no effect without mode");
-        }
     }
 }
 

@@ -21,6 +21,8 @@ use doorward_admin::{self as admin, AdminState};
 use doorward_core::clock::Clock;
 use doorward_core::model::audit::{Actor, Event, Kind, Trace};
 use doorward_gateway::balance::background::BackgroundTasks;
+use doorward_gateway::edge::https::Hsts;
+use doorward_gateway::edge::probes::Probes;
 use doorward_gateway::ending::Endings;
 use doorward_gateway::explain::Listeners;
 use doorward_gateway::forward_auth::allowed_hosts::AllowedHosts;
@@ -391,6 +393,8 @@ fn settings(
         tls_port: tls,
         trusted,
         real_ip_header,
+        https_redirect,
+        probes,
     } = listeners(config);
     let asked = config
         .proxy
@@ -404,6 +408,9 @@ fn settings(
         trusted,
         real_ip_header,
         forward_auth_hosts: AllowedHosts::new(&config.proxy.forward_auth_hosts),
+        https_redirect,
+        hsts: config.proxy.hsts.as_ref().and_then(Hsts::value),
+        probes: Probes::new(&probes, parts.store.clone()),
         port: plain,
         tls_port: tls,
         port_texts: [plain, tls].map(HeaderValue::from),

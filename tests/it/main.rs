@@ -17,6 +17,7 @@ mod deck;
 mod declared_secrets;
 mod documentation;
 mod durability;
+mod edge;
 mod everyday_plugins;
 mod explain;
 mod first_minute;

@@ -40,7 +40,7 @@ const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
 /// Most fields of an answer but for those of the reply and of filters.
-const FIELDS: usize = 10;
+const FIELDS: usize = 11;
 
 /// What the gateway adds to an answer of its own.
 pub(super) struct Additions<'a> {
@@ -52,6 +52,8 @@ pub(super) struct Additions<'a> {
     pub(super) latency_ms: u64,
     /// The part of it that went by at upstreams, where one was tried.
     pub(super) upstream_ms: Option<u64>,
+    /// `Strict-Transport-Security`, where it is to be told.
+    pub(super) hsts: Option<&'a HeaderValue>,
     /// Which of its own headers the gateway shows.
     pub(super) shown: OwnHeaders,
 }
@@ -146,6 +148,9 @@ fn has_length(status: StatusCode) -> bool {
 fn add(headers: &mut HeaderMap, additions: &Additions<'_>) {
     for (name, value) in additions.headers {
         headers.append(name.clone(), value.clone());
+    }
+    if let Some(hsts) = additions.hsts {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
     }
     let shown = |one| additions.shown.has(one);
     if shown(OwnHeaders::RESPONSE_LATENCY) {

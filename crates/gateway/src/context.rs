@@ -38,6 +38,8 @@ pub struct Ctx {
     pub(super) path: Option<Box<str>>,
     pub(super) exchange: Exchange,
     pub(super) request_id: Option<HeaderValue>,
+    /// `Strict-Transport-Security` of the answer, if it has one.
+    pub(super) hsts: Option<HeaderValue>,
     /// Which of its own headers the gateway shows.
     pub(super) shown: OwnHeaders,
     /// Whether the whole body was read beforehand.
@@ -87,6 +89,7 @@ impl Ctx {
             path: None,
             exchange: Exchange::default(),
             request_id: None,
+            hsts: None,
             shown: OwnHeaders::default(),
             gathered: false,
             substituted: false,
@@ -162,6 +165,7 @@ impl Ctx {
             request_id: self.request_id.as_ref(),
             latency_ms: self.elapsed_ms(),
             upstream_ms: self.upstream_started.map(|s| whole_millis(s.elapsed())),
+            hsts: self.hsts.as_ref(),
             shown: self.shown,
         }
     }

@@ -10,6 +10,7 @@ pub mod form;
 pub mod framing;
 pub mod guess_limit;
 pub mod handshake;
+pub mod key_exchange;
 pub mod listener;
 pub mod networks;
 pub mod outbound;
