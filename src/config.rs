@@ -17,6 +17,8 @@ use serde::{Deserialize, Deserializer};
 use doorward_audit::AuditConfig;
 use doorward_core::model::secret::Secret;
 use doorward_core::yaml::{Document, DocumentError, PathSegment};
+use doorward_gateway::edge::compression::CompressionConfig;
+use doorward_gateway::edge::error_pages::ErrorPageFiles;
 use doorward_gateway::edge::https::{Hsts, HttpsRedirect};
 use doorward_gateway::edge::probes::ProbePaths;
 use doorward_gateway::own_headers::{DefaultType, OwnHeaders};
@@ -73,6 +75,10 @@ pub struct ProxyConfig {
     pub https_redirect: HttpsRedirect,
     /// What browsers are told that come by TLS; absent: nothing.
     pub hsts: Option<Hsts>,
+    /// Which answers of upstreams are compressed; absent: none.
+    pub compression: Option<CompressionConfig>,
+    /// Pages for answers that the gateway makes itself, by status or class.
+    pub error_pages: ErrorPageFiles,
     /// Health checks on the proxy's port.
     pub health: ProbePaths,
     /// Proxies in front whose `X-Forwarded-*` are believed.
@@ -126,6 +132,8 @@ impl Default for ProxyConfig {
             tls: None,
             https_redirect: HttpsRedirect::default(),
             hsts: None,
+            compression: None,
+            error_pages: ErrorPageFiles::new(),
             health: ProbePaths::default(),
             trusted_ips: Vec::new(),
             proxy_protocol_from: Vec::new(),
@@ -411,6 +419,7 @@ impl Config {
         {
             findings.push(document.error(&path, message));
         }
+        findings.extend(self.error_page_finding(document));
         findings.sort_by_key(|finding| finding.line);
         findings
     }

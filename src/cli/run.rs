@@ -21,6 +21,8 @@ use doorward_admin::{self as admin, AdminState};
 use doorward_core::clock::Clock;
 use doorward_core::model::audit::{Actor, Event, Kind, Trace};
 use doorward_gateway::balance::background::BackgroundTasks;
+use doorward_gateway::edge::compression::Compression;
+use doorward_gateway::edge::error_pages::ErrorPages;
 use doorward_gateway::edge::https::Hsts;
 use doorward_gateway::edge::probes::Probes;
 use doorward_gateway::ending::Endings;
@@ -409,6 +411,8 @@ fn settings(
         real_ip_header,
         forward_auth_hosts: AllowedHosts::new(&config.proxy.forward_auth_hosts),
         https_redirect,
+        compression: config.proxy.compression.clone().map(Compression::new),
+        error_pages: error_pages(config),
         hsts: config.proxy.hsts.as_ref().and_then(Hsts::value),
         probes: Probes::new(&probes, parts.store.clone()),
         port: plain,
@@ -430,6 +434,21 @@ fn settings(
         connections: parts.telemetry.connections.clone(),
         client_aborts: process_log::client_aborts(),
         upstreams: parts.telemetry.upstreams.clone(),
+    }
+}
+
+/// The pages for failures. They were found good when the file was read.
+fn error_pages(config: &Config) -> Option<Arc<ErrorPages>> {
+    let files = &config.proxy.error_pages;
+    if files.is_empty() {
+        return None;
+    }
+    match ErrorPages::read(files) {
+        Ok(pages) => Some(Arc::new(pages)),
+        Err(error) => {
+            tracing::error!("proxy.error_pages.{}: {}", error.key, error.message);
+            None
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! What the edge of a site does for all routes.
 
 use super::Config;
+use doorward_core::yaml::{Document, DocumentError, PathSegment};
+use doorward_gateway::edge::error_pages::ErrorPages;
 
 impl Config {
     pub(super) fn check_edge(&self, at: &mut impl FnMut(&str, String)) {
@@ -19,8 +21,20 @@ impl Config {
                 at("proxy.hsts.preload", message);
             }
         }
+        if let Some(Err((key, message))) = proxy.compression.as_ref().map(|section| section.check())
+        {
+            at(&format!("proxy.compression.{key}"), message);
+        }
         if let Err((key, message)) = proxy.health.check() {
             at(&format!("proxy.health.{key}"), message);
         }
+    }
+
+    /// The first page for failures that can't be shown.
+    pub(super) fn error_page_finding(&self, document: &Document) -> Option<DocumentError> {
+        let refused = ErrorPages::read(&self.proxy.error_pages).err()?;
+        // A status is a key, not a place in a list.
+        let path = ["proxy", "error_pages", &refused.key].map(PathSegment::from);
+        Some(document.error(&path, refused.message))
     }
 }

@@ -255,3 +255,99 @@ async fn keys_are_agreed_on_with_the_named_curves_alone() {
     });
     assert_eq!(agreed.await.expect("no panic"), [true, false]);
 }
+
+#[tokio::test]
+async fn people_see_the_operators_pages_and_programs_see_json() {
+    let (upstream, tls) = (Upstream::echo().await, Port::reserve());
+    let door = Setup::new()
+        .proxy("{listen: [\"@PROXY@\"], error_pages: {404: 404.html, 5xx: pages/5xx.html}}")
+        .services(&format!(
+            "- {{name: dead, url: 'http://{}', retries: 0, routes: [{{paths: [/dead]}}]}}\n\
+             - {{name: web, url: '{}', routes: [{{paths: [/web]}}]}}\n",
+            tls.authority(),
+            upstream.url("")
+        ))
+        .lay_out();
+    std::fs::create_dir(door.path("pages")).expect("a directory");
+    door.write("404.html", "<h1>gone {{status}}</h1>");
+    door.write(
+        "pages/5xx.html",
+        "<h1>sorry</h1><p>{{message}} <i>{{ request_id }}</i>",
+    );
+    let mut door = door;
+    door.start().await;
+    let page = "Accept: text/html,application/xml;q=0.9,*/*;q=0.8\r\n";
+    let host = "Host: a.test\r\n";
+    // On loopback too, where a welcome page would be shown at the root.
+    let unrouted = ask(&door, "GET /", &format!("{host}{page}")).await;
+    assert_eq!(
+        (unrouted.status, &*unrouted.text()),
+        (404, "<h1>gone 404</h1>")
+    );
+    assert_eq!(
+        unrouted.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    let failed = ask(&door, "GET /dead/x", &format!("{host}{page}")).await;
+    assert_eq!(failed.status, 502);
+    let id = failed.header("x-kong-request-id").expect("an id");
+    assert!(
+        failed.text().starts_with("<h1>sorry</h1>"),
+        "{}",
+        failed.text()
+    );
+    assert!(
+        failed.text().ends_with(&format!("<i>{id}</i>")),
+        "{}",
+        failed.text()
+    );
+    // A client has no say in the id, nor in the page.
+    let script = "X-Kong-Request-Id: <script>alert(1)</script>\r\n";
+    let scripted = ask(
+        &door,
+        "GET /dead?<script>",
+        &format!("{host}{page}{script}"),
+    )
+    .await;
+    assert!(!scripted.text().contains("script"), "{}", scripted.text());
+    for (line, lines) in [("GET /", ""), ("GET /dead", "Accept: application/json\r\n")] {
+        let answer = ask(&door, line, &format!("{host}{lines}")).await;
+        assert!(!answer.text().contains("<h1>"), "{line}: {}", answer.text());
+    }
+    // An upstream's own failure is its own.
+    let answer = ask(&door, "GET /web", &format!("{host}{page}")).await;
+    assert_eq!(answer.status, 200);
+    // A status without a page.
+    let answer = ask(&door, "TRACE /", &format!("{host}{page}")).await;
+    assert!(
+        answer.text().contains("<h1>Error</h1>"),
+        "{}",
+        answer.text()
+    );
+}
+
+#[tokio::test]
+async fn a_page_that_can_not_be_shown_is_an_error_with_its_line() {
+    let door = Setup::new()
+        .proxy("{listen: [\"@PROXY@\"], error_pages: {404: missing.html}}")
+        .lay_out();
+    let told = |door: &Door| {
+        let output = door.run(&["check", "-c", "doorward.yaml"]);
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let missing = told(&door);
+    assert!(
+        missing.contains("doorward.yaml:1: proxy.error_pages"),
+        "{missing}"
+    );
+    assert!(missing.contains("missing.html: No such file"), "{missing}");
+    door.write("missing.html", "{{user}}");
+    assert!(told(&door).contains("'{{user}}' is none of {{request_id}}"));
+    door.edit(
+        "doorward.yaml",
+        "{404: missing.html}",
+        "{200: missing.html}",
+    );
+    assert!(told(&door).contains("expected a status from 400 to 599"));
+}

@@ -9,6 +9,7 @@ mod balancing;
 mod choices;
 mod cli;
 mod clients;
+mod compression;
 mod config_api;
 mod connections;
 mod consumers;

@@ -11,6 +11,7 @@ use super::admit;
 use super::answer::Additions;
 use super::attempt::Attempts;
 use super::chain::Link;
+use super::edge::error_pages::ErrorPages;
 use super::forward::Origin;
 use super::forward_auth::dialect::Dialect;
 use super::handler::HandlerContext;
@@ -40,6 +41,8 @@ pub struct Ctx {
     pub(super) request_id: Option<HeaderValue>,
     /// `Strict-Transport-Security` of the answer, if it has one.
     pub(super) hsts: Option<HeaderValue>,
+    /// Pages for answers that the gateway makes itself.
+    pub(super) pages: Option<Arc<ErrorPages>>,
     /// Which of its own headers the gateway shows.
     pub(super) shown: OwnHeaders,
     /// Whether the whole body was read beforehand.
@@ -90,6 +93,7 @@ impl Ctx {
             exchange: Exchange::default(),
             request_id: None,
             hsts: None,
+            pages: None,
             shown: OwnHeaders::default(),
             gathered: false,
             substituted: false,
@@ -166,6 +170,7 @@ impl Ctx {
             latency_ms: self.elapsed_ms(),
             upstream_ms: self.upstream_started.map(|s| whole_millis(s.elapsed())),
             hsts: self.hsts.as_ref(),
+            pages: self.pages.as_deref(),
             shown: self.shown,
         }
     }

@@ -12,6 +12,7 @@ use pingora::Result;
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 
+use super::answer::no_route;
 use super::choose::{self, Arrival, Unrouted};
 use super::context::Ctx;
 use super::proxy::Gateway;
@@ -227,6 +228,8 @@ impl Gateway {
             {
                 Ok(Some(Guard::into_inner(snapshot)))
             }
+            // The operator's own page, where there is one, says what this one would.
+            Err(Unrouted::NoRoute) if ctx.pages.is_some() => Err(no_route()),
             Err(Unrouted::NoRoute) => Err(no_route_for(request, &ctx.exchange)),
         }
     }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use http::{HeaderName, HeaderValue};
 use ipnet::IpNet;
 
+use super::edge::compression::Compression;
+use super::edge::error_pages::ErrorPages;
 use super::edge::https::HttpsRedirect;
 use super::edge::probes::Probes;
 use super::ending::Endings;
@@ -33,6 +35,10 @@ pub struct Settings {
     pub https_redirect: HttpsRedirect,
     /// What browsers are told that came by TLS.
     pub hsts: Option<HeaderValue>,
+    /// Compresses answers of upstreams, if anything does.
+    pub compression: Option<Compression>,
+    /// Pages for answers that the gateway makes itself.
+    pub error_pages: Option<Arc<ErrorPages>>,
     /// Health checks on the proxy's port.
     pub probes: Option<Probes>,
     /// Port of the plain listener.

@@ -16,6 +16,7 @@ pub mod networks;
 pub mod outbound;
 pub mod path;
 pub mod proxy_protocol;
+pub mod quality;
 pub mod reply;
 pub mod tls;
 pub mod upload;
