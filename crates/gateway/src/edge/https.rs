@@ -32,9 +32,17 @@ impl HttpsRedirect {
     /// The answer to a request that came without TLS; `port` is that of the TLS
     /// listener as clients know it, 0 if something in front speaks TLS.
     pub(crate) fn answer(self, request: &RequestHeader, port: u16) -> Option<Reply> {
-        let status = self.0.filter(|_| !request.uri.path().starts_with(ACME))?;
+        let status = self.0.filter(|_| !is_challenge(request.uri.path()))?;
         redirection(status, request, port)
     }
+}
+
+/// Whether certificate authorities ask for this path. Behind it is a token and nothing
+/// else: a path that leads elsewhere is no challenge.
+fn is_challenge(path: &str) -> bool {
+    let token = path.strip_prefix(ACME).unwrap_or_default();
+    let in_token = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    !token.is_empty() && token.bytes().all(in_token)
 }
 
 /// The redirect to the same address over TLS, where the request has one.
@@ -175,6 +183,15 @@ mod tests {
             location("a.test", b"//b.test/x", 0).as_deref(),
             Some("https://a.test//b.test/x")
         );
+    }
+
+    #[test]
+    fn only_a_token_is_a_challenge() {
+        assert!(is_challenge("/.well-known/acme-challenge/aZ09-_"));
+        for rest in ["", "../../p", "a/../../p", "%2e%2e/p", "a/b", "..", ".\\p"] {
+            assert!(!is_challenge(&format!("{ACME}{rest}")), "{rest}");
+        }
+        assert!(!is_challenge("/p"));
     }
 
     #[test]
