@@ -21,6 +21,7 @@ use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::listening::Service;
 
 use crate::config::{Config, ProxyConfig};
+use crate::systemd::{InheritedError, Watchdog};
 use descriptors::Shares;
 use doorward_gateway::proxy::Gateway;
 use doorward_gateway::settings::Settings;
@@ -68,6 +69,9 @@ pub enum ServerError {
         /// The file, and what is wrong with it.
         reason: String,
     },
+    /// A socket of the service manager can't be used.
+    #[error(transparent)]
+    Inherited(#[from] InheritedError),
     /// A thread can't be started.
     #[error("can't start a worker: {0}")]
     Thread(#[from] std::io::Error),
@@ -86,7 +90,7 @@ impl ServerError {
                 config.wrong(key, message)
             }
             Self::Tls { key, reason } => config.wrong(key, reason.clone()),
-            Self::Thread(_) => return self.to_string(),
+            Self::Inherited(_) | Self::Thread(_) => return self.to_string(),
         };
         located.to_string()
     }
@@ -108,6 +112,8 @@ pub struct Shared {
     pub tls: Option<Arc<TlsAcceptor>>,
     /// Counts connections.
     pub counters: ListenerCounters,
+    /// Hears that the workers turn, where a service manager wants to know.
+    pub watchdog: Option<Watchdog>,
 }
 
 /// A listener that serves one router.
@@ -140,10 +146,16 @@ impl Server {
             let in_flight = Gauge::default();
             let services = proxy_services(config, shared, shares, &in_flight);
             let watch = shutdown.clone();
+            let watchdog = shared.watchdog.clone();
             let thread = std::thread::Builder::new().name(format!("proxy-{index}"));
             threads.push(thread.spawn(move || {
                 let _indispensable = Indispensable(watch.clone());
-                place.run(|fds| serve(services, fds, watch, in_flight, drain));
+                place.run(|fds| async move {
+                    if let Some(watchdog) = watchdog {
+                        tokio::spawn(watchdog.beat());
+                    }
+                    serve(services, fds, watch, in_flight, drain).await;
+                });
             })?);
         }
         Ok(Self { threads })

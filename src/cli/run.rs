@@ -17,6 +17,7 @@ use crate::server::descriptors::Shares;
 use crate::server::places::{Address, ProxyPlaces, RouterPlace};
 use crate::server::tls::Tls;
 use crate::server::{RouterListener, ServerError, Shared, indispensable};
+use crate::systemd::{self, InheritedSockets, Watchdog};
 use doorward_admin::{self as admin, AdminState};
 use doorward_core::clock::Clock;
 use doorward_core::model::audit::{Actor, Event, Kind, Trace};
@@ -134,16 +135,17 @@ async fn serve(
             return ExitCode::from(USAGE);
         }
     };
+    let watchdog = Watchdog::from_environment();
     let shared = Shared {
         live: parts.control.live(),
         settings: Arc::new(settings(config, clock, &parts, log.clone())),
         tls: tls.proxy.as_deref().map(Tls::door),
         counters: parts.telemetry.proxy_listener.clone(),
+        watchdog: watchdog.clone(),
     };
     // All addresses before any of them is served.
     let shares = Shares::of(config);
-    let started = ProxyPlaces::bind(&config.proxy).and_then(|proxy| {
-        let admin = RouterPlace::bind(&admin_addresses(config))?;
+    let started = bind(config).and_then(|(proxy, admin)| {
         let proxy = proxy.start(&config.proxy, &shared, shares, &stopped)?;
         let admin = admin.start(
             admin_listener(config, clock, &parts, &tls, shares),
@@ -179,6 +181,10 @@ async fn serve(
         milliseconds = began.elapsed().as_millis(),
         "ready"
     );
+    systemd::ready("serving");
+    if let Some(watchdog) = watchdog {
+        tokio::spawn(watchdog.run());
+    }
     if let Some(hints) = hints {
         process_log::say(&hints);
     }
@@ -189,6 +195,7 @@ async fn serve(
     let reopen = || reopen(log.as_deref(), &parts);
     signals.until_stopped(&force, reopen).await;
     tracing::info!("stopping: requests in flight may finish");
+    systemd::stopping(Duration::from_secs(config.proxy.drain_seconds));
     // Nobody listening any more is what is wanted.
     let _ = stop.send(true);
     let joined = tokio::task::spawn_blocking(move || {
@@ -216,6 +223,15 @@ async fn serve(
     tracing::info!("stopped");
     process_log::flush();
     std::process::exit(0)
+}
+
+/// The places of all listeners.
+fn bind(config: &Config) -> Result<(ProxyPlaces, RouterPlace), ServerError> {
+    let mut inherited = InheritedSockets::from_environment()?;
+    let proxy = ProxyPlaces::bind(&config.proxy, &mut inherited)?;
+    let admin = RouterPlace::bind(&admin_addresses(config), &mut inherited)?;
+    inherited.all_claimed()?;
+    Ok((proxy, admin))
 }
 
 /// Has the log files opened again.

@@ -62,6 +62,7 @@ mod sharing;
 mod smuggling;
 mod stores;
 mod support;
+mod systemd;
 mod throttling;
 mod tls;
 mod token_broker;
