@@ -55,6 +55,10 @@ enum Command {
         /// How findings are told
         #[arg(long, value_enum, default_value_t)]
         format: check::Format,
+        /// Asks what the file names as well: store, Redis, issuers, directories, the
+        /// mail relay, dates of certificates, and whether base_url leads here
+        #[arg(long)]
+        online: bool,
     },
     /// Asks a running instance whether it is ready; exit status 1 if not
     Health {
@@ -136,7 +140,7 @@ fn act(command: Command, file: &Path) -> ExitCode {
         Command::StartDev(arguments) => setup::start_dev::run(&arguments),
         Command::Proxy(arguments) => setup::proxy::run(&arguments),
         Command::Init(arguments) => setup::init::run(&arguments),
-        Command::Check { format } => check::run(file, format),
+        Command::Check { format, online } => check::run(file, format, online),
         Command::Health { live, .. } => {
             health(file, if live { "/status" } else { "/status/ready" })
         }

@@ -42,6 +42,7 @@ mod names;
 mod naming;
 mod oauth2;
 mod observation;
+mod online;
 mod openid_connect;
 mod openid_connect_attacks;
 mod openid_connect_exchange;
