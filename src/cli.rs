@@ -193,8 +193,10 @@ fn with_causes(error: &anyhow::Error) -> String {
 /// What the listeners of `config` contribute to a request.
 fn listeners(config: &Config) -> Listeners {
     let port = |addresses: &[String]| {
-        let first = addresses.first().and_then(|a| a.rsplit(':').next());
-        let port = first.and_then(|port| port.parse().ok()).unwrap_or(0);
+        let mut ports = addresses
+            .iter()
+            .filter_map(|a| a.rsplit(':').next()?.parse().ok());
+        let port = ports.next().unwrap_or(0);
         config.proxy.port_maps.known_to_clients(port)
     };
     Listeners {

@@ -69,6 +69,8 @@ pub struct Config {
 pub struct ProxyConfig {
     /// Addresses for HTTP/1.1 and HTTP/2 without TLS.
     pub listen: Vec<String>,
+    /// Who may connect to Unix sockets.
+    pub socket_mode: SocketMode,
     /// Addresses for TLS.
     pub tls: Option<TlsConfig>,
     /// Whether requests without TLS are led to it.
@@ -129,6 +131,7 @@ impl Default for ProxyConfig {
     fn default() -> Self {
         Self {
             listen: vec!["0.0.0.0:8000".to_owned()],
+            socket_mode: SocketMode(0o660),
             tls: None,
             https_redirect: HttpsRedirect::default(),
             hsts: None,
@@ -153,6 +156,35 @@ impl Default for ProxyConfig {
             head_seconds: 60,
             dns: DnsConfig::default(),
         }
+    }
+}
+
+/// The path of a Unix socket, where an address to listen on is one: `unix:/PATH`.
+pub fn unix_path(listen: &str) -> Option<&Path> {
+    let path = Path::new(listen.strip_prefix("unix:")?);
+    // The system's limit is 107 bytes, and the file has another name at first.
+    let is_good = path.is_absolute() && path.as_os_str().len() <= 100;
+    is_good.then_some(path)
+}
+
+/// Whether clients can connect there.
+fn is_address(listen: &str) -> bool {
+    listen.parse::<SocketAddr>().is_ok() || unix_path(listen).is_some()
+}
+
+/// Who may connect to Unix sockets: permissions of files, in octal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocketMode(pub u32);
+
+impl<'de> Deserialize<'de> for SocketMode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let mode = u32::from_str_radix(&text, 8)
+            .ok()
+            .filter(|mode| *mode <= 0o777);
+        let message = format!("'{text}' is no mode, such as \"0660\"");
+        mode.map(Self)
+            .ok_or_else(|| serde::de::Error::custom(message))
     }
 }
 
@@ -346,9 +378,12 @@ impl Config {
             findings.push(document.error(&segments(path), message));
         };
         for (i, listen) in self.proxy.listen.iter().enumerate() {
-            if listen.parse::<SocketAddr>().is_err() {
+            if !is_address(listen) {
                 let path = format!("proxy.listen.{i}");
-                at(&path, format!("'{listen}' is not ADDRESS:PORT"));
+                at(
+                    &path,
+                    format!("'{listen}' is not ADDRESS:PORT or unix:/PATH"),
+                );
             }
         }
         self.check_edge(&mut at);
@@ -463,6 +498,8 @@ fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D:
     texts
         .iter()
         .map(|text| {
+            // Peers of Unix sockets have no address, and are known by this one.
+            let text = if text == "unix:" { "0.0.0.0/32" } else { text };
             text.parse::<IpNet>()
                 .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
                 .map_err(|_| {

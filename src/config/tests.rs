@@ -16,7 +16,7 @@ fn refused(text: &str) -> String {
 fn an_error_names_file_line_and_key() {
     assert_eq!(
         refused("proxy:\n  listen: [\"nowhere\"]\n"),
-        "d.yaml:2: proxy.listen[0]: 'nowhere' is not ADDRESS:PORT"
+        "d.yaml:2: proxy.listen[0]: 'nowhere' is not ADDRESS:PORT or unix:/PATH"
     );
     assert!(refused("proxy:\n  lisen: []\n").starts_with("d.yaml:2: proxy.lisen: unknown field"));
     assert!(refused("proxy:\n  trusted_ips: [x]\n").contains("'x' is not an address"));

@@ -92,6 +92,7 @@ impl Config {
         };
         let mut at = |key: &str, message: &str| tell(&format!("{path}{key}"), message.to_owned());
         for (i, listen) in tls.listen.iter().enumerate() {
+            // Unix sockets are for proxies in front, who come without TLS.
             if listen.parse::<SocketAddr>().is_err() {
                 let message = format!("'{listen}' is not ADDRESS:PORT");
                 at(&format!(".listen.{i}"), &message);

@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -13,8 +15,8 @@ use tokio::net::TcpSocket;
 use tokio::runtime::{Builder, Runtime};
 
 use super::descriptors::Shares;
-use super::{RouterListener, Server, ServerError, Shared, tls, workers};
-use crate::config::ProxyConfig;
+use super::{RouterListener, Server, ServerError, Shared, tls, unix, workers};
+use crate::config::{ProxyConfig, unix_path};
 use crate::systemd::InheritedSockets;
 
 /// Clients' connections that may wait to be accepted.
@@ -75,7 +77,9 @@ impl ProxyPlaces {
                 return Err(address.error(io::Error::other(reason)));
             }
         }
-        let places = (0..workers).map(|worker| Place::bind(&addresses, BACKLOG, worker, inherited));
+        let unix = unix_listeners(&addresses, config.socket_mode.0)?;
+        let places =
+            (0..workers).map(|worker| Place::bind(&addresses, BACKLOG, worker, (inherited, &unix)));
         Ok(Self(places.collect::<Result<_, _>>()?))
     }
 
@@ -107,7 +111,12 @@ impl RouterPlace {
         inherited: &mut InheritedSockets,
     ) -> Result<Self, ServerError> {
         check_free(addresses, inherited)?;
-        Ok(Self(Place::bind(addresses, ROUTER_BACKLOG, 0, inherited)?))
+        Ok(Self(Place::bind(
+            addresses,
+            ROUTER_BACKLOG,
+            0,
+            (inherited, &[]),
+        )?))
     }
 
     /// Serves `listener` from a thread of its own.
@@ -123,6 +132,21 @@ impl RouterPlace {
     }
 }
 
+/// A listener on a Unix socket, by its path.
+type UnixSocket = (PathBuf, UnixListener);
+
+/// The listeners of all `addresses` that are Unix sockets.
+fn unix_listeners(addresses: &[Address<'_>], mode: u32) -> Result<Vec<UnixSocket>, ServerError> {
+    let mut listeners = Vec::new();
+    for &address in addresses {
+        if let Some(path) = unix_path(address.address) {
+            let listener = unix::listen(path, mode).map_err(|source| address.error(source))?;
+            listeners.push((path.to_owned(), listener));
+        }
+    }
+    Ok(listeners)
+}
+
 /// A thread's runtime, and its sockets.
 pub(super) struct Place {
     runtime: Option<Runtime>,
@@ -134,7 +158,7 @@ impl Place {
         addresses: &[Address<'_>],
         backlog: u32,
         worker: usize,
-        inherited: &mut InheritedSockets,
+        (inherited, unix): (&mut InheritedSockets, &[UnixSocket]),
     ) -> Result<Self, ServerError> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let mut place = Self {
@@ -143,6 +167,16 @@ impl Place {
         };
         let mut sockets = Fds::new();
         for &address in addresses {
+            if let Some(path) = unix_path(address.address) {
+                // All workers accept from the one that there can be.
+                let mut of_path = unix.iter().filter(|(other, _)| other == path);
+                if let Some((_, listener)) = of_path.next() {
+                    let shared = listener.try_clone();
+                    let shared = shared.map_err(|source| address.error(source))?;
+                    sockets.add(path.display().to_string(), shared.into_raw_fd());
+                }
+                continue;
+            }
             let shared = inherited.share(address.address, worker);
             let listener = shared.unwrap_or_else(|| place.listen(address.address, backlog));
             let listener = listener.map_err(|source| address.error(source))?;
@@ -193,6 +227,8 @@ fn check_free(addresses: &[Address<'_>], inherited: &InheritedSockets) -> Result
     for &address in addresses {
         let free = if !seen.insert(address.address) {
             Err(io::Error::from(io::ErrorKind::AddrInUse))
+        } else if let Some(path) = unix_path(address.address) {
+            unix::check_free(path)
         } else if inherited.has(address.address) {
             Ok(())
         } else {

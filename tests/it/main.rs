@@ -69,6 +69,7 @@ mod tls;
 mod token_broker;
 mod traces;
 mod traffic_plugins;
+mod unix_sockets;
 mod uploads;
 mod upstreams;
 mod vaults;
