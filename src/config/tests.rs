@@ -206,7 +206,7 @@ fn what_the_edge_can_not_do_is_refused_by_key() {
         ),
         (
             &format!("{tls}  health: {{alive: /up}}\n"),
-            "d.yaml:3: proxy.health.alive: unknown",
+            "d.yaml:3: proxy.health: unknown field `alive`, expected `live` or `ready`",
         ),
         (
             "proxy:\n  tls: {curves: [p521]}\n",
