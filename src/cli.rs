@@ -55,6 +55,10 @@ enum Command {
         /// How findings are told
         #[arg(long, value_enum, default_value_t)]
         format: check::Format,
+        /// Asks what the file names as well: store, Redis, issuers, directories, the
+        /// mail relay, dates of certificates, and whether base_url leads here
+        #[arg(long)]
+        online: bool,
     },
     /// Asks a running instance whether it is ready; exit status 1 if not
     Health {
@@ -136,7 +140,7 @@ fn act(command: Command, file: &Path) -> ExitCode {
         Command::StartDev(arguments) => setup::start_dev::run(&arguments),
         Command::Proxy(arguments) => setup::proxy::run(&arguments),
         Command::Init(arguments) => setup::init::run(&arguments),
-        Command::Check { format } => check::run(file, format),
+        Command::Check { format, online } => check::run(file, format, online),
         Command::Health { live, .. } => {
             health(file, if live { "/status" } else { "/status/ready" })
         }
@@ -189,8 +193,10 @@ fn with_causes(error: &anyhow::Error) -> String {
 /// What the listeners of `config` contribute to a request.
 fn listeners(config: &Config) -> Listeners {
     let port = |addresses: &[String]| {
-        let first = addresses.first().and_then(|a| a.rsplit(':').next());
-        let port = first.and_then(|port| port.parse().ok()).unwrap_or(0);
+        let mut ports = addresses
+            .iter()
+            .filter_map(|a| a.rsplit(':').next()?.parse().ok());
+        let port = ports.next().unwrap_or(0);
         config.proxy.port_maps.known_to_clients(port)
     };
     Listeners {
@@ -198,6 +204,8 @@ fn listeners(config: &Config) -> Listeners {
         tls_port: config.proxy.tls.as_ref().map_or(0, |tls| port(&tls.listen)),
         trusted: config.proxy.trusted_ips.clone().into(),
         real_ip_header: config.proxy.real_ip_header.clone(),
+        https_redirect: config.proxy.https_redirect,
+        probes: config.proxy.health.clone(),
     }
 }
 

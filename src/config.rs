@@ -2,7 +2,9 @@
 //!
 //! Relative paths in it are relative to the directory of the file.
 
+mod edge;
 mod relocation;
+mod tls;
 
 use std::fmt;
 use std::io;
@@ -14,19 +16,23 @@ use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
 
 use doorward_audit::AuditConfig;
-use doorward_core::model::client::Profile;
 use doorward_core::model::secret::Secret;
 use doorward_core::yaml::{Document, DocumentError, PathSegment};
+use doorward_gateway::edge::compression::CompressionConfig;
+use doorward_gateway::edge::error_pages::ErrorPageFiles;
+use doorward_gateway::edge::https::{Hsts, HttpsRedirect};
+use doorward_gateway::edge::probes::ProbePaths;
 use doorward_gateway::own_headers::{DefaultType, OwnHeaders};
 use doorward_gateway::resolve::DnsConfig;
 use doorward_identity::config::IdentityConfig;
 use doorward_identity::{Identity, IdentityError};
-use doorward_net::http::cipher_suites;
 use doorward_net::shared::RedisConfig;
 use doorward_plugins::token_broker::config::BrokerConfig;
 use doorward_store as store;
 
 use relocation::relocate;
+
+pub use tls::{CertificateMode, ClientCertificates, TlsConfig, TlsVersion};
 
 /// The configuration file as it is written.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -64,8 +70,20 @@ pub struct Config {
 pub struct ProxyConfig {
     /// Addresses for HTTP/1.1 and HTTP/2 without TLS.
     pub listen: Vec<String>,
+    /// Who may connect to Unix sockets.
+    pub socket_mode: SocketMode,
     /// Addresses for TLS.
     pub tls: Option<TlsConfig>,
+    /// Whether requests without TLS are led to it.
+    pub https_redirect: HttpsRedirect,
+    /// What browsers are told that come by TLS; absent: nothing.
+    pub hsts: Option<Hsts>,
+    /// Which answers of upstreams are compressed; absent: none.
+    pub compression: Option<CompressionConfig>,
+    /// Pages for answers that the gateway makes itself, by status or class.
+    pub error_pages: ErrorPageFiles,
+    /// Health checks on the proxy's port.
+    pub health: ProbePaths,
     /// Proxies in front whose `X-Forwarded-*` are believed.
     #[serde(deserialize_with = "networks")]
     pub trusted_ips: Vec<IpNet>,
@@ -114,7 +132,13 @@ impl Default for ProxyConfig {
     fn default() -> Self {
         Self {
             listen: vec!["0.0.0.0:8000".to_owned()],
+            socket_mode: SocketMode(0o660),
             tls: None,
+            https_redirect: HttpsRedirect::default(),
+            hsts: None,
+            compression: None,
+            error_pages: ErrorPageFiles::new(),
+            health: ProbePaths::default(),
             trusted_ips: Vec::new(),
             proxy_protocol_from: Vec::new(),
             real_ip_header: None,
@@ -133,6 +157,35 @@ impl Default for ProxyConfig {
             head_seconds: 60,
             dns: DnsConfig::default(),
         }
+    }
+}
+
+/// The path of a Unix socket, where an address to listen on is one: `unix:/PATH`.
+pub fn unix_path(listen: &str) -> Option<&Path> {
+    let path = Path::new(listen.strip_prefix("unix:")?);
+    // The system's limit is 107 bytes, and the file has another name at first.
+    let is_good = path.is_absolute() && path.as_os_str().len() <= 100;
+    is_good.then_some(path)
+}
+
+/// Whether clients can connect there.
+fn is_address(listen: &str) -> bool {
+    listen.parse::<SocketAddr>().is_ok() || unix_path(listen).is_some()
+}
+
+/// Who may connect to Unix sockets: permissions of files, in octal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocketMode(pub u32);
+
+impl<'de> Deserialize<'de> for SocketMode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let mode = u32::from_str_radix(&text, 8)
+            .ok()
+            .filter(|mode| *mode <= 0o777);
+        let message = format!("'{text}' is no mode, such as \"0660\"");
+        mode.map(Self)
+            .ok_or_else(|| serde::de::Error::custom(message))
     }
 }
 
@@ -166,63 +219,6 @@ impl<'de> Deserialize<'de> for PortMaps {
         });
         read.collect::<Result<_, _>>().map(Self)
     }
-}
-
-/// TLS listeners and their default certificate.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TlsConfig {
-    /// Addresses; by default the usual port of the section.
-    pub listen: Vec<String>,
-    /// PEM file with the certificate chain for clients whose server name no
-    /// certificate of the entities has; without one, it is generated.
-    pub certificate: Option<PathBuf>,
-    /// PEM file with the private key.
-    pub key: Option<PathBuf>,
-    /// The oldest version that is spoken.
-    pub min_version: TlsVersion,
-    /// Names of the cipher suites that are offered, the preferred one first; none:
-    /// all of TLS 1.3, and those of TLS 1.2 with AES-GCM.
-    pub cipher_suites: Vec<String>,
-    /// Whether clients show certificates.
-    pub client_certificates: ClientCertificates,
-}
-
-/// A version of TLS.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-pub enum TlsVersion {
-    /// TLS 1.2.
-    #[default]
-    #[serde(rename = "TLSv1.2")]
-    V12,
-    /// TLS 1.3.
-    #[serde(rename = "TLSv1.3")]
-    V13,
-}
-
-/// Certificates of clients.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ClientCertificates {
-    /// Whether they are asked for.
-    pub mode: CertificateMode,
-    /// PEM file of the authorities that clients' certificates are verified by.
-    pub ca: Option<PathBuf>,
-    /// Whether upstreams are told, in `Client-Cert` and `X-Client-Cert-*`.
-    pub forward: bool,
-}
-
-/// Whether clients are asked for certificates.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CertificateMode {
-    /// They are not.
-    #[default]
-    Off,
-    /// They are; one that is shown must be good.
-    Optional,
-    /// Nobody gets in without one.
-    Required,
 }
 
 /// The listener for operators.
@@ -401,11 +397,15 @@ impl Config {
         let mut findings = Vec::new();
         let mut at = |path: &str, message: String| findings.push((segments(path), message));
         for (i, listen) in self.proxy.listen.iter().enumerate() {
-            if listen.parse::<SocketAddr>().is_err() {
+            if !is_address(listen) {
                 let path = format!("proxy.listen.{i}");
-                at(&path, format!("'{listen}' is not ADDRESS:PORT"));
+                at(
+                    &path,
+                    format!("'{listen}' is not ADDRESS:PORT or unix:/PATH"),
+                );
             }
         }
+        self.check_edge(&mut at);
         self.check_tls("proxy.tls", self.proxy.tls.as_ref(), &mut at);
         self.check_tls("admin.tls", self.admin.tls.as_ref(), &mut at);
         let admin = self.admin.listen.parse::<SocketAddr>();
@@ -468,67 +468,8 @@ impl Config {
             let message = "value should be between 0 and 256".to_owned();
             at("proxy.workers", message);
         }
+        findings.extend(self.error_page_finding());
         findings
-    }
-}
-
-impl Config {
-    /// A declared client of the FAPI 2.0 Security Profile.
-    fn fapi2_client(&self) -> Option<&str> {
-        let realms = self
-            .identity
-            .iter()
-            .flat_map(|identity| identity.realms.values());
-        let mut clients = realms.flat_map(|realm| &realm.clients);
-        let found = clients.find(|client| client.profile == Some(Profile::Fapi2))?;
-        Some(&found.client_id)
-    }
-
-    fn check_tls(
-        &self,
-        path: &str,
-        section: Option<&TlsConfig>,
-        tell: &mut impl FnMut(&str, String),
-    ) {
-        let Some(tls) = section else {
-            return;
-        };
-        let mut at = |key: &str, message: &str| tell(&format!("{path}{key}"), message.to_owned());
-        for (i, listen) in tls.listen.iter().enumerate() {
-            if listen.parse::<SocketAddr>().is_err() {
-                let message = format!("'{listen}' is not ADDRESS:PORT");
-                at(&format!(".listen.{i}"), &message);
-            }
-        }
-        match (&tls.certificate, &tls.key) {
-            (Some(_), None) => at(".certificate", "needs its key"),
-            (None, Some(_)) => at(".key", "needs its certificate"),
-            _ => {}
-        }
-        let named = |place: Option<usize>| match place {
-            Some(place) => format!(".cipher_suites.{place}"),
-            None => ".cipher_suites".to_owned(),
-        };
-        let with_12 = tls.min_version == TlsVersion::V12;
-        if let Err((place, message)) = cipher_suites::check(&tls.cipher_suites, with_12) {
-            at(&named(place), &message);
-        }
-        if let Some(client_id) = self.fapi2_client()
-            && let Some(place) = cipher_suites::unfit_for_fapi2(&tls.cipher_suites)
-        {
-            let message = format!("the client '{client_id}' with profile fapi2 rules this one out");
-            at(&named(Some(place)), &message);
-        }
-        let asked = &tls.client_certificates;
-        if asked.mode != CertificateMode::Off && asked.ca.is_none() {
-            at(
-                ".client_certificates.mode",
-                "needs ca, a file of authorities",
-            );
-        }
-        if asked.mode == CertificateMode::Off && asked.forward {
-            at(".client_certificates.forward", "has no effect without mode");
-        }
     }
 }
 
@@ -573,6 +514,8 @@ fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D:
     texts
         .iter()
         .map(|text| {
+            // Peers of Unix sockets have no address, and are known by this one.
+            let text = if text == "unix:" { "0.0.0.0/32" } else { text };
             text.parse::<IpNet>()
                 .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
                 .map_err(|_| {

@@ -23,3 +23,4 @@ pub mod boot;
 pub mod cli;
 pub mod config;
 pub mod server;
+pub mod systemd;

@@ -4,7 +4,10 @@
 pub mod descriptors;
 pub mod places;
 pub mod tls;
+mod unix;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -20,7 +23,8 @@ use pingora::server::configuration::ServerConf;
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::listening::Service;
 
-use crate::config::{Config, ProxyConfig};
+use crate::config::{Config, ProxyConfig, unix_path};
+use crate::systemd::{InheritedError, Watchdog};
 use descriptors::Shares;
 use doorward_gateway::proxy::Gateway;
 use doorward_gateway::settings::Settings;
@@ -68,6 +72,9 @@ pub enum ServerError {
         /// The file, and what is wrong with it.
         reason: String,
     },
+    /// A socket of the service manager can't be used.
+    #[error(transparent)]
+    Inherited(#[from] InheritedError),
     /// A thread can't be started.
     #[error("can't start a worker: {0}")]
     Thread(#[from] std::io::Error),
@@ -86,7 +93,7 @@ impl ServerError {
                 config.wrong(key, message)
             }
             Self::Tls { key, reason } => config.wrong(key, reason.clone()),
-            Self::Thread(_) => return self.to_string(),
+            Self::Inherited(_) | Self::Thread(_) => return self.to_string(),
         };
         located.to_string()
     }
@@ -108,6 +115,8 @@ pub struct Shared {
     pub tls: Option<Arc<TlsAcceptor>>,
     /// Counts connections.
     pub counters: ListenerCounters,
+    /// Hears that the workers turn, where a service manager wants to know.
+    pub watchdog: Option<Watchdog>,
 }
 
 /// A listener that serves one router.
@@ -142,10 +151,16 @@ impl Server {
             let in_flight = Gauge::default();
             let services = proxy_services(config, shared, shares, &in_flight);
             let watch = shutdown.clone();
+            let watchdog = shared.watchdog.clone();
             let thread = std::thread::Builder::new().name(format!("proxy-{index}"));
             threads.push(thread.spawn(move || {
                 let _indispensable = Indispensable(watch.clone());
-                place.run(|fds| serve(services, fds, watch, in_flight, drain));
+                place.run(|fds| async move {
+                    if let Some(watchdog) = watchdog {
+                        tokio::spawn(watchdog.beat());
+                    }
+                    serve(services, fds, watch, in_flight, drain).await;
+                });
             })?);
         }
         Ok(Self { threads })
@@ -302,10 +317,11 @@ fn proxy_services(
             counters: shared.counters.clone(),
         },
     };
-    let mut services = vec![service("proxy", greeter(None), &config.listen)];
+    let mode = config.socket_mode.0;
+    let mut services = vec![service("proxy", greeter(None), (&config.listen, mode))];
     if let (Some(section), Some(door)) = (&config.tls, &shared.tls) {
         let greeter = greeter(Some(door.clone()));
-        services.push(service("proxy-tls", greeter, &section.listen));
+        services.push(service("proxy-tls", greeter, (&section.listen, mode)));
     }
     services
 }
@@ -330,22 +346,30 @@ fn router_services(listener: RouterListener<'_>, in_flight: &Gauge) -> Vec<Servi
         tls: None,
         ..listener.keeper.clone()
     };
-    let mut services = vec![service(listener.name, greeter(without), plain)];
+    let mut services = vec![service(listener.name, greeter(without), (plain, 0))];
     if listener.keeper.tls.is_some() {
         let name = format!("{}-tls", listener.name);
-        services.push(service(&name, greeter(listener.keeper.clone()), encrypted));
+        services.push(service(
+            &name,
+            greeter(listener.keeper.clone()),
+            (encrypted, 0),
+        ));
     }
     services
 }
 
-fn service<A>(name: &str, app: A, addresses: &[String]) -> Service<A> {
+fn service<A>(name: &str, app: A, (addresses, mode): (&[String], u32)) -> Service<A> {
     let mut service = Service::new(name.to_owned(), app);
     for address in addresses {
-        let mut options = TcpSocketOptions::default();
-        options.so_reuseport = Some(true);
-        let listener = ListenerConfig::tcp(address)
-            .tcp_socket_options(options)
-            .l4_buffer(L4BufferSettings::new(READ_BUFFER, WRITE_BUFFER));
+        let listener = if let Some(path) = unix_path(address) {
+            let mode = Permissions::from_mode(mode);
+            ListenerConfig::uds(path.display().to_string()).permissions(mode)
+        } else {
+            let mut options = TcpSocketOptions::default();
+            options.so_reuseport = Some(true);
+            ListenerConfig::tcp(address).tcp_socket_options(options)
+        };
+        let listener = listener.l4_buffer(L4BufferSettings::new(READ_BUFFER, WRITE_BUFFER));
         service.add_listener(listener);
     }
     service

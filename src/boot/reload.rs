@@ -15,6 +15,7 @@ use super::tls::{self, TlsSections};
 use super::{BootError, Opened, count_route_files, refused};
 use crate::config::{self, Config};
 use crate::server::tls::Prepared;
+use crate::systemd;
 use doorward_core::clock::Clock;
 use doorward_core::model::audit::{Actor, Event, Kind, Trace};
 use doorward_gateway::declarative::Declared;
@@ -130,6 +131,15 @@ impl Reloader {
                 }
                 *telemetry.config_errors.lock() = lines;
             }
+        }
+    }
+
+    /// What came of the last reload, in a line.
+    fn status(&self) -> &'static str {
+        if self.parts.telemetry.config_current.get() == 1 {
+            "serving; the configuration is that of the files"
+        } else {
+            "serving; the files have errors, and what was good before is in force"
         }
     }
 
@@ -276,7 +286,11 @@ pub async fn watch(mut reloader: Reloader, mut force: mpsc::Receiver<()>) {
         }
         tokio::select! {
             message = force.recv() => match message {
-                Some(()) => reloader.reload(true).await,
+                Some(()) => {
+                    systemd::reloading();
+                    reloader.reload(true).await;
+                    systemd::ready(reloader.status());
+                }
                 None => return,
             },
             change = changes.recv(), if watcher.is_some() => {

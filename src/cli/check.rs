@@ -1,5 +1,7 @@
 //! `doorward check`: all that is wrong with the files, and where.
 
+mod online;
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +16,7 @@ use doorward_core::clock::Clock;
 use doorward_net::telemetry::process_log;
 
 /// How findings are told.
-#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
     /// A line each, with the line of the file below it
     #[default]
@@ -32,9 +34,21 @@ struct Finding<'a> {
     text: &'a str,
 }
 
-pub(super) fn run(file: &Path, format: Format) -> ExitCode {
+pub(super) fn run(file: &Path, format: Format, online: bool) -> ExitCode {
     process_log::direct();
-    let outcome = try_check(file).map_err(|error| error.to_string());
+    let checked = try_check(file).map_err(|error| error.to_string());
+    let (probes, outcome) = match checked {
+        Ok(config) if online => ask(&config),
+        Ok(_) => (Vec::new(), Ok(())),
+        Err(lines) => (Vec::new(), Err(lines)),
+    };
+    let answers: Vec<String> = probes
+        .iter()
+        .filter_map(|probe| Some(format!("{}: {}\n", probe.key, probe.outcome.as_ref().ok()?)))
+        .collect();
+    if format == Format::Text && !answers.is_empty() {
+        output::print(&answers.concat());
+    }
     match (format, outcome) {
         (Format::Text, Ok(())) => output::print(&format!("{}: ok\n", file.display())),
         (Format::Text, Err(lines)) => {
@@ -51,14 +65,45 @@ pub(super) fn run(file: &Path, format: Format) -> ExitCode {
             let lines = outcome.err().unwrap_or_default();
             let findings: Vec<Value> = lines.lines().map(|line| Finding::of(line).json()).collect();
             let is_ok = findings.is_empty();
-            let report = json!({"ok": is_ok, "file": file, "findings": findings});
+            let mut report = json!({"ok": is_ok, "file": file, "findings": findings});
+            if !probes.is_empty() {
+                report["online"] = probes.iter().map(online::Probe::json).collect();
+            }
             let printed = output::print(&format!("{report:#}\n"));
             if is_ok { printed } else { ExitCode::FAILURE }
         }
     }
 }
 
-fn try_check(file: &Path) -> anyhow::Result<()> {
+/// Asks what the configuration names; what does not answer is a finding each.
+fn ask(config: &Config) -> (Vec<online::Probe>, Result<(), String>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return (Vec::new(), Err(error.to_string())),
+    };
+    let probes = runtime.block_on(online::probes(config, &Clock::system()));
+    let wrong = probes.iter().filter_map(|probe| {
+        let message = probe.outcome.as_ref().err()?;
+        // What is no key of the file is told as it is.
+        Some(if probe.key.contains(' ') {
+            format!("{} fails: {message}", probe.key)
+        } else {
+            config.wrong(&probe.key, message.clone()).to_string()
+        })
+    });
+    let lines: Vec<String> = wrong.collect();
+    let outcome = if lines.is_empty() {
+        Ok(())
+    } else {
+        Err(lines.join("\n"))
+    };
+    (probes, outcome)
+}
+
+fn try_check(file: &Path) -> anyhow::Result<Config> {
     let config = Config::load(file)?;
     for warning in &config.warnings {
         tracing::warn!("{warning}");
@@ -70,7 +115,7 @@ fn try_check(file: &Path) -> anyhow::Result<()> {
         findings.push(error.to_string());
     }
     if findings.is_empty() {
-        Ok(())
+        Ok(config)
     } else {
         anyhow::bail!(findings.join("\n"))
     }

@@ -17,10 +17,15 @@ use crate::server::descriptors::Shares;
 use crate::server::places::{Address, ProxyPlaces, RouterPlace};
 use crate::server::tls::Tls;
 use crate::server::{RouterListener, ServerError, Shared, indispensable};
+use crate::systemd::{self, InheritedSockets, Watchdog};
 use doorward_admin::{self as admin, AdminState};
 use doorward_core::clock::Clock;
 use doorward_core::model::audit::{Actor, Event, Kind, Trace};
 use doorward_gateway::balance::background::BackgroundTasks;
+use doorward_gateway::edge::compression::Compression;
+use doorward_gateway::edge::error_pages::ErrorPages;
+use doorward_gateway::edge::https::Hsts;
+use doorward_gateway::edge::probes::Probes;
 use doorward_gateway::ending::Endings;
 use doorward_gateway::explain::Listeners;
 use doorward_gateway::forward_auth::allowed_hosts::AllowedHosts;
@@ -130,16 +135,17 @@ async fn serve(
             return ExitCode::from(USAGE);
         }
     };
+    let watchdog = Watchdog::from_environment();
     let shared = Shared {
         live: parts.control.live(),
         settings: Arc::new(settings(config, clock, &parts, log.clone())),
         tls: tls.proxy.as_deref().map(Tls::door),
         counters: parts.telemetry.proxy_listener.clone(),
+        watchdog: watchdog.clone(),
     };
     // All addresses before any of them is served.
     let shares = Shares::of(config);
-    let started = ProxyPlaces::bind(&config.proxy).and_then(|proxy| {
-        let admin = RouterPlace::bind(&admin_addresses(config))?;
+    let started = bind(config).and_then(|(proxy, admin)| {
         let proxy = proxy.start(&config.proxy, &shared, shares, &stopped)?;
         let admin = admin.start(
             admin_listener(config, clock, &parts, &tls, shares),
@@ -175,6 +181,10 @@ async fn serve(
         milliseconds = began.elapsed().as_millis(),
         "ready"
     );
+    systemd::ready("serving");
+    if let Some(watchdog) = watchdog {
+        tokio::spawn(watchdog.run());
+    }
     if let Some(hints) = hints {
         process_log::say(&hints);
     }
@@ -185,6 +195,7 @@ async fn serve(
     let reopen = || reopen(log.as_deref(), &parts);
     signals.until_stopped(&force, reopen).await;
     tracing::info!("stopping: requests in flight may finish");
+    systemd::stopping(Duration::from_secs(config.proxy.drain_seconds));
     // Nobody listening any more is what is wanted.
     let _ = stop.send(true);
     let joined = tokio::task::spawn_blocking(move || {
@@ -212,6 +223,15 @@ async fn serve(
     tracing::info!("stopped");
     process_log::flush();
     std::process::exit(0)
+}
+
+/// The places of all listeners.
+fn bind(config: &Config) -> Result<(ProxyPlaces, RouterPlace), ServerError> {
+    let mut inherited = InheritedSockets::from_environment()?;
+    let proxy = ProxyPlaces::bind(&config.proxy, &mut inherited)?;
+    let admin = RouterPlace::bind(&admin_addresses(config), &mut inherited)?;
+    inherited.all_claimed()?;
+    Ok((proxy, admin))
 }
 
 /// Has the log files opened again.
@@ -392,6 +412,8 @@ fn settings(
         tls_port: tls,
         trusted,
         real_ip_header,
+        https_redirect,
+        probes,
     } = listeners(config);
     let asked = config
         .proxy
@@ -405,6 +427,11 @@ fn settings(
         trusted,
         real_ip_header,
         forward_auth_hosts: AllowedHosts::new(&config.proxy.forward_auth_hosts),
+        https_redirect,
+        compression: config.proxy.compression.clone().map(Compression::new),
+        error_pages: error_pages(config),
+        hsts: config.proxy.hsts.as_ref().and_then(Hsts::value),
+        probes: Probes::new(&probes, parts.store.clone()),
         port: plain,
         tls_port: tls,
         port_texts: [plain, tls].map(HeaderValue::from),
@@ -424,6 +451,21 @@ fn settings(
         connections: parts.telemetry.connections.clone(),
         client_aborts: process_log::client_aborts(),
         upstreams: parts.telemetry.upstreams.clone(),
+    }
+}
+
+/// The pages for failures. They were found good when the file was read.
+fn error_pages(config: &Config) -> Option<Arc<ErrorPages>> {
+    let files = &config.proxy.error_pages;
+    if files.is_empty() {
+        return None;
+    }
+    match ErrorPages::read(files) {
+        Ok(pages) => Some(Arc::new(pages)),
+        Err(error) => {
+            tracing::error!("proxy.error_pages.{}: {}", error.key, error.message);
+            None
+        }
     }
 }
 

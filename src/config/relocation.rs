@@ -10,6 +10,7 @@ use doorward_core::yaml::Document;
 const PATHS: &[&str] = &[
     "entities.*",
     "proxy.upstream_ca",
+    "proxy.error_pages.*",
     "proxy.dns.resolv_conf",
     "proxy.dns.hosts_file",
     "proxy.tls.certificate",

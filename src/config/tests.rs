@@ -41,7 +41,7 @@ identity:
 fn an_error_names_file_line_and_key() {
     assert_eq!(
         refused("proxy:\n  listen: [\"nowhere\"]\n"),
-        "d.yaml:2: proxy.listen[0]: 'nowhere' is not ADDRESS:PORT"
+        "d.yaml:2: proxy.listen[0]: 'nowhere' is not ADDRESS:PORT or unix:/PATH"
     );
     assert!(refused("proxy:\n  lisen: []\n").starts_with("d.yaml:2: proxy.lisen: unknown field"));
     assert!(refused("proxy:\n  trusted_ips: [x]\n").contains("'x' is not an address"));
@@ -198,4 +198,52 @@ fn relative_paths_begin_at_the_file_that_names_them() {
     let warnings = relocate(&mut document);
     assert!(warnings[0].contains("working directory"), "{warnings:?}");
     assert_eq!(document.value()["entities"][0], "Cargo.toml");
+}
+
+#[test]
+fn what_the_edge_can_not_do_is_refused_by_key() {
+    let tls = "proxy:\n  tls: {}\n";
+    for (text, expected) in [
+        (
+            "proxy:\n  https_redirect: true\n",
+            "d.yaml:2: proxy.https_redirect: has no effect",
+        ),
+        (
+            "proxy:\n  hsts: {}\n",
+            "d.yaml:2: proxy.hsts: has no effect",
+        ),
+        (
+            &format!("{tls}  https_redirect: 303\n"),
+            "d.yaml:3: proxy.https_redirect: 303 is none of true, false, 301",
+        ),
+        (
+            &format!("{tls}  https_redirect: yes please\n"),
+            "d.yaml:3: proxy.https_redirect: expected true, false, 301",
+        ),
+        (
+            &format!("{tls}  hsts: {{preload: true}}\n"),
+            "d.yaml:3: proxy.hsts.preload: needs include_subdomains",
+        ),
+        (
+            &format!("{tls}  health: {{live: up}}\n"),
+            "d.yaml:3: proxy.health.live: expected a path",
+        ),
+        (
+            &format!("{tls}  health: {{alive: /up}}\n"),
+            "d.yaml:3: proxy.health: unknown field `alive`, expected `live` or `ready`",
+        ),
+        (
+            "proxy:\n  tls: {curves: [p521]}\n",
+            "d.yaml:2: proxy.tls.curves[0]: 'p521' is none of X25519MLKEM768",
+        ),
+    ] {
+        let refused = refused(text);
+        assert!(refused.starts_with(expected), "{refused}\n{expected}");
+    }
+    let good = format!("{tls}  https_redirect: 301\n  hsts: {{max_age: 300}}\n  health: true\n");
+    assert_eq!(refused(&good), "");
+    assert_eq!(
+        refused("proxy:\n  trusted_ips: [10.0.0.0/8]\n  https_redirect: true\n"),
+        ""
+    );
 }

@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -13,8 +15,9 @@ use tokio::net::TcpSocket;
 use tokio::runtime::{Builder, Runtime};
 
 use super::descriptors::Shares;
-use super::{RouterListener, Server, ServerError, Shared, tls, workers};
-use crate::config::ProxyConfig;
+use super::{RouterListener, Server, ServerError, Shared, tls, unix, workers};
+use crate::config::{ProxyConfig, unix_path};
+use crate::systemd::InheritedSockets;
 
 /// Clients' connections that may wait to be accepted.
 const BACKLOG: u32 = 65_535;
@@ -48,11 +51,15 @@ impl<'a> Address<'a> {
 pub struct ProxyPlaces(Vec<Place>);
 
 impl ProxyPlaces {
-    /// Binds all addresses of `config` for each worker.
+    /// Binds all addresses of `config` for each worker, but for those that were handed
+    /// over.
     ///
     /// # Errors
     /// [`ServerError`]: the address that can't be had.
-    pub fn bind(config: &ProxyConfig) -> Result<Self, ServerError> {
+    pub fn bind(
+        config: &ProxyConfig,
+        inherited: &mut InheritedSockets,
+    ) -> Result<Self, ServerError> {
         tls::check_authorities(config.upstream_ca.as_deref())?;
         let plain = config.listen.iter();
         let encrypted = config.tls.iter().flat_map(|tls| &tls.listen);
@@ -60,8 +67,19 @@ impl ProxyPlaces {
             .map(|address| Address::new("proxy.listen", address))
             .chain(encrypted.map(|address| Address::new("proxy.tls.listen", address)))
             .collect();
-        check_free(&addresses)?;
-        let places = (0..workers(config)).map(|_| Place::bind(&addresses, BACKLOG));
+        check_free(&addresses, inherited)?;
+        let workers = workers(config);
+        // A socket without a worker would never be accepted from.
+        for &address in &addresses {
+            let sockets = inherited.count(address.address);
+            if sockets > workers {
+                let reason = format!("{sockets} sockets were handed over, for {workers} workers");
+                return Err(address.error(io::Error::other(reason)));
+            }
+        }
+        let unix = unix_listeners(&addresses, config.socket_mode.0)?;
+        let places =
+            (0..workers).map(|worker| Place::bind(&addresses, BACKLOG, worker, (inherited, &unix)));
         Ok(Self(places.collect::<Result<_, _>>()?))
     }
 
@@ -84,13 +102,21 @@ impl ProxyPlaces {
 pub struct RouterPlace(Place);
 
 impl RouterPlace {
-    /// Binds `addresses`.
+    /// Binds `addresses`, but for those that were handed over.
     ///
     /// # Errors
     /// [`ServerError`]: the address that can't be had.
-    pub fn bind(addresses: &[Address<'_>]) -> Result<Self, ServerError> {
-        check_free(addresses)?;
-        Ok(Self(Place::bind(addresses, ROUTER_BACKLOG)?))
+    pub fn bind(
+        addresses: &[Address<'_>],
+        inherited: &mut InheritedSockets,
+    ) -> Result<Self, ServerError> {
+        check_free(addresses, inherited)?;
+        Ok(Self(Place::bind(
+            addresses,
+            ROUTER_BACKLOG,
+            0,
+            (inherited, &[]),
+        )?))
     }
 
     /// Serves `listener` from a thread of its own.
@@ -106,6 +132,21 @@ impl RouterPlace {
     }
 }
 
+/// A listener on a Unix socket, by its path.
+type UnixSocket = (PathBuf, UnixListener);
+
+/// The listeners of all `addresses` that are Unix sockets.
+fn unix_listeners(addresses: &[Address<'_>], mode: u32) -> Result<Vec<UnixSocket>, ServerError> {
+    let mut listeners = Vec::new();
+    for &address in addresses {
+        if let Some(path) = unix_path(address.address) {
+            let listener = unix::listen(path, mode).map_err(|source| address.error(source))?;
+            listeners.push((path.to_owned(), listener));
+        }
+    }
+    Ok(listeners)
+}
+
 /// A thread's runtime, and its sockets.
 pub(super) struct Place {
     runtime: Option<Runtime>,
@@ -113,7 +154,12 @@ pub(super) struct Place {
 }
 
 impl Place {
-    fn bind(addresses: &[Address<'_>], backlog: u32) -> Result<Self, ServerError> {
+    fn bind(
+        addresses: &[Address<'_>],
+        backlog: u32,
+        worker: usize,
+        (inherited, unix): (&mut InheritedSockets, &[UnixSocket]),
+    ) -> Result<Self, ServerError> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let mut place = Self {
             runtime: Some(runtime),
@@ -121,7 +167,18 @@ impl Place {
         };
         let mut sockets = Fds::new();
         for &address in addresses {
-            let listener = place.listen(address.address, backlog);
+            if let Some(path) = unix_path(address.address) {
+                // All workers accept from the one that there can be.
+                let mut of_path = unix.iter().filter(|(other, _)| other == path);
+                if let Some((_, listener)) = of_path.next() {
+                    let shared = listener.try_clone();
+                    let shared = shared.map_err(|source| address.error(source))?;
+                    sockets.add(path.display().to_string(), shared.into_raw_fd());
+                }
+                continue;
+            }
+            let shared = inherited.share(address.address, worker);
+            let listener = shared.unwrap_or_else(|| place.listen(address.address, backlog));
             let listener = listener.map_err(|source| address.error(source))?;
             sockets.add(address.address.to_owned(), listener.into_raw_fd());
         }
@@ -165,13 +222,17 @@ impl Drop for Place {
 /// Sockets with `SO_REUSEPORT` share an address with any process of the same
 /// user; a plain attempt first tells a second instance that it is one. Of two
 /// sockets of one place on the same address, one would never be accepted from.
-fn check_free(addresses: &[Address<'_>]) -> Result<(), ServerError> {
+fn check_free(addresses: &[Address<'_>], inherited: &InheritedSockets) -> Result<(), ServerError> {
     let mut seen = HashSet::new();
     for &address in addresses {
-        let free = if seen.insert(address.address) {
-            TcpListener::bind(address.address).map(drop)
-        } else {
+        let free = if !seen.insert(address.address) {
             Err(io::Error::from(io::ErrorKind::AddrInUse))
+        } else if let Some(path) = unix_path(address.address) {
+            unix::check_free(path)
+        } else if inherited.has(address.address) {
+            Ok(())
+        } else {
+            TcpListener::bind(address.address).map(drop)
         };
         free.map_err(|source| address.error(source))?;
     }
@@ -183,7 +244,8 @@ mod tests {
     use super::*;
 
     fn refused(addresses: &[Address<'_>]) -> String {
-        let refused = RouterPlace::bind(addresses).err().expect("refused");
+        let refused = RouterPlace::bind(addresses, &mut InheritedSockets::default());
+        let refused = refused.err().expect("refused");
         refused.to_string()
     }
 

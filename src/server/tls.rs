@@ -19,8 +19,8 @@ use crate::config::{CertificateMode, Config, TlsConfig, TlsVersion};
 use doorward_core::clock::Clock;
 use doorward_core::x509;
 use doorward_gateway::snapshot::Snapshot;
-use doorward_net::http::cipher_suites;
 use doorward_net::http::tls::TlsAcceptor;
+use doorward_net::http::{cipher_suites, key_exchange};
 
 /// Protocols within TLS, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -184,6 +184,7 @@ fn server_config(
         TlsVersion::V13 => &[&TLS13],
     };
     let provider = cipher_suites::confine(&x509::provider(), &config.cipher_suites);
+    let provider = key_exchange::confine(provider, &config.curves);
     let builder = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)
         .map_err(|error| reason(&error))?;

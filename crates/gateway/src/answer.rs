@@ -9,10 +9,12 @@ use pingora::prelude::{ErrorType, OrErr};
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
 
+use super::edge::error_pages::ErrorPages;
 use super::head;
 use super::observe::millis;
 use super::own_headers::{DefaultType, OwnHeaders};
 use doorward_net::http::form;
+use doorward_net::http::quality;
 use doorward_net::http::reply::{Reply, ReplyBody};
 
 /// Product token in `Server` and `Via`.
@@ -39,8 +41,10 @@ pub(super) const X_KONG_REQUEST_ID: HeaderName = HeaderName::from_static("x-kong
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
+/// The type of pages.
+const HTML: &str = "text/html; charset=utf-8";
 /// Most fields of an answer but for those of the reply and of filters.
-const FIELDS: usize = 10;
+const FIELDS: usize = 11;
 
 /// What the gateway adds to an answer of its own.
 pub(super) struct Additions<'a> {
@@ -52,6 +56,10 @@ pub(super) struct Additions<'a> {
     pub(super) latency_ms: u64,
     /// The part of it that went by at upstreams, where one was tried.
     pub(super) upstream_ms: Option<u64>,
+    /// `Strict-Transport-Security`, where it is to be told.
+    pub(super) hsts: Option<&'a HeaderValue>,
+    /// Pages in the place of messages.
+    pub(super) pages: Option<&'a ErrorPages>,
     /// Which of its own headers the gateway shows.
     pub(super) shown: OwnHeaders,
 }
@@ -67,7 +75,15 @@ pub(super) fn compose(
     }
     let id = additions.request_id.and_then(|id| id.to_str().ok());
     let id = id.filter(|_| reply.status.as_u16() >= 400);
-    let (content_type, body) = render(reply.body, &request.headers, id);
+    let (content_type, body) = match (&reply.body, additions.pages) {
+        (ReplyBody::Message(message), Some(pages)) if prefers_html(&request.headers) => {
+            match pages.find(reply.status) {
+                Some(page) => (Some(HTML), page.render(reply.status, message, id)),
+                None => render(reply.body, &request.headers, id),
+            }
+        }
+        _ => render(reply.body, &request.headers, id),
+    };
     // Room for all fields at once, those of the engine among them.
     let mut headers =
         HeaderMap::with_capacity(FIELDS + reply.headers.len() + additions.headers.len());
@@ -146,6 +162,9 @@ fn has_length(status: StatusCode) -> bool {
 fn add(headers: &mut HeaderMap, additions: &Additions<'_>) {
     for (name, value) in additions.headers {
         headers.append(name.clone(), value.clone());
+    }
+    if let Some(hsts) = additions.hsts {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
     }
     let shown = |one| additions.shown.has(one);
     if shown(OwnHeaders::RESPONSE_LATENCY) {
@@ -313,7 +332,7 @@ impl Format {
                 json(message, request_id).into(),
             ),
             Format::Html => (
-                "text/html; charset=utf-8",
+                HTML,
                 format!(
                     "<!doctype html>\n<html>\n  <head>\n    <meta charset=\"utf-8\">\n    <title>Error</title>\n  \
                      </head>\n  <body>\n    <h1>Error</h1>\n    <p>{}.</p>{}\n  </body>\n</html>\n",
@@ -358,11 +377,7 @@ impl Format {
                 "text/plain" | "text/*" => Format::Plain,
                 _ => continue,
             };
-            let quality = pieces
-                .find_map(|piece| piece.strip_prefix("q="))
-                .map_or(Some(1.0), |q| q.parse::<f32>().ok())
-                .unwrap_or(0.0);
-            let quality = (quality.clamp(0.0, 1.0) * 1000.0) as u16;
+            let quality = quality::weight(pieces);
             if quality > best.1 {
                 best = (format, quality);
             }

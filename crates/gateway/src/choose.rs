@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use pingora::http::RequestHeader;
 
 use super::admit;
+use super::edge::https::redirection;
 use super::router::{Match, Query, path};
 use super::snapshot::{LiveRoute, Snapshot};
 use doorward_core::model::route::Route;
@@ -139,16 +140,10 @@ fn not_grpc(request: &RequestHeader) -> Option<Reply> {
 
 /// The answer to plain HTTP on a route that is for https only.
 fn https_required(code: u16, request: &RequestHeader) -> Reply {
-    let status = StatusCode::from_u16(code).unwrap_or(StatusCode::UPGRADE_REQUIRED);
-    if status.is_redirection()
-        && let Some((host, _)) = admit::authority(request)
-        && let Some(target) = request.uri.path_and_query()
-        && target.path().starts_with('/')
-        && let Ok(location) = HeaderValue::try_from(format!("https://{host}{target}"))
-    {
-        return Reply::empty(status).header(header::LOCATION, location);
-    }
-    upgrade(HTTPS, "TLS/1.2, HTTP/1.1")
+    let status = StatusCode::from_u16(code).ok();
+    let status = status.filter(StatusCode::is_redirection);
+    let redirect = status.and_then(|status| redirection(status, request, 0));
+    redirect.unwrap_or_else(|| upgrade(HTTPS, "TLS/1.2, HTTP/1.1"))
 }
 
 fn upgrade(message: &'static str, to: &'static str) -> Reply {

@@ -11,6 +11,7 @@ use super::admit;
 use super::answer::Additions;
 use super::attempt::Attempts;
 use super::chain::Link;
+use super::edge::error_pages::ErrorPages;
 use super::forward::Origin;
 use super::forward_auth::dialect::Dialect;
 use super::handler::HandlerContext;
@@ -38,6 +39,10 @@ pub struct Ctx {
     pub(super) path: Option<Box<str>>,
     pub(super) exchange: Exchange,
     pub(super) request_id: Option<HeaderValue>,
+    /// `Strict-Transport-Security` of the answer, if it has one.
+    pub(super) hsts: Option<HeaderValue>,
+    /// Pages for answers that the gateway makes itself.
+    pub(super) pages: Option<Arc<ErrorPages>>,
     /// Which of its own headers the gateway shows.
     pub(super) shown: OwnHeaders,
     /// Whether the whole body was read beforehand.
@@ -92,6 +97,8 @@ impl Ctx {
             path: None,
             exchange: Exchange::default(),
             request_id: None,
+            hsts: None,
+            pages: None,
             shown: OwnHeaders::default(),
             gathered: false,
             substituted: false,
@@ -167,6 +174,8 @@ impl Ctx {
             request_id: self.request_id.as_ref(),
             latency_ms: self.elapsed_ms(),
             upstream_ms: self.upstream_started.map(|s| whole_millis(s.elapsed())),
+            hsts: self.hsts.as_ref(),
+            pages: self.pages.as_deref(),
             shown: self.shown,
         }
     }

@@ -9,8 +9,10 @@ use std::time::Duration;
 use arc_swap::Guard;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use pingora::Result;
+use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 
+use super::answer::no_route;
 use super::choose::{self, Arrival, Unrouted};
 use super::context::Ctx;
 use super::proxy::Gateway;
@@ -33,6 +35,16 @@ impl Gateway {
     /// Finds the route of a request and runs its filters; the reply, if the
     /// request ends here.
     pub(super) async fn decide(&self, session: &mut Session, ctx: &mut Ctx) -> Option<Reply> {
+        if let Err(reply) = self.arrive(session, ctx) {
+            return Some(reply);
+        }
+        if let Some(probes) = &self.settings.probes
+            && let Some(probe) = probes.find(session.req_header().uri.path())
+        {
+            let is_stopping = session.is_process_shutting_down();
+            let method = &session.req_header().method;
+            return Some(Box::pin(probes.answer(probe, method, is_stopping)).await);
+        }
         match self.find_route(session, ctx) {
             Ok(None) => {}
             Ok(Some(snapshot)) => {
@@ -47,8 +59,11 @@ impl Gateway {
         if let Some(reply) = protocols.refuse(session.req_header(), ctx.exchange.secure) {
             return Some(reply);
         }
-        let service = ctx.route.as_ref().and_then(|route| route.service.as_ref());
-        if service.is_some_and(|service| service.is_forward_auth) {
+        if ctx
+            .route
+            .as_ref()
+            .is_some_and(|route| route.is_forward_auth())
+        {
             let allowed = &self.settings.forward_auth_hosts;
             if let Err(reply) = forward_auth::restore(session, ctx, allowed) {
                 return Some(reply);
@@ -110,9 +125,8 @@ impl Gateway {
         }
     }
 
-    /// Finds the entity route; the snapshot, if there is none and its route
-    /// files are to be asked.
-    fn find_route(&self, session: &Session, ctx: &mut Ctx) -> Result<Option<Arc<Snapshot>>, Reply> {
+    /// Notes whom a request comes from and how, and refuses what is none.
+    fn arrive(&self, session: &Session, ctx: &mut Ctx) -> Result<(), Reply> {
         let request = session.req_header();
         let settings = &self.settings;
         let tls = session
@@ -129,6 +143,9 @@ impl Gateway {
         ctx.exchange.secure =
             choose::is_secure(tls.is_some(), request, peer.ip(), &settings.trusted);
         ctx.exchange.trusted = admit::is_trusted(peer.ip(), &settings.trusted);
+        if ctx.exchange.secure {
+            ctx.hsts.clone_from(&settings.hsts);
+        }
         if let Some(refusal) = malformed(session.as_downstream()) {
             ctx.exchange.refusal = Some(Cow::Borrowed("malformed_request"));
             return Err(Reply::message(refusal.status, refusal.message));
@@ -144,6 +161,26 @@ impl Gateway {
             handshake.note_request();
             ctx.exchange.handshake = Some(handshake.clone());
         }
+        Ok(())
+    }
+
+    /// The redirect of a request without TLS, where such requests are redirected.
+    fn redirected(&self, request: &RequestHeader, exchange: &Exchange) -> Option<Reply> {
+        if exchange.secure {
+            return None;
+        }
+        let settings = &self.settings;
+        settings.https_redirect.answer(request, settings.tls_port)
+    }
+
+    /// Finds the entity route; the snapshot, if there is none and its route
+    /// files are to be asked.
+    fn find_route(&self, session: &Session, ctx: &mut Ctx) -> Result<Option<Arc<Snapshot>>, Reply> {
+        let request = session.req_header();
+        let settings = &self.settings;
+        let tls = session
+            .digest()
+            .and_then(|digest| digest.ssl_digest.as_ref());
         let port = if tls.is_some() {
             settings.tls_port
         } else {
@@ -157,7 +194,10 @@ impl Gateway {
             let message = "This host needs a connection of its own";
             return Err(Reply::message(StatusCode::MISDIRECTED_REQUEST, message));
         }
-        if let Some(reply) = snapshot.resource_metadata.answer(request) {
+        let redirect = self.redirected(request, &ctx.exchange);
+        if redirect.is_none()
+            && let Some(reply) = snapshot.resource_metadata.answer(request)
+        {
             return Err(reply);
         }
         let arrival = Arrival {
@@ -175,19 +215,25 @@ impl Gateway {
                 if settings.allow_debug_header && request.headers.contains_key(KONG_DEBUG) {
                     tell_route(route, &mut ctx.exchange);
                 }
-                Ok(None)
+                // A proxy's question is not a client's request.
+                redirect
+                    .filter(|_| !route.is_forward_auth())
+                    .map_or(Ok(None), Err)
             }
+            Err(Unrouted::Refused(reply)) => {
+                ctx.exchange.refusal = Some(Cow::Borrowed("malformed_request"));
+                Err(reply)
+            }
+            Err(Unrouted::NoRoute) if redirect.is_some() => redirect.map_or(Ok(None), Err),
             Err(Unrouted::NoRoute)
                 if (!snapshot.files.is_empty() || snapshot.mounted().is_some())
                     && handler::is_open(ctx.path(request)) =>
             {
                 Ok(Some(Guard::into_inner(snapshot)))
             }
+            // The operator's own page, where there is one, says what this one would.
+            Err(Unrouted::NoRoute) if ctx.pages.is_some() => Err(no_route()),
             Err(Unrouted::NoRoute) => Err(no_route_for(request, &ctx.exchange)),
-            Err(Unrouted::Refused(reply)) => {
-                ctx.exchange.refusal = Some(Cow::Borrowed("malformed_request"));
-                Err(reply)
-            }
         }
     }
 

@@ -282,7 +282,7 @@ pub(super) async fn pass(
     reply.headers.push((header::CACHE_CONTROL, no_store));
     // To filters it is an upstream's answer; none may store it.
     ctx.exchange.stored = true;
-    responses::stored(session, ctx, reply).await
+    responses::stored(session, ctx, reply, None).await
 }
 
 #[cfg(test)]

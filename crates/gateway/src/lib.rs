@@ -15,6 +15,7 @@ mod copy_on_write_map;
 mod credentials;
 mod decide;
 pub mod declarative;
+pub mod edge;
 mod edit;
 pub mod ending;
 pub mod entities;

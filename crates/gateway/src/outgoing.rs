@@ -92,7 +92,7 @@ fn announce_unknown(request: &mut RequestHeader) -> Result<()> {
 const X_KONG_UPSTREAM_STATUS: HeaderName = HeaderName::from_static("x-kong-upstream-status");
 
 /// Most fields that the gateway adds to a response.
-const OWN_FIELDS: usize = 5;
+const OWN_FIELDS: usize = 6;
 /// Fields that the engine adds: `Date` and `Connection`.
 const ENGINE_FIELDS: usize = 2;
 
@@ -146,6 +146,10 @@ pub(super) fn finish_head(
     }
     for (name, value) in &ctx.exchange.response_headers {
         headers.append(name.clone(), value.clone());
+    }
+    if let Some(hsts) = &ctx.hsts {
+        // Of several, browsers take the first (RFC 6797 §8.1).
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
     }
     *response = ResponseHeader::from(parts);
     if let Some(reason) = reason {

@@ -66,7 +66,8 @@ impl Gateway {
             return Box::pin(unwind::reply(session, ctx, reply)).await;
         }
         if ctx.exchange.stored {
-            return Box::pin(responses::stored(session, ctx, reply)).await;
+            let compression = self.settings.compression.as_ref();
+            return Box::pin(responses::stored(session, ctx, reply, compression)).await;
         }
         responses::own(session, ctx, reply).await
     }
@@ -113,6 +114,7 @@ impl ProxyHttp for Gateway {
             ctx.connection = Some(connection);
         }
         ctx.shown = self.settings.headers;
+        ctx.pages.clone_from(&self.settings.error_pages);
         if self.settings.request_ids {
             ctx.request_id = Some(observe::request_id());
         }
@@ -306,6 +308,9 @@ impl ProxyHttp for Gateway {
         finish_head(session.req_header(), response, fields, ctx, now)?;
         if ctx.journey.is_some() {
             Box::pin(unwind::proxied(session, ctx, response)).await?;
+        }
+        if let Some(compression) = &self.settings.compression {
+            responses::compress(session, ctx, response, compression);
         }
         passage::prepare_way(session, ctx, response, fields);
         Ok(())

@@ -9,6 +9,7 @@ use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 
 use super::context::Ctx;
+use super::edge::compression::Compression;
 use super::{answer, passage};
 use doorward_net::http::reply::Reply;
 use doorward_plugin_api::filter::ResponseFlow;
@@ -116,8 +117,27 @@ pub(super) async fn own(session: &mut Session, ctx: &mut Ctx, reply: Reply) -> R
     answer::write(session, head, body).await
 }
 
+/// Has an upstream's answer compressed behind all filters, where it may be and the
+/// client wants it.
+pub(super) fn compress(
+    session: &Session,
+    ctx: &mut Ctx,
+    response: &mut ResponseHeader,
+    compression: &Compression,
+) {
+    let other = ctx.journey.as_ref().is_some_and(|it| it.drops_body());
+    if !other && let Some(filter) = compression.begin(session.req_header(), response) {
+        ctx.body_filters.0.push(filter);
+    }
+}
+
 /// Writes what a filter has stored of an upstream's answers: to the others it is one.
-pub(super) async fn stored(session: &mut Session, ctx: &mut Ctx, reply: Reply) -> Result<()> {
+pub(super) async fn stored(
+    session: &mut Session,
+    ctx: &mut Ctx,
+    reply: Reply,
+    compression: Option<&Compression>,
+) -> Result<()> {
     let (mut head, body) = answer::compose(reply, session.req_header(), &ctx.additions())?;
     if let Some(other) = inspect(session, ctx, &mut head).await {
         return own(session, ctx, other).await;
@@ -126,6 +146,9 @@ pub(super) async fn stored(session: &mut Session, ctx: &mut Ctx, reply: Reply) -
         let request = session.req_header();
         link.filter
             .on_response_to(request, &ctx.exchange, &mut head);
+    }
+    if let Some(compression) = compression {
+        compress(session, ctx, &mut head, compression);
     }
     let mut body = Some(body);
     ctx.body_filters.piece(&mut body, true);

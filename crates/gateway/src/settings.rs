@@ -5,6 +5,10 @@ use std::sync::Arc;
 use http::{HeaderName, HeaderValue};
 use ipnet::IpNet;
 
+use super::edge::compression::Compression;
+use super::edge::error_pages::ErrorPages;
+use super::edge::https::HttpsRedirect;
+use super::edge::probes::Probes;
 use super::ending::Endings;
 use super::forward_auth::allowed_hosts::AllowedHosts;
 use super::handler::Destinations;
@@ -27,6 +31,16 @@ pub struct Settings {
     pub real_ip_header: Option<HeaderName>,
     /// Hosts that sub-requests of proxies may speak of.
     pub forward_auth_hosts: AllowedHosts,
+    /// Whether requests without TLS are led to it.
+    pub https_redirect: HttpsRedirect,
+    /// What browsers are told that came by TLS.
+    pub hsts: Option<HeaderValue>,
+    /// Compresses answers of upstreams, if anything does.
+    pub compression: Option<Compression>,
+    /// Pages for answers that the gateway makes itself.
+    pub error_pages: Option<Arc<ErrorPages>>,
+    /// Health checks on the proxy's port.
+    pub probes: Option<Probes>,
     /// Port of the plain listener.
     pub port: u16,
     /// Port of the TLS listener.

@@ -24,7 +24,7 @@ mod tests;
 pub use authorize::rules;
 pub use credentials::bearer;
 pub use decide::refusal;
-pub use provider::{IssuerReport, Providers};
+pub use provider::{IssuerReport, Providers, discovery_urls};
 pub use session::admin::{end_marks, subjects};
 pub use session::storage::Storages;
 

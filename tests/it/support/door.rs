@@ -1,10 +1,12 @@
 //! The real `doorward` program, in a temporary directory of its own.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use tempfile::TempDir;
 
@@ -221,6 +223,25 @@ impl Door {
             .envs(self.env.iter().map(|(name, value)| (name, value)));
         self.spawn_command(command, Stdio::piped(), Stdio::piped());
         self.until_ready().await;
+    }
+
+    /// As [`Door::spawn`], with a listening socket as service managers hand it over:
+    /// the first file behind the standard ones.
+    pub(crate) fn spawn_with_socket(&mut self, socket: &impl AsFd) {
+        let number = socket.as_fd().as_raw_fd().to_string();
+        fcntl_setfd(socket, FdFlags::empty()).expect("it is inherited");
+        let mut command = Command::new("bash");
+        command
+            .args([
+                "-c",
+                "exec 3<&\"$0\" && export LISTEN_FDS=1 LISTEN_PID=$$ && exec \"$@\"",
+            ])
+            .arg(number)
+            .arg(env!("CARGO_BIN_EXE_doorward"))
+            .args(["run", "-c", &self.config])
+            .current_dir(self.dir.path())
+            .envs(self.env.iter().map(|(name, value)| (name, value)));
+        self.spawn_command(command, Stdio::piped(), Stdio::piped());
     }
 
     fn spawn_command(&mut self, mut command: Command, stdout: Stdio, stderr: Stdio) {

@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use http::HeaderName;
+use http::{HeaderName, StatusCode};
 use ipnet::IpNet;
 use pingora::http::RequestHeader;
 use serde_json::Value;
@@ -28,6 +28,8 @@ use super::admit;
 use super::answer::no_route;
 use super::chain::{self, Link};
 use super::choose::{self, Arrival, Unrouted};
+use super::edge::https::HttpsRedirect;
+use super::edge::probes::ProbePaths;
 use super::entities::{Entities, Record};
 use super::router::{Router, path};
 use super::snapshot::{LiveRoute, Snapshot};
@@ -59,6 +61,10 @@ pub struct Listeners {
     pub trusted: Box<[IpNet]>,
     /// The header in which they name the client, if the file says which.
     pub real_ip_header: Option<HeaderName>,
+    /// Whether requests without TLS are led to it.
+    pub https_redirect: HttpsRedirect,
+    /// Paths of health checks.
+    pub probes: ProbePaths,
 }
 
 /// What a question is answered from.
@@ -98,6 +104,7 @@ pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explained, 
     let mut normal = None;
     let chosen = choose::choose(witness.snapshot, &request, arrival, &mut normal);
     let path = normal.as_deref().unwrap_or(request.uri.path());
+    let is_question = matches!(&chosen, Ok((_, route)) if route.is_forward_auth());
     let mut explanation = Explanation {
         request: Understood {
             method: request.method.to_string(),
@@ -156,6 +163,10 @@ pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explained, 
             witness.tell_files(request.clone(), path, (client, secure), &mut explanation);
         }
     }
+    if let Some(early) = witness.answered_early(&request, secure || is_question, &explanation) {
+        explanation.refusal = Some(early);
+        ahead = None;
+    }
     Ok(Explained { explanation, ahead })
 }
 
@@ -190,6 +201,28 @@ fn why_refused(request: &RequestHeader, explanation: &Explanation) -> String {
 }
 
 impl Witness<'_> {
+    /// What the listeners answer before any route has a say.
+    fn answered_early(
+        &self,
+        request: &RequestHeader,
+        stays: bool,
+        explanation: &Explanation,
+    ) -> Option<Refusal> {
+        let refused = explanation.refusal.as_ref();
+        if refused.is_some_and(|refused| refused.status == 400) {
+            return None;
+        }
+        let listeners = self.listeners;
+        if listeners.probes.find(request.uri.path()).is_some() {
+            let reason = "it is a health check of proxy.health".to_owned();
+            return Some(refusal(&Reply::empty(StatusCode::OK), reason));
+        }
+        let redirect = listeners.https_redirect.answer(request, listeners.tls_port);
+        let redirect = redirect.filter(|_| !stays)?;
+        let reason = "proxy.https_redirect leads to TLS".to_owned();
+        Some(refusal(&redirect, reason))
+    }
+
     /// The route and the near misses.
     fn tell_routes(
         &self,

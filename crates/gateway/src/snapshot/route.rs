@@ -84,6 +84,12 @@ impl LiveRoute {
     pub fn id(&self) -> Uuid {
         self.record.value.id
     }
+
+    /// Whether proxies ask here about requests of their own.
+    pub(crate) fn is_forward_auth(&self) -> bool {
+        let service = self.service.as_ref();
+        service.is_some_and(|service| service.is_forward_auth)
+    }
 }
 
 /// The routes of `entities` that requests can reach; what has not changed since

@@ -234,7 +234,7 @@ fn ok(answer: Answer) -> Result<Answer, OutboundError> {
 }
 
 /// Where the discovery document may be, likeliest first.
-pub(crate) fn discovery_urls(issuer: &Url) -> Vec<Url> {
+pub fn discovery_urls(issuer: &Url) -> Vec<Url> {
     let mut urls = Vec::new();
     if issuer.path().contains("/.well-known/") {
         urls.push(issuer.clone());

@@ -51,6 +51,7 @@ use doorward_plugin_api::Parts;
 
 use crate::decide::refusal::Refusal;
 use discovery::FetchError;
+pub use discovery::discovery_urls;
 use health::Health;
 
 pub use health::IssuerReport;
