@@ -32,6 +32,7 @@ mod overview;
 mod path;
 mod plugins;
 mod proxy_cache;
+mod refusal;
 mod reply;
 mod route_files;
 mod schemas;
@@ -77,7 +78,7 @@ use doorward_plugins::token_broker::Broker;
 use doorward_store::Store;
 
 pub use info::Listener;
-pub use reply::refusal;
+pub use refusal::refusal;
 
 /// Largest request body, in bytes.
 pub const MAX_BODY: usize = 1 << 20;
