@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::database::Database;
-use super::statement::{Builder, insert_all, sql};
+use super::insertion::insert_all;
+use super::statement::{Builder, sql};
 use super::tx::Tx;
 use super::write_doc;
 use crate::{Store, StoreError};

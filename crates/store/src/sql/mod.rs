@@ -28,6 +28,7 @@ mod filter;
 mod groups;
 mod health;
 mod imports;
+mod insertion;
 mod json;
 mod keys;
 mod lease;

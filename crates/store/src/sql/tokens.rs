@@ -1,7 +1,7 @@
 //! Refresh tokens, opaque access tokens and revocations.
 
 use super::batch::{IssuedTokens, audited_if};
-use super::statement::insert_all;
+use super::insertion::insert_all;
 use super::{Row, Tx, broker_tokens, row, sql, write_doc};
 use crate::{Store, StoreError};
 use doorward_core::model::broker::{origin_grant, origin_token};
