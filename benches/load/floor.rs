@@ -15,10 +15,11 @@ use pingora::protocols::l4::stream::L4BufferSettings;
 use pingora::proxy::ProxyServiceBuilder;
 use pingora::server::Fds;
 use pingora::server::configuration::ServerConf;
-use pingora::services::Service as _;
+use pingora::services::listening::Service;
 use tokio::net::TcpSocket;
 
 use crate::callgrind::Runner;
+use crate::forwarder::{Forwarder, Keeping};
 use crate::http;
 use crate::process::{Port, Process};
 
@@ -34,9 +35,19 @@ impl Floor {
     }
 
     pub(crate) fn start_under(runner: &Runner, upstream: &Port, workers: usize) -> Result<Self> {
+        Self::start_as("floor", runner, upstream, workers)
+    }
+
+    /// Starts the part of this program that is called `part`.
+    pub(crate) fn start_as(
+        part: &str,
+        runner: &Runner,
+        upstream: &Port,
+        workers: usize,
+    ) -> Result<Self> {
         let port = Port::free()?;
         let arguments = [
-            "floor",
+            part,
             &port.address(),
             &upstream.address(),
             &workers.to_string(),
@@ -84,6 +95,34 @@ impl ProxyHttp for PassThrough {
 
 /// A part of this program: the floor's process.
 pub(crate) fn serve(address: SocketAddr, upstream: SocketAddr, workers: usize) -> Result<()> {
+    serve_with(address, workers, |conf| {
+        let mut service = ProxyServiceBuilder::new(&conf, PassThrough { upstream }).build();
+        service.add_listener(listener(address));
+        service
+    })
+}
+
+/// A part of this program: the forwarding loop's process.
+pub(crate) fn serve_forwarder(
+    address: SocketAddr,
+    upstream: SocketAddr,
+    workers: usize,
+    keeping: Keeping,
+) -> Result<()> {
+    serve_with(address, workers, |_| {
+        let forwarder = Forwarder::new(upstream, keeping);
+        let mut service = Service::new("forwarder".to_owned(), forwarder);
+        service.add_listener(listener(address));
+        service
+    })
+}
+
+/// Runs a service a worker for ever.
+fn serve_with<S: pingora::services::Service + 'static>(
+    address: SocketAddr,
+    workers: usize,
+    service: impl Fn(Arc<ServerConf>) -> S,
+) -> Result<()> {
     let mut threads = Vec::new();
     let (_keep, shutdown) = tokio::sync::watch::channel(false);
     for _ in 0..workers {
@@ -107,9 +146,7 @@ pub(crate) fn serve(address: SocketAddr, upstream: SocketAddr, workers: usize) -
             upstream_keepalive_pool_size: 1024,
             ..ServerConf::default()
         };
-        let mut service =
-            ProxyServiceBuilder::new(&Arc::new(conf), PassThrough { upstream }).build();
-        service.add_listener(listener(address));
+        let mut service = service(Arc::new(conf));
         threads.push(std::thread::spawn(move || {
             let fds = Some(Arc::new(Mutex::new(fds)));
             runtime.block_on(service.start_service(fds, shutdown, 1));

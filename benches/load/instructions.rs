@@ -14,6 +14,7 @@ use crate::floor::Floor;
 use crate::http;
 use crate::peers::Peer;
 use crate::process::{Port, Process};
+use crate::{FORWARDER_KEPT, FORWARDER_POOL};
 
 /// How much dearer than the baseline a row may be, in percent of it.
 const TOLERANCE: f64 = 3.0;
@@ -227,6 +228,18 @@ fn count_peer(name: &'static str, runner: &Runner, peer: &Peer, table: &mut Tabl
 }
 
 fn floor(upstream: &Port, bearer: &str, table: &mut Table) -> Result<()> {
+    for (part, name) in [
+        (FORWARDER_POOL, "study: own loop, engine's pool"),
+        (FORWARDER_KEPT, "study: own loop, without a pool"),
+    ] {
+        let runner = Runner::callgrind(part)?;
+        let floor = Floor::start_as(part, &runner, upstream, 1)?;
+        let row = Row::get(name, floor.port(), "/plain/x", "", 200);
+        let count = row.count(floor.port(), table.requests, |work| {
+            runner.count(floor.process(), name, work)
+        })?;
+        table.add(name, &count);
+    }
     let runner = Runner::callgrind("floor")?;
     let floor = Floor::start_under(&runner, upstream, 1)?;
     let port = floor.port();

@@ -15,10 +15,12 @@
 mod callgrind;
 mod cases;
 mod changes;
+mod chunks;
 mod client;
 mod credentials;
 mod door;
 mod floor;
+mod forwarder;
 mod growth;
 mod http;
 mod identity;
@@ -47,6 +49,11 @@ use report::Report;
 // The program's allocator, so that floor and program differ in nothing else.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The part of this program that is the forwarding loop on the engine's pool.
+const FORWARDER_POOL: &str = "forwarder";
+/// The same, which keeps a connection to the upstream for each client.
+const FORWARDER_KEPT: &str = "forwarder-kept";
 
 /// Connections that wrk keeps busy.
 const CONNECTIONS: u32 = 64;
@@ -84,6 +91,16 @@ fn main() -> Result<()> {
             argument(&arguments, 1)?,
             argument(&arguments, 2)?,
             argument(&arguments, 3)?,
+        ),
+        Some(part @ (FORWARDER_POOL | FORWARDER_KEPT)) => floor::serve_forwarder(
+            argument(&arguments, 1)?,
+            argument(&arguments, 2)?,
+            argument(&arguments, 3)?,
+            if part == FORWARDER_POOL {
+                forwarder::Keeping::Pool
+            } else {
+                forwarder::Keeping::Client
+            },
         ),
         Some("idle") => http::hold_idle(
             argument(&arguments, 1)?,
