@@ -430,7 +430,7 @@ fn settings(
         https_redirect,
         compression: config.proxy.compression.clone().map(Compression::new),
         error_pages: error_pages(config),
-        hsts: config.proxy.hsts.as_ref().and_then(Hsts::value),
+        hsts: config.proxy.hsts.as_ref().map(Hsts::value),
         probes: Probes::new(&probes, parts.store.clone()),
         port: plain,
         tls_port: tls,
@@ -454,14 +454,15 @@ fn settings(
     }
 }
 
-/// The pages for failures. They were found good when the file was read.
-fn error_pages(config: &Config) -> Option<Arc<ErrorPages>> {
+/// The pages for failures. They were found good when the file was read, and live as
+/// long as the process: workers share no count of who holds them.
+fn error_pages(config: &Config) -> Option<&'static ErrorPages> {
     let files = &config.proxy.error_pages;
     if files.is_empty() {
         return None;
     }
     match ErrorPages::read(files) {
-        Ok(pages) => Some(Arc::new(pages)),
+        Ok(pages) => Some(Box::leak(Box::new(pages))),
         Err(error) => {
             tracing::error!("proxy.error_pages.{}: {}", error.key, error.message);
             None

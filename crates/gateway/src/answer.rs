@@ -59,7 +59,7 @@ pub(super) struct Additions<'a> {
     /// `Strict-Transport-Security`, where it is to be told.
     pub(super) hsts: Option<&'a HeaderValue>,
     /// Pages in the place of messages.
-    pub(super) pages: Option<&'a ErrorPages>,
+    pub(super) pages: Option<&'static ErrorPages>,
     /// Which of its own headers the gateway shows.
     pub(super) shown: OwnHeaders,
 }
@@ -75,12 +75,10 @@ pub(super) fn compose(
     }
     let id = additions.request_id.and_then(|id| id.to_str().ok());
     let id = id.filter(|_| reply.status.as_u16() >= 400);
-    let (content_type, body) = match (&reply.body, additions.pages) {
-        (ReplyBody::Message(message), Some(pages)) if prefers_html(&request.headers) => {
-            match pages.find(reply.status) {
-                Some(page) => (Some(HTML), page.render(reply.status, message, id)),
-                None => render(reply.body, &request.headers, id),
-            }
+    let page = additions.pages.and_then(|pages| pages.find(reply.status));
+    let (content_type, body) = match (&reply.body, page) {
+        (ReplyBody::Message(message), Some(page)) if prefers_html(&request.headers) => {
+            (Some(HTML), page.render(reply.status, message, id))
         }
         _ => render(reply.body, &request.headers, id),
     };

@@ -42,7 +42,7 @@ pub struct Ctx {
     /// `Strict-Transport-Security` of the answer, if it has one.
     pub(super) hsts: Option<HeaderValue>,
     /// Pages for answers that the gateway makes itself.
-    pub(super) pages: Option<Arc<ErrorPages>>,
+    pub(super) pages: Option<&'static ErrorPages>,
     /// Which of its own headers the gateway shows.
     pub(super) shown: OwnHeaders,
     /// Whether the whole body was read beforehand.
@@ -175,7 +175,7 @@ impl Ctx {
             latency_ms: self.elapsed_ms(),
             upstream_ms: self.upstream_started.map(|s| whole_millis(s.elapsed())),
             hsts: self.hsts.as_ref(),
-            pages: self.pages.as_deref(),
+            pages: self.pages,
             shown: self.shown,
         }
     }

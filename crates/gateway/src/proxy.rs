@@ -114,7 +114,7 @@ impl ProxyHttp for Gateway {
             ctx.connection = Some(connection);
         }
         ctx.shown = self.settings.headers;
-        ctx.pages.clone_from(&self.settings.error_pages);
+        ctx.pages = self.settings.error_pages;
         if self.settings.request_ids {
             ctx.request_id = Some(observe::request_id());
         }

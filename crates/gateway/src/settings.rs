@@ -38,7 +38,7 @@ pub struct Settings {
     /// Compresses answers of upstreams, if anything does.
     pub compression: Option<Compression>,
     /// Pages for answers that the gateway makes itself.
-    pub error_pages: Option<Arc<ErrorPages>>,
+    pub error_pages: Option<&'static ErrorPages>,
     /// Health checks on the proxy's port.
     pub probes: Option<Probes>,
     /// Port of the plain listener.

@@ -138,8 +138,9 @@ impl Hsts {
         Ok(())
     }
 
-    /// The value of the header.
-    pub fn value(&self) -> Option<HeaderValue> {
+    /// The value of the header. Ask once: it lives as long as the process, so that
+    /// workers share no count of who holds it.
+    pub fn value(&self) -> HeaderValue {
         let mut text = format!("max-age={}", self.max_age);
         if self.include_subdomains {
             text.push_str("; includeSubDomains");
@@ -147,7 +148,7 @@ impl Hsts {
         if self.preload {
             text.push_str("; preload");
         }
-        HeaderValue::try_from(text).ok()
+        HeaderValue::from_static(text.leak())
     }
 }
 
@@ -206,6 +207,6 @@ mod tests {
         let good = hsts(PRELOAD_AGE, true);
         good.check().expect("good");
         let value = "max-age=31536000; includeSubDomains; preload";
-        assert_eq!(good.value(), Some(HeaderValue::from_static(value)));
+        assert_eq!(good.value(), value);
     }
 }
