@@ -215,16 +215,13 @@ fn message(smtp: &SmtpConfig, letter: &Letter, id: Uuid) -> Result<Message, Mail
 
 async fn relay(smtp: &SmtpConfig, letter: &Letter, id: Uuid) -> Result<(), MailError> {
     let message = message(smtp, letter, id)?;
-    let (tls, port) = match smtp.tls {
-        SmtpTls::Starttls => (Tls::Required(TlsParameters::new(smtp.host.clone())?), 587),
-        SmtpTls::Implicit => (Tls::Wrapper(TlsParameters::new(smtp.host.clone())?), 465),
-        SmtpTls::None => (Tls::None, 25),
+    let tls = match smtp.tls {
+        SmtpTls::Starttls => Tls::Required(TlsParameters::new(smtp.host.clone())?),
+        SmtpTls::Implicit => Tls::Wrapper(TlsParameters::new(smtp.host.clone())?),
+        SmtpTls::None => Tls::None,
     };
     let relay = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(&smtp.host);
-    let mut relay = relay
-        .tls(tls)
-        .port(smtp.port.unwrap_or(port))
-        .timeout(Some(TIMEOUT));
+    let mut relay = relay.tls(tls).port(smtp.port()).timeout(Some(TIMEOUT));
     if let (Some(name), Some(password)) = (&smtp.username, &smtp.password) {
         let credentials = Credentials::new(name.clone(), password.expose().to_owned());
         relay = relay.credentials(credentials);

@@ -231,14 +231,9 @@ impl Probes<'_> {
         let Some(smtp) = identity.and_then(|section| section.mail.smtp.as_ref()) else {
             return;
         };
-        let port = smtp.port.unwrap_or(match smtp.tls {
-            SmtpTls::Starttls => 587,
-            SmtpTls::Implicit => 465,
-            SmtpTls::None => 25,
-        });
         // Behind implicit TLS the server does not greet in the clear.
         let greets = smtp.tls != SmtpTls::Implicit;
-        let outcome = greeting(&smtp.host, port, greets).await;
+        let outcome = greeting(&smtp.host, smtp.port(), greets).await;
         self.tell("identity.mail.smtp", outcome);
     }
 

@@ -46,6 +46,17 @@ pub struct SmtpConfig {
     pub from: String,
 }
 
+impl SmtpConfig {
+    /// The relay's port: its own, or that of its protection.
+    pub fn port(&self) -> u16 {
+        self.port.unwrap_or(match self.tls {
+            SmtpTls::Starttls => 587,
+            SmtpTls::Implicit => 465,
+            SmtpTls::None => 25,
+        })
+    }
+}
+
 /// How the connection to a relay is protected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
