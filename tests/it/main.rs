@@ -24,6 +24,7 @@ mod everyday_plugins;
 mod explain;
 mod first_minute;
 mod forward_auth;
+mod forwarded_headers;
 mod framing;
 mod grpc;
 mod grpc_web;

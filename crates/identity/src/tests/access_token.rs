@@ -107,27 +107,6 @@ async fn password_gives_all_three_tokens() {
 }
 
 #[tokio::test]
-async fn a_realm_may_have_id_tokens_without_the_imitated_claims() {
-    let mut config = crate::testing::config();
-    config["realms"]["/"]["settings"] = json!({"proprietary_claims": false});
-    let provider = Provider::with(config).await;
-    let body = provider.user_tokens("openid").await;
-    let id = provider.claims(body["id_token"].as_str().expect("a token"));
-    for claim in ["auditTrackingId", "tokenName", "tokenType", "realm"] {
-        assert_eq!(id.get(claim), None, "{claim}");
-    }
-    assert_eq!((&id["sub"], &id["aud"]), (&json!("demo"), &json!("app")));
-    // They are ID tokens all the same.
-    let token = body["id_token"].as_str().expect("a token");
-    let form = format!("id_token={token}&client_id=app&client_secret=app-secret");
-    let told = provider.form("/oauth2/idtokeninfo", &form).await;
-    assert_eq!(told.status, 200, "{}", told.text);
-    // Access tokens are for the resource servers, which know them so.
-    let access = provider.claims(body["access_token"].as_str().expect("a token"));
-    assert_eq!(access["tokenName"], "access_token");
-}
-
-#[tokio::test]
 async fn every_path_form_of_a_realm_gives_the_same_issuer() {
     let provider = Provider::new().await;
     let alpha =

@@ -73,3 +73,24 @@ async fn id_tokens_that_are_not_good_are_refused_alike() {
     let nobody = ask(&provider, "/oauth2", &format!("id_token={token}")).await;
     assert_eq!(nobody.status, 401);
 }
+
+#[tokio::test]
+async fn a_realm_may_have_id_tokens_without_the_imitated_claims() {
+    let mut config = config();
+    config["realms"]["/"]["settings"] = json!({"proprietary_claims": false});
+    let provider = Provider::with(config).await;
+    let body = provider.user_tokens("openid").await;
+    let id = provider.claims(body["id_token"].as_str().expect("a token"));
+    for claim in ["auditTrackingId", "tokenName", "tokenType", "realm"] {
+        assert_eq!(id.get(claim), None, "{claim}");
+    }
+    assert_eq!((&id["sub"], &id["aud"]), (&json!("demo"), &json!("app")));
+    // They are ID tokens all the same.
+    let token = body["id_token"].as_str().expect("a token");
+    let form = format!("id_token={token}&client_id=app&client_secret=app-secret");
+    let told = provider.form("/oauth2/idtokeninfo", &form).await;
+    assert_eq!(told.status, 200, "{}", told.text);
+    // Access tokens are for the resource servers, which know them so.
+    let access = provider.claims(body["access_token"].as_str().expect("a token"));
+    assert_eq!(access["tokenName"], "access_token");
+}
