@@ -11,7 +11,7 @@ use doorward_gateway::entities::{Entities, Entity, Origin, Record};
 use doorward_gateway::handler::{Declared, FileRoute, Handler, Routes, StaticResponse};
 use doorward_gateway::resolve::{DnsConfig, Resolver};
 use doorward_gateway::router::{Query, Router};
-use doorward_gateway::snapshot::{Snapshot, Workshop};
+use doorward_gateway::snapshot::{CompileContext, Snapshot};
 use doorward_net::http::outbound::Outbound;
 use doorward_net::telemetry::traffic::Traffic;
 use doorward_plugin_api::Parts;
@@ -121,7 +121,7 @@ fn record<T: Entity>(value: T) -> Arc<Record<T>> {
 }
 
 fn compiling(c: &mut Criterion) {
-    let workshop = Workshop {
+    let workshop = CompileContext {
         parts: Parts::new(
             doorward_core::clock::Clock::system(),
             Arc::new(Outbound::default()),

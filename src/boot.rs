@@ -25,7 +25,7 @@ use doorward_gateway::forward_auth;
 use doorward_gateway::handler::Routes;
 use doorward_gateway::resolve::Resolver;
 use doorward_gateway::route_files::{RouteFiles, State};
-use doorward_gateway::snapshot::{Snapshot, Workshop};
+use doorward_gateway::snapshot::{CompileContext, Snapshot};
 use doorward_gateway::{internal, mount};
 use doorward_identity::config::IdentityConfig;
 use doorward_identity::{Identity, IdentityError};
@@ -331,7 +331,7 @@ fn certificates_are_valid(declared: &Declared, now_secs: i64) -> Result<(), Boot
 }
 
 /// No route files yet.
-fn route_files(workshop: &Workshop) -> RouteFiles {
+fn route_files(workshop: &CompileContext) -> RouteFiles {
     let internals = workshop.internals.keys().copied();
     let internals = internals
         .filter(|name| *name != forward_auth::NAME)
@@ -349,7 +349,7 @@ fn count_route_files(files: &RouteFiles, telemetry: &Telemetry) -> bool {
 }
 
 /// For entities that no request will meet.
-fn bare_workshop(config: &Config, clock: &Clock) -> Result<Workshop, BootError> {
+fn bare_workshop(config: &Config, clock: &Clock) -> Result<CompileContext, BootError> {
     let mut internals = own_routers();
     if let Some(section) = &config.identity {
         Identity::check(section.clone())?;
@@ -393,8 +393,8 @@ fn workshop(
     outbound: Arc<Outbound>,
     telemetry: &Telemetry,
     internals: HashMap<&'static str, axum::Router>,
-) -> Workshop {
-    Workshop {
+) -> CompileContext {
+    CompileContext {
         parts: Parts::new(clock.clone(), outbound, telemetry.metrics.clone()),
         internals,
         traffic: telemetry.traffic.clone(),

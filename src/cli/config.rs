@@ -61,7 +61,7 @@ pub(super) enum Action {
 
 /// How a document is imported.
 #[derive(Clone, Copy)]
-struct Manner {
+struct ImportOptions {
     /// Changes nothing.
     check: bool,
     /// Leaves out what nobody runs here.
@@ -85,11 +85,11 @@ pub(super) fn run(action: &Action, file: &Path) -> ExitCode {
             check,
             skip_unsupported,
         } => {
-            let manner = Manner {
+            let options = ImportOptions {
                 check: *check,
                 skips: *skip_unsupported,
             };
-            import(&config, document, manner)
+            import(&config, document, options)
         }
     };
     match done {
@@ -136,7 +136,7 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     file.sync_all()
 }
 
-fn import(config: &Config, path: &Path, manner: Manner) -> anyhow::Result<()> {
+fn import(config: &Config, path: &Path, options: ImportOptions) -> anyhow::Result<()> {
     let mut text = String::new();
     let unreadable = || format!("{} can't be read", path.display());
     if path == Path::new("-") {
@@ -146,11 +146,11 @@ fn import(config: &Config, path: &Path, manner: Manner) -> anyhow::Result<()> {
     }
     let document = Document::parse_foreign(&text, path)?;
     let unsupported = declarative::unsupported(document.clone());
-    if manner.skips {
+    if options.skips {
         tell_skipped(&unsupported)?;
     }
-    let told = match imported(config, document, &text, manner) {
-        Err(error) if !manner.skips && !unsupported.is_empty() => {
+    let told = match imported(config, document, &text, options) {
+        Err(error) if !options.skips && !unsupported.is_empty() => {
             let hint = format!(
                 "not run by Doorward: {}; --skip-unsupported imports the rest",
                 unsupported.len()
@@ -179,14 +179,14 @@ fn imported(
     config: &Config,
     document: Document,
     text: &str,
-    manner: Manner,
+    options: ImportOptions,
 ) -> anyhow::Result<String> {
-    let mut target = if manner.check {
+    let mut target = if options.check {
         "/config?check=1".to_owned()
     } else {
         "/config?check_hash=1".to_owned()
     };
-    if manner.skips {
+    if options.skips {
         target.push_str("&skip_unsupported=1");
     }
     Ok(match ask(config, "POST", &target, text)? {
@@ -197,14 +197,14 @@ fn imported(
         Some((201, _)) => "imported".to_owned(),
         Some((304, _)) => "nothing to change".to_owned(),
         Some((status, body)) => bail!("{}", refusal(status, &body)),
-        None => summary_of(&import_offline(config, document, manner)?),
+        None => summary_of(&import_offline(config, document, options)?),
     })
 }
 
 fn import_offline(
     config: &Config,
     document: Document,
-    Manner { check, skips }: Manner,
+    ImportOptions { check, skips }: ImportOptions,
 ) -> anyhow::Result<Difference> {
     offline(config, async |control| {
         let clock = Clock::system();

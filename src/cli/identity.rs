@@ -145,7 +145,7 @@ struct Target {
 }
 
 /// What every action works with.
-struct Desk<'a> {
+struct CommandContext<'a> {
     store: Arc<Store>,
     /// Path of the realm; it exists.
     realm: String,
@@ -161,7 +161,7 @@ struct Desk<'a> {
     out: &'a mut dyn Write,
 }
 
-impl Desk<'_> {
+impl CommandContext<'_> {
     /// Prints `record` as JSON, or else the line.
     fn print(&mut self, record: &serde_json::Value, line: &str) -> anyhow::Result<()> {
         if self.json {
@@ -222,7 +222,7 @@ pub fn run(command: Command, file: &Path) -> ExitCode {
         let store = store::open(&url).await?;
         let (clock, metrics) = (Clock::system(), Metrics::default());
         let audit = Audit::open(log, Arc::clone(&store), clock, &metrics)?;
-        let mut desk = Desk {
+        let mut context = CommandContext {
             store,
             realm: format!("/{}", realm.trim_matches('/')),
             json,
@@ -233,8 +233,8 @@ pub fn run(command: Command, file: &Path) -> ExitCode {
             input: &mut std::io::stdin().lock(),
             out: &mut Terminal(Output::new()),
         };
-        check_realm(&desk).await?;
-        Box::pin(audit_events::act(command, &mut desk, &audit)).await
+        check_realm(&context).await?;
+        Box::pin(audit_events::act(command, &mut context, &audit)).await
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -251,25 +251,25 @@ fn section(config: Config) -> IdentityConfig {
     config.identity.unwrap_or_default()
 }
 
-async fn act(command: Command, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+async fn act(command: Command, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     match command {
-        Command::Users(users) => users::act(users.action, desk).await,
-        Command::Clients(clients) => clients::act(clients.action, desk).await,
-        Command::Realms(realms) => realms::act(realms.action, desk).await,
-        Command::Tokens(tokens) => tokens::act(tokens.action, desk).await,
-        Command::Sessions(sessions) => sessions::act(sessions.action, desk).await,
-        Command::Keys(keys) => keys::act(keys.action, desk).await,
-        Command::Broker(broker) => broker::act(broker.action, desk).await,
+        Command::Users(users) => users::act(users.action, context).await,
+        Command::Clients(clients) => clients::act(clients.action, context).await,
+        Command::Realms(realms) => realms::act(realms.action, context).await,
+        Command::Tokens(tokens) => tokens::act(tokens.action, context).await,
+        Command::Sessions(sessions) => sessions::act(sessions.action, context).await,
+        Command::Keys(keys) => keys::act(keys.action, context).await,
+        Command::Broker(broker) => broker::act(broker.action, context).await,
     }
 }
 
-async fn check_realm(desk: &Desk<'_>) -> anyhow::Result<()> {
-    let realms = desk.store.realms().await?;
+async fn check_realm(context: &CommandContext<'_>) -> anyhow::Result<()> {
+    let realms = context.store.realms().await?;
     let realms: Vec<_> = realms.into_iter().map(|realm| realm.path).collect();
     anyhow::ensure!(
-        realms.contains(&desk.realm),
+        realms.contains(&context.realm),
         "the store has no realm {}; it has {}",
-        desk.realm,
+        context.realm,
         realms.join(", ")
     );
     Ok(())

@@ -26,11 +26,11 @@ use doorward_gateway::edge::compression::Compression;
 use doorward_gateway::edge::error_pages::ErrorPages;
 use doorward_gateway::edge::https::Hsts;
 use doorward_gateway::edge::probes::Probes;
-use doorward_gateway::ending::Endings;
 use doorward_gateway::explain::Listeners;
 use doorward_gateway::forward_auth::allowed_hosts::AllowedHosts;
 use doorward_gateway::own_headers::OwnHeaders;
 use doorward_gateway::resolve::TargetNames;
+use doorward_gateway::session_bound::SessionBoundConnector;
 use doorward_gateway::settings::Settings;
 use doorward_net::http::accept::{ConnectionAcceptor, Limits};
 use doorward_net::http::bridge::Bounds;
@@ -445,7 +445,7 @@ fn settings(
         error_default_type: config.proxy.error_default_type,
         allow_debug_header: config.proxy.allow_debug_header,
         access_log,
-        endings: Endings::new(config.proxy.upstream_ca.as_deref()),
+        session_bound: SessionBoundConnector::new(config.proxy.upstream_ca.as_deref()),
         destinations: parts.control.destinations(),
         unrouted: parts.telemetry.traffic.route("", ""),
         connections: parts.telemetry.connections.clone(),

@@ -45,7 +45,7 @@ pub(super) fn explain(call: Call) -> Answer {
                 ApiError::Schema(Violations::of(field, message))
             },
         )?;
-        let explanation = explained.foresee().await;
+        let explanation = explained.explain().await;
         let body = serde_json::to_value(&explanation).map_err(|_| ApiError::Json)?;
         Ok(reply::json(StatusCode::OK, &body))
     })

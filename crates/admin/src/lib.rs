@@ -517,7 +517,7 @@ async fn answer(state: Arc<State>, request: Request) -> Response {
 const OF_IDENTITY: &str = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
 
 /// The identity provider answers; `below` is the path that it knows.
-async fn hand_over(
+async fn forward_to_identity(
     identity: &Router,
     below: String,
     mut head: http::request::Parts,
@@ -551,7 +551,7 @@ async fn dispatch(
         if head.method == Method::OPTIONS {
             return Ok(cors::options(OF_IDENTITY, &head.headers));
         }
-        return hand_over(identity, below, head, body).await;
+        return forward_to_identity(identity, below, head, body).await;
     }
     let segments = path::segments(head.uri.path())?;
     let (endpoint, params) = endpoints()

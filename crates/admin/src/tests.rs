@@ -24,7 +24,7 @@ use doorward_audit::AuditConfig;
 use doorward_gateway::control::{Control, DeclaredEntities};
 use doorward_gateway::declarative;
 use doorward_gateway::resolve::{DnsConfig, Resolver};
-use doorward_gateway::snapshot::Workshop;
+use doorward_gateway::snapshot::CompileContext;
 use doorward_net::http::outbound::Outbound;
 use doorward_plugin_api::Parts;
 
@@ -91,7 +91,7 @@ impl Api {
         let telemetry = Telemetry::default();
         let clock = Clock::manual(NOW_MS);
         let outbound = Arc::new(Outbound::new());
-        let workshop = Workshop {
+        let context = CompileContext {
             parts: Parts::new(clock.clone(), outbound, telemetry.metrics.clone()),
             internals: HashMap::from([("echo", Router::new())]),
             traffic: telemetry.traffic.clone(),
@@ -106,7 +106,7 @@ impl Api {
                 declarative::load(&files, NOW_MS).expect("is fine").entities
             }
         };
-        let control = Control::open(workshop, store.clone(), declared)
+        let control = Control::open(context, store.clone(), declared)
             .await
             .expect("opens");
         let audit = Audit::open(

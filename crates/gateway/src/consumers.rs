@@ -13,14 +13,14 @@ use doorward_core::model::user::fold;
 use doorward_plugin_api::consumers::{By, Caller, Directory};
 
 /// Tables of consumers and of their groups; a clone of one costs nothing.
-pub(super) struct Directorate {
+pub(super) struct ConsumerIndex {
     table: Table<Consumer>,
     groups: Table<Credential<Acl>>,
     /// By name without case; made when it is first asked for.
     folded: OnceLock<HashMap<String, Uuid, RandomState>>,
 }
 
-impl Directorate {
+impl ConsumerIndex {
     pub(super) fn new(table: Table<Consumer>, groups: Table<Credential<Acl>>) -> Self {
         Self {
             table,
@@ -63,7 +63,7 @@ impl Directorate {
     }
 }
 
-impl Directory for Directorate {
+impl Directory for ConsumerIndex {
     fn find(&self, by: By, value: &str) -> Option<Caller> {
         match by {
             By::Id => self.by_id(value.parse().ok()?),
@@ -95,7 +95,7 @@ mod tests {
             let consumer = serde_json::from_value(consumer).expect("a consumer");
             table.put(Arc::new(Record::of(consumer, Origin::Store)));
         }
-        let directory = Directorate::new(table, Table::default());
+        let directory = ConsumerIndex::new(table, Table::default());
         let find = |by, value: &str| Some(directory.find(by, value)?.id.as_u128());
         assert_eq!(find(By::Username, "anna"), Some(2));
         assert_eq!(find(By::Username, "ANNA"), None);

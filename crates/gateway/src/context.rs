@@ -12,7 +12,7 @@ use super::answer::Additions;
 use super::attempt::Attempts;
 use super::chain::Link;
 use super::edge::error_pages::ErrorPages;
-use super::forward::Origin;
+use super::forward::ForwardedRequest;
 use super::forward_auth::dialect::Dialect;
 use super::handler::HandlerContext;
 use super::log_phase::trail::Trail;
@@ -186,11 +186,11 @@ impl Ctx {
         path: &'a str,
         service: &'a LiveService,
         settings: &'a Settings,
-    ) -> Origin<'a> {
+    ) -> ForwardedRequest<'a> {
         let (peer, client) = (connection.peer, self.exchange.client);
         let secure = self.exchange.secure;
         let [plain, tls] = &settings.port_texts;
-        Origin {
+        ForwardedRequest {
             path,
             client_path: self.client_path(),
             matched: self.matched,

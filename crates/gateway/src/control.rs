@@ -21,7 +21,7 @@ use super::edit;
 use super::entities::{self, Entities, Entity, Item, Kind, Origin, Record};
 use super::handler::{Destinations, Routes};
 use super::records;
-use super::snapshot::{self, CompileError, LiveRoute, Snapshot, Workshop};
+use super::snapshot::{self, CompileContext, CompileError, LiveRoute, Snapshot};
 use doorward_core::model::plugin::Plugin;
 use doorward_net::telemetry::traffic::RouteTraffic;
 use doorward_openid_connect::Providers;
@@ -136,7 +136,7 @@ pub struct DeclaredError {
 
 /// Owner of the entities and of the live snapshot.
 pub struct Control {
-    workshop: Workshop,
+    context: CompileContext,
     store: Arc<Store>,
     entities: ArcSwap<Entities>,
     live: Arc<ArcSwap<Snapshot>>,
@@ -165,18 +165,18 @@ impl Control {
     /// # Errors
     /// If the store can't be read or the entities can't be compiled.
     pub async fn open(
-        workshop: Workshop,
+        context: CompileContext,
         store: Arc<Store>,
         declared: DeclaredEntities,
     ) -> Result<Arc<Self>, DeclaredError> {
         // Before them: what comes in between is looked at again.
         let revision = store.entities_revision().await.map_err(unreadable)?;
         let stored = stored_entities(&store).await.map_err(unreadable)?;
-        let (entities, snapshot) = with_declared(&stored, declared, &workshop, None)?;
-        credentials::publish(&workshop.parts, &Entities::default(), &entities);
-        publish_identities(&workshop, &snapshot);
+        let (entities, snapshot) = with_declared(&stored, declared, &context, None)?;
+        credentials::publish(&context.parts, &Entities::default(), &entities);
+        publish_identities(&context, &snapshot);
         Ok(Arc::new(Self {
-            workshop,
+            context,
             store,
             entities: ArcSwap::from_pointee(entities),
             live: Arc::new(ArcSwap::from_pointee(snapshot)),
@@ -192,7 +192,7 @@ impl Control {
 
     /// The OpenID providers that plugins name.
     pub fn providers(&self) -> Arc<Providers> {
-        Providers::of(&self.workshop.parts)
+        Providers::of(&self.context.parts)
     }
 
     /// Whether `declared` could be put in force together with what the store
@@ -200,8 +200,11 @@ impl Control {
     ///
     /// # Errors
     /// What [`Control::open`] would refuse.
-    pub fn check(workshop: &Workshop, declared: DeclaredEntities) -> Result<(), DeclaredError> {
-        with_declared(&Entities::default(), declared, workshop, None).map(|_| ())
+    pub fn check(
+        context: &CompileContext,
+        declared: DeclaredEntities,
+    ) -> Result<(), DeclaredError> {
+        with_declared(&Entities::default(), declared, context, None).map(|_| ())
     }
 
     /// The snapshot of what `store` holds and what is declared; changes nothing.
@@ -209,7 +212,7 @@ impl Control {
     /// # Errors
     /// What [`Control::open`] would refuse.
     pub async fn compile(
-        workshop: &Workshop,
+        context: &CompileContext,
         store: Option<&Store>,
         declared: DeclaredEntities,
     ) -> Result<Snapshot, DeclaredError> {
@@ -217,7 +220,7 @@ impl Control {
             None => Entities::default(),
             Some(store) => stored_entities(store).await.map_err(unreadable)?,
         };
-        let (_, snapshot) = with_declared(&stored, declared, workshop, None)?;
+        let (_, snapshot) = with_declared(&stored, declared, context, None)?;
         Ok(snapshot)
     }
 
@@ -265,7 +268,7 @@ impl Control {
             edit::apply(&mut candidate, change, &mut writes)
                 .map_err(|error| self.first_violation(current, record, error))?;
         }
-        let snapshot = Snapshot::compile(&candidate, &self.workshop, Some(&base.state.snapshot))
+        let snapshot = Snapshot::compile(&candidate, &self.context, Some(&base.state.snapshot))
             .map_err(ChangeError::from)?;
         complete(|record| audit_events::change(record, current, &writes));
         let commit = self.hand_in(&base, writes, candidate, snapshot);
@@ -287,7 +290,7 @@ impl Control {
         let plugin = record.as_deref().and_then(entities::typed::<Plugin>);
         match (plugin, &error) {
             (Some(plugin), ChangeError::Unique { .. }) => {
-                let wrong = snapshot::check_plugin(&plugin.value, &self.workshop.parts, entities);
+                let wrong = snapshot::check_plugin(&plugin.value, &self.context.parts, entities);
                 wrong.map_or_else(ChangeError::from, |()| error)
             }
             _ => error,
@@ -308,7 +311,7 @@ impl Control {
         let current = self.entities.load_full();
         let previous = self.live.load_full();
         let (entities, snapshot) =
-            with_declared(&current, declared, &self.workshop, Some(&previous))?;
+            with_declared(&current, declared, &self.context, Some(&previous))?;
         Ok(Prepared {
             control: self,
             _alone: alone,
@@ -319,7 +322,7 @@ impl Control {
 
     /// Where requests of route files go.
     pub fn destinations(&self) -> Destinations {
-        Destinations::new(&self.workshop)
+        Destinations::new(&self.context)
     }
 
     /// Puts `files` in the place of the route files in force. Requests that
@@ -329,7 +332,7 @@ impl Control {
         let snapshot = self.live.load().with_files(files);
         self.put(Arc::new(snapshot));
         // The counters of routes that are gone, unless a request still needs them.
-        self.workshop.traffic.prune();
+        self.context.traffic.prune();
     }
 
     /// Puts the entities that `read` makes of those in force in the place of
@@ -353,7 +356,7 @@ impl Control {
         if difference.is_empty() {
             return Ok(difference);
         }
-        let snapshot = Snapshot::compile(&candidate, &self.workshop, Some(&base.state.snapshot))
+        let snapshot = Snapshot::compile(&candidate, &self.context, Some(&base.state.snapshot))
             .map_err(DeclaredError::from)?;
         if dry {
             return Ok(difference);
@@ -390,9 +393,9 @@ impl Control {
     }
 
     fn swap(&self, entities: Arc<Entities>, snapshot: Arc<Snapshot>) {
-        credentials::publish(&self.workshop.parts, &self.entities.load(), &entities);
+        credentials::publish(&self.context.parts, &self.entities.load(), &entities);
         if !Arc::ptr_eq(&snapshot.certificates, &self.live.load().certificates) {
-            publish_identities(&self.workshop, &snapshot);
+            publish_identities(&self.context, &snapshot);
         }
         self.entities.store(entities);
         self.put(snapshot);
@@ -402,7 +405,7 @@ impl Control {
         let old = self.live.swap(new.clone());
         self.changes.send_replace(());
         for route in self.retired.lock().add(old, &new) {
-            self.workshop.traffic.forget(route);
+            self.context.traffic.forget(route);
         }
     }
 
@@ -476,9 +479,9 @@ impl Prepared<'_> {
     }
 }
 
-fn publish_identities(workshop: &Workshop, snapshot: &Snapshot) {
+fn publish_identities(context: &CompileContext, snapshot: &Snapshot) {
     let identities = Box::new(Arc::clone(&snapshot.certificates));
-    workshop.parts.outbound.publish_identities(identities);
+    context.parts.outbound.publish_identities(identities);
 }
 
 impl From<CompileError> for ChangeError {
@@ -526,7 +529,7 @@ async fn stored_entities(store: &Store) -> Result<Entities, StoreError> {
 fn with_declared(
     current: &Entities,
     declared: DeclaredEntities,
-    workshop: &Workshop,
+    context: &CompileContext,
     previous: Option<&Snapshot>,
 ) -> Result<(Entities, Snapshot), DeclaredError> {
     let mut candidate = Entities::default();
@@ -541,7 +544,7 @@ fn with_declared(
     }
     // Of the stored ones too: what they refer to may have been declared.
     all_references(&candidate)?;
-    let snapshot = Snapshot::compile(&candidate, workshop, previous)?;
+    let snapshot = Snapshot::compile(&candidate, context, previous)?;
     Ok((candidate, snapshot))
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ahash::RandomState;
 use uuid::Uuid;
 
-use super::consumers::Directorate;
+use super::consumers::ConsumerIndex;
 use super::entities::{Entities, Entity, SchemeFields};
 use doorward_core::jose::algorithm::Algorithm;
 use doorward_core::model::credential::{BasicAuth, Credential, HmacAuth, Jwt, KeyAuth, OAuth2};
@@ -129,7 +129,7 @@ pub(super) fn publish(parts: &Parts, old: &Entities, new: &Entities) {
     let groups = (&new.credentials.groups, &old.credentials.groups);
     let consumers = (&new.consumers, &old.consumers);
     if !consumers.0.is_same(consumers.1) || !groups.0.is_same(groups.1) {
-        let directory = Directorate::new(new.consumers.clone(), new.credentials.groups.clone());
+        let directory = ConsumerIndex::new(new.consumers.clone(), new.credentials.groups.clone());
         parts.consumers.publish(Box::new(directory));
     }
     let mut update = Update::new(old, new);
@@ -148,7 +148,7 @@ pub(super) fn publish(parts: &Parts, old: &Entities, new: &Entities) {
 struct Update<'a> {
     old: &'a Entities,
     new: &'a Entities,
-    consumers: Directorate,
+    consumers: ConsumerIndex,
     /// Whose credentials tell something else now.
     changed: HashSet<Uuid, RandomState>,
     callers: HashMap<Uuid, Arc<Caller>, RandomState>,
@@ -166,7 +166,7 @@ impl<'a> Update<'a> {
         Self {
             old,
             new,
-            consumers: Directorate::new(new.consumers.clone(), groups.clone()),
+            consumers: ConsumerIndex::new(new.consumers.clone(), groups.clone()),
             changed,
             callers: HashMap::default(),
         }

@@ -22,7 +22,7 @@ const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-pref
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 /// What of a route the forwarding needs.
-pub(super) struct Manner<'a> {
+pub(super) struct ForwardingRules<'a> {
     /// Headers that filters vouch for.
     pub(super) owned_headers: &'a [HeaderName],
     /// Whether strangers may not say who is calling ([`identity::HEADERS`]), also
@@ -38,7 +38,7 @@ pub(super) struct Manner<'a> {
     pub(super) path: Option<&'a str>,
 }
 
-impl<'a> Manner<'a> {
+impl<'a> ForwardingRules<'a> {
     /// As `route` and its service say.
     pub(super) fn of(route: &'a LiveRoute, service: &'a LiveService) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl<'a> Manner<'a> {
 }
 
 /// What of a request the forwarding needs.
-pub(super) struct Origin<'a> {
+pub(super) struct ForwardedRequest<'a> {
     /// The normalised path.
     pub(super) path: &'a str,
     /// That of the client's request as it was sent, where a filter has put
@@ -105,14 +105,14 @@ pub(super) struct Origin<'a> {
 pub(super) fn prepare(
     request: &mut RequestHeader,
     fields: HeadFields,
-    manner: &Manner<'_>,
-    origin: &Origin<'_>,
+    rules: &ForwardingRules<'_>,
+    origin: &ForwardedRequest<'_>,
 ) -> pingora::Result<()> {
     let send_end_stream = request.send_end_stream();
     let mut parts = head::take_request(request);
     // A trusted proxy in front may be a gateway that has asked.
-    let guards_identity = manner.guards_identity && !origin.trusted;
-    strip_owned(&mut parts.headers, manner.owned_headers, guards_identity);
+    let guards_identity = rules.guards_identity && !origin.trusted;
+    strip_owned(&mut parts.headers, rules.owned_headers, guards_identity);
     let host = origin.asked.cloned().or_else(|| client_host(&parts));
     let path = origin.client_path.unwrap_or(parts.uri.path());
     let path = HeaderValue::from_str(path).ok();
@@ -124,12 +124,12 @@ pub(super) fn prepare(
     // One growth of the map in place of several.
     parts.headers.reserve(12);
     parts.headers.insert(X_FORWARDED_FOR, chain);
-    forwarded(&mut parts.headers, manner, origin, host.as_ref(), path);
-    set_path(&mut parts, manner, origin)?;
+    forwarded(&mut parts.headers, rules, origin, host.as_ref(), path);
+    set_path(&mut parts, rules, origin)?;
     if fields.has(HeadFields::COOKIES) {
         join_cookies(&mut parts.headers);
     }
-    let kept = host.filter(|_| manner.preserve_host);
+    let kept = host.filter(|_| rules.preserve_host);
     let host = kept.unwrap_or_else(|| origin.host.clone());
     parts.headers.insert(header::HOST, host);
     head::put_request(request, parts, send_end_stream);
@@ -203,8 +203,8 @@ fn is_gateways(name: &str) -> bool {
 
 fn forwarded(
     headers: &mut HeaderMap,
-    manner: &Manner<'_>,
-    origin: &Origin<'_>,
+    rules: &ForwardingRules<'_>,
+    origin: &ForwardedRequest<'_>,
     host: Option<&HeaderValue>,
     path: Option<HeaderValue>,
 ) {
@@ -216,7 +216,7 @@ fn forwarded(
     headers.insert(X_REAL_IP, client);
     let proto = if origin.secure { "https" } else { "http" };
     let prefix = origin.path.get(..origin.matched).unwrap_or("");
-    let prefix = (manner.strip_path && prefix.len() > 1).then_some(prefix);
+    let prefix = (rules.strip_path && prefix.len() > 1).then_some(prefix);
     let mut say = |name: HeaderName, value: Option<HeaderValue>| {
         if origin.trusted && headers.contains_key(&name) {
             return;
@@ -279,15 +279,15 @@ fn appended(headers: &HeaderMap, peer: &HeaderValue) -> HeaderValue {
 /// Sets the target in origin form: path and query, nothing else.
 fn set_path(
     parts: &mut request::Parts,
-    manner: &Manner<'_>,
-    origin: &Origin<'_>,
+    rules: &ForwardingRules<'_>,
+    origin: &ForwardedRequest<'_>,
 ) -> pingora::Result<()> {
     let path = upstream_path(
-        manner.path,
+        rules.path,
         origin.path,
         origin.matched,
-        manner.strip_path,
-        manner.v1_paths,
+        rules.strip_path,
+        rules.v1_paths,
     );
     if parts.uri.path() == path && parts.uri.authority().is_none() {
         return Ok(());

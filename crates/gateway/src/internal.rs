@@ -14,7 +14,7 @@ use super::context::Ctx;
 use super::handler::unwind;
 use super::head::HeadFields;
 use super::outgoing::finish_head;
-use super::{answer, log_phase, passage, responses};
+use super::{answer, connection, log_phase, responses};
 use doorward_net::http::bridge::{self, BodyError, Bounds, ClientInfo, RequestId, SecretPath};
 use doorward_net::http::reply::Reply;
 use doorward_plugin_api::filter::TOO_LARGE;
@@ -47,7 +47,7 @@ pub(super) async fn respond(
     let now = Instant::now();
     ctx.upstream_time = Some(now - started);
     log_phase::note_status(ctx, head.status);
-    passage::close_if_stopping(session, now - ctx.started);
+    connection::close_if_stopping(session, now - ctx.started);
     let fields = HeadFields::of(&head.headers);
     if responses::is_seen(ctx, &head)
         && let Some(reply) = Box::pin(responses::inspect(session, ctx, &mut head)).await
@@ -55,7 +55,7 @@ pub(super) async fn respond(
         return responses::own(session, ctx, reply).await;
     }
     if session.req_header().version == http::Version::HTTP_10 {
-        passage::unchunk(session, &mut head);
+        connection::drop_chunked(session, &mut head);
     }
     finish_head(session.req_header(), &mut head, fields, ctx, now)?;
     if head.extensions.get::<SecretPath>().is_some() {

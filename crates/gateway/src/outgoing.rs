@@ -9,7 +9,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::answer::{X_KONG_PROXY_LATENCY, X_KONG_REQUEST_ID, X_KONG_UPSTREAM_LATENCY, via};
 use super::context::Ctx;
-use super::forward::Manner;
+use super::forward::ForwardingRules;
 use super::head::HeadFields;
 use super::own_headers::OwnHeaders;
 use super::peer::Dialer;
@@ -42,14 +42,14 @@ impl Gateway {
         };
         let fields = HeadFields::of(&request.headers);
         let uri = request.uri.clone();
-        let (manner, path) = match (&ctx.route, &ctx.journey) {
+        let (rules, path) = match (&ctx.route, &ctx.journey) {
             (Some(route), _) => {
                 let path = ctx.path.as_deref().unwrap_or(uri.path());
-                let mut manner = Manner::of(route, service);
-                manner.strip_path &= !ctx.exchange.whole_path;
-                (manner, path)
+                let mut rules = ForwardingRules::of(route, service);
+                rules.strip_path &= !ctx.exchange.whole_path;
+                (rules, path)
             }
-            (None, Some(journey)) => (Manner::plain(journey.owned_headers()), uri.path()),
+            (None, Some(journey)) => (ForwardingRules::plain(journey.owned_headers()), uri.path()),
             (None, None) => return Ok(()),
         };
         let origin = ctx.origin(connection, path, service, &self.settings);
@@ -58,7 +58,7 @@ impl Gateway {
             // No trailers follow, so none are to be waited for.
             request.remove_header(&header::TRAILER);
         }
-        forward::prepare(request, fields, &manner, &origin)?;
+        forward::prepare(request, fields, &rules, &origin)?;
         if self.settings.forward_certificates {
             client_certificate::forward(&ctx.exchange, request)?;
         } else if self.settings.client_certificates {

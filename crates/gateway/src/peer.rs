@@ -47,7 +47,7 @@ pub struct DialError {
 /// The certificates that a service refers to. Equal ones make equal
 /// connections.
 #[derive(Debug, Default, Clone)]
-pub struct Papers {
+pub struct UpstreamCredentials {
     client: Option<Arc<Record<Certificate>>>,
     authorities: Option<Box<[Arc<Record<CaCertificate>>]>>,
 }
@@ -60,7 +60,7 @@ pub struct Dialer {
     http2: bool,
 }
 
-impl Papers {
+impl UpstreamCredentials {
     /// What `service` refers to, or else the upstream that it is balanced by.
     ///
     /// # Errors
@@ -104,8 +104,8 @@ impl Papers {
 
     /// Whether both hold the same certificates.
     pub fn is_same(&self, other: &Self) -> bool {
-        let pem = |papers: &Self| {
-            let client = papers.client.as_ref();
+        let pem = |credentials: &Self| {
+            let client = credentials.client.as_ref();
             client.map(|c| (c.value.cert.clone(), c.value.key.expose().to_owned()))
         };
         let same_client = match (&self.client, &other.client) {
@@ -125,7 +125,11 @@ impl Dialer {
     ///
     /// # Errors
     /// [`DialError`] if a certificate or key can't be used.
-    pub fn new(service: &Service, papers: &Papers, verify: bool) -> Result<Self, DialError> {
+    pub fn new(
+        service: &Service,
+        credentials: &UpstreamCredentials,
+        verify: bool,
+    ) -> Result<Self, DialError> {
         let tls = matches!(service.protocol, Protocol::Https | Protocol::Grpcs);
         let http2 = matches!(service.protocol, Protocol::Grpc | Protocol::Grpcs);
         let host = service.host.trim_matches(['[', ']']);
@@ -148,7 +152,7 @@ impl Dialer {
         options.verify_cert = verify;
         options.verify_hostname = verify;
         if tls {
-            show_papers(&mut peer, papers)?;
+            set_credentials(&mut peer, credentials)?;
         }
         if let Some(depth) = service.tls_verify_depth
             && depth < LIBRARY_DEPTH
@@ -232,12 +236,15 @@ fn liveness(write_timeout: u64) -> TcpKeepalive {
     }
 }
 
-fn show_papers(peer: &mut HttpPeer, papers: &Papers) -> Result<(), DialError> {
+fn set_credentials(
+    peer: &mut HttpPeer,
+    credentials: &UpstreamCredentials,
+) -> Result<(), DialError> {
     let mut key = fixed_hasher();
-    if let Some(record) = &papers.client {
+    if let Some(record) = &credentials.client {
         peer.client_cert_key = Some(card(&record.value, &mut key)?);
     }
-    if let Some(records) = &papers.authorities {
+    if let Some(records) = &credentials.authorities {
         let mut authorities = Vec::new();
         for record in records {
             let parsed = authority(&record.value.cert).map_err(|message| DialError {
@@ -253,7 +260,7 @@ fn show_papers(peer: &mut HttpPeer, papers: &Papers) -> Result<(), DialError> {
         let authorities: Box<CaType> = authorities.into();
         peer.options.ca = Some(Arc::from(authorities));
     }
-    if papers.client.is_some() || papers.authorities.is_some() {
+    if credentials.client.is_some() || credentials.authorities.is_some() {
         peer.group_key = key.finish();
     }
     Ok(())

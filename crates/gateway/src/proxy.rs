@@ -25,8 +25,8 @@ use super::snapshot::{Snapshot, Upstream};
 use super::tries::RetryBudget;
 use super::upload::Uploads;
 use super::{
-    ending, forward, forward_auth, head, internal, log_phase, observe, own_cookies, passage,
-    responses,
+    connection, forward, forward_auth, head, internal, log_phase, observe, own_cookies, responses,
+    session_bound,
 };
 use doorward_expr as expr;
 use doorward_net::http::reply::Reply;
@@ -61,7 +61,7 @@ impl Gateway {
         ctx: &mut Ctx,
         reply: Reply,
     ) -> Result<()> {
-        passage::close_if_stopping(session, ctx.started.elapsed());
+        connection::close_if_stopping(session, ctx.started.elapsed());
         if ctx.journey.is_some() {
             return Box::pin(unwind::reply(session, ctx, reply)).await;
         }
@@ -99,7 +99,7 @@ impl ProxyHttp for Gateway {
         // What comes early waits for its turn (RFC 9112 §9.3.2).
         session.as_downstream_mut().set_pipelining_enabled(true);
         if session.req_header().version == Version::HTTP_10 {
-            passage::spare_interim(session);
+            connection::suppress_informational(session);
         }
         if expr::asks_for_spelling() {
             ctx.exchange.sent_names = head::spelling(session.req_header());
@@ -163,7 +163,7 @@ impl ProxyHttp for Gateway {
                 let found = peers.pick(&ctx.tries.tried, dialer.patience()).await;
                 let address = self.resolved(found)?;
                 (
-                    dialer.peer(address, passage::kept_host(session, ctx)),
+                    dialer.peer(address, connection::kept_host(session, ctx)),
                     address,
                 )
             }
@@ -172,15 +172,15 @@ impl ProxyHttp for Gateway {
                 let dialer = service.dialer.as_ref().ok_or_else(nowhere)?;
                 let balancer = balancer.clone();
                 let mut found =
-                    passage::located(session, ctx, &balancer, &resolver, dialer).await?;
+                    connection::located(session, ctx, &balancer, &resolver, dialer).await?;
                 for _ in 1..UNRESOLVED {
                     if found.is_err() {
                         found =
-                            passage::located(session, ctx, &balancer, &resolver, dialer).await?;
+                            connection::located(session, ctx, &balancer, &resolver, dialer).await?;
                     }
                 }
                 let address = self.resolved(found)?;
-                let kept = passage::kept_host(session, ctx);
+                let kept = connection::kept_host(session, ctx);
                 let name = kept.or(ctx.attempts.server_name());
                 (dialer.peer(address, name), address)
             }
@@ -192,8 +192,8 @@ impl ProxyHttp for Gateway {
         ctx.tries.begin(address);
         log_phase::note_try(ctx, address, &self.settings.clock);
         let mut peer = peer;
-        let endings = &self.settings.endings;
-        endings.bind(&mut peer, session.req_header(), &ctx.exchange);
+        let session_bound = &self.settings.session_bound;
+        session_bound.bind(&mut peer, session.req_header(), &ctx.exchange);
         self.uploads.bind(&mut peer, session, ctx);
         Ok(peer)
     }
@@ -277,7 +277,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut Box<Ctx>,
     ) -> Result<()> {
         let fields = HeadFields::of(&response.headers);
-        passage::refuse_unsound(session, response, fields)?;
+        connection::refuse_unsound(session, response, fields)?;
         ctx.attempts
             .report(Outcome::Status(response.status.as_u16()));
         let now = Instant::now();
@@ -289,8 +289,8 @@ impl ProxyHttp for Gateway {
         }
         log_phase::note_status(ctx, response.status);
         if !response.status.is_informational() {
-            passage::keep_after_interim(session, ctx);
-            passage::close_if_stopping(session, now - ctx.started);
+            connection::keep_after_interim(session, ctx);
+            connection::close_if_stopping(session, now - ctx.started);
         }
         if responses::is_seen(ctx, response)
             && let Some(reply) = Box::pin(responses::inspect(session, ctx, response)).await
@@ -298,7 +298,7 @@ impl ProxyHttp for Gateway {
             return Box::pin(responses::divert(session, ctx, reply, response)).await;
         }
         if session.req_header().version == Version::HTTP_10 {
-            passage::unchunk(session, response);
+            connection::drop_chunked(session, response);
         }
         if fields.has(HeadFields::SET_COOKIE) {
             let filters = ctx.filters().iter().map(|link| &link.filter);
@@ -312,7 +312,7 @@ impl ProxyHttp for Gateway {
         if let Some(compression) = &self.settings.compression {
             responses::compress(session, ctx, response, compression);
         }
-        passage::prepare_way(session, ctx, response, fields);
+        connection::prepare_way(session, ctx, response, fields);
         Ok(())
     }
 
@@ -324,7 +324,7 @@ impl ProxyHttp for Gateway {
         end: bool,
         ctx: &mut Box<Ctx>,
     ) -> Result<Option<Duration>> {
-        ending::check(&ctx.exchange, session.was_upgraded())?;
+        session_bound::check(&ctx.exchange, session.was_upgraded())?;
         if ctx.diverted {
             *body = None;
         } else if !ctx.body_filters.is_empty() {
@@ -359,7 +359,7 @@ impl ProxyHttp for Gateway {
         reused: bool,
     ) -> Box<Error> {
         let error = error.more_context(format!("Peer: {peer}"));
-        let error = self.broken(session, error, ctx, reused);
+        let error = self.on_proxy_error(session, error, ctx, reused);
         log_phase::note_failure(ctx, &error);
         error
     }
@@ -372,7 +372,7 @@ impl ProxyHttp for Gateway {
         error: Box<Error>,
     ) -> Box<Error> {
         log_phase::note_failure(ctx, &error);
-        self.unconnected(session, ctx, error)
+        self.on_connect_error(session, ctx, error)
     }
 
     async fn fail_to_proxy(

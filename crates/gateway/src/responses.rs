@@ -10,7 +10,7 @@ use pingora::proxy::Session;
 
 use super::context::Ctx;
 use super::edge::compression::Compression;
-use super::{answer, passage};
+use super::{answer, connection};
 use doorward_net::http::reply::Reply;
 use doorward_plugin_api::filter::ResponseFlow;
 
@@ -157,6 +157,6 @@ pub(super) async fn stored(
         head.remove_header(&header::TRANSFER_ENCODING);
         head.insert_header(header::CONTENT_LENGTH, body.len())?;
     }
-    passage::close_if_stopping(session, ctx.started.elapsed());
+    connection::close_if_stopping(session, ctx.started.elapsed());
     answer::write(session, head, body).await
 }

@@ -11,14 +11,14 @@ use super::proxy::Gateway;
 use super::resolve::ResolveError;
 use super::snapshot::Upstream;
 use super::tries::{self, Again, NAME_RESOLUTION};
-use super::{observe, passage};
+use super::{connection, observe};
 use doorward_net::http::upload::Upload;
 use doorward_net::telemetry::upstreams::Failure;
 
 impl Gateway {
     /// After something failed on a connection; `reused`: one that was used
     /// before.
-    pub(super) fn broken(
+    pub(super) fn on_proxy_error(
         &self,
         session: &mut Session,
         mut error: Box<Error>,
@@ -32,7 +32,7 @@ impl Gateway {
         if stalled && observe::is_given_up(&error) {
             error.etype = ErrorType::WriteTimedout;
         }
-        if !stalled && passage::waits_for_client(session, &error) {
+        if !stalled && connection::waits_for_client(session, &error) {
             // Neither the upstream's fault nor cured by another one.
             let mut error = error.into_down();
             error.set_retry(false);
@@ -58,9 +58,9 @@ impl Gateway {
             let method = asked.unwrap_or(&session.req_header().method);
             let budget = &self.retry_budget;
             if unseen {
-                ctx.tries.unconnected(retries, true, budget)
+                ctx.tries.on_connect_error(retries, true, budget)
             } else {
-                ctx.tries.broken(retries, method, reused, budget)
+                ctx.tries.on_proxy_error(retries, method, reused, budget)
             }
         } else {
             Again::No
@@ -70,14 +70,15 @@ impl Gateway {
     }
 
     /// After a connection could not be opened.
-    pub(super) fn unconnected(
+    pub(super) fn on_connect_error(
         &self,
         session: &mut Session,
         ctx: &mut Ctx,
         mut error: Box<Error>,
     ) -> Box<Error> {
         self.count_failure(&error);
-        if tries::classify(&error) == Failure::Tls && passage::kept_host(session, ctx).is_some() {
+        if tries::classify(&error) == Failure::Tls && connection::kept_host(session, ctx).is_some()
+        {
             // The client chose the name that the upstream has no certificate
             // for: no other one has, and none of them is sick.
             self.set_retry(&mut error, Again::No);
@@ -93,7 +94,9 @@ impl Gateway {
             peers.unreachable(address);
             others = peers.has_others(&ctx.tries.tried);
         }
-        let again = ctx.tries.unconnected(retries, others, &self.retry_budget);
+        let again = ctx
+            .tries
+            .on_connect_error(retries, others, &self.retry_budget);
         self.set_retry(&mut error, again);
         error
     }

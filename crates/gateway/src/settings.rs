@@ -9,11 +9,11 @@ use super::edge::compression::Compression;
 use super::edge::error_pages::ErrorPages;
 use super::edge::https::HttpsRedirect;
 use super::edge::probes::Probes;
-use super::ending::Endings;
 use super::forward_auth::allowed_hosts::AllowedHosts;
 use super::handler::Destinations;
 use super::own_cookies::OwnCookies;
 use super::own_headers::{DefaultType, OwnHeaders};
+use super::session_bound::SessionBoundConnector;
 use doorward_core::clock::Clock;
 use doorward_net::telemetry::access_log::AccessLog;
 use doorward_net::telemetry::client_aborts::ClientAborts;
@@ -64,7 +64,7 @@ pub struct Settings {
     /// Where requests are logged, if they are.
     pub access_log: Option<Arc<AccessLog>>,
     /// Makes the connections of answers that end with sessions.
-    pub endings: Endings,
+    pub session_bound: SessionBoundConnector,
     /// Where requests of route files go.
     pub destinations: Destinations,
     /// Counters of requests that no route matched.

@@ -32,7 +32,7 @@ pub use service::{LiveService, Upstream};
 pub use slots::Slots;
 
 /// What compiling needs besides the entities.
-pub struct Workshop {
+pub struct CompileContext {
     /// For plugins.
     pub parts: Parts,
     /// Upstreams inside this process, by the `host` of services with
@@ -113,22 +113,22 @@ impl Snapshot {
     /// [`CompileError`] for the first entity that can't be compiled.
     pub fn compile(
         entities: &Entities,
-        workshop: &Workshop,
+        context: &CompileContext,
         previous: Option<&Snapshot>,
     ) -> Result<Self, CompileError> {
         let certificates =
             Certificates::compile(entities, previous.map(|snapshot| &snapshot.certificates))?;
-        let filters = filters::build(entities, workshop, previous)?;
+        let filters = filters::build(entities, context, previous)?;
         let changed_filters = filters::changed(&filters, previous);
         let balancers = balancers(entities, previous);
-        let (services, providers) = service::build(entities, &balancers, workshop, previous)?;
+        let (services, providers) = service::build(entities, &balancers, context, previous)?;
         let chains = filters::chains(&filters, &changed_filters, previous);
         let parts = route::Parts {
             services: &services,
             filters: &filters,
             changed_filters: &changed_filters,
             chains: &chains,
-            workshop,
+            context,
         };
         let route::Routes { slots, touched } = route::build(entities, &parts, previous);
         let router = router(&slots, &touched, previous)?;
@@ -144,7 +144,7 @@ impl Snapshot {
             // have had guards.
             mount: match previous {
                 Some(previous) => previous.mounted().cloned(),
-                None => workshop.mount.clone(),
+                None => context.mount.clone(),
             },
             providers,
             observers: chains.observers(),

@@ -106,7 +106,7 @@ impl Tries {
 
     /// After a connection could not be opened. `others`: the host has an
     /// address that was not tried; it is, even if `retries` is 0, once.
-    pub(super) fn unconnected(
+    pub(super) fn on_connect_error(
         &mut self,
         retries: usize,
         others: bool,
@@ -123,7 +123,7 @@ impl Tries {
 
     /// After something failed on a connection; `kept`: one that was used
     /// before. The caller has made sure that the request can be sent again.
-    pub(super) fn broken(
+    pub(super) fn on_proxy_error(
         &mut self,
         retries: usize,
         method: &Method,
@@ -215,11 +215,11 @@ mod tests {
         let mut tries = Tries::default();
         for _ in 0..3 {
             tries.begin(address(1));
-            let again = tries.unconnected(3, false, &budget);
+            let again = tries.on_connect_error(3, false, &budget);
             assert_eq!(again, Again::Yes);
         }
         tries.begin(address(1));
-        assert_eq!(tries.unconnected(3, false, &budget), Again::No);
+        assert_eq!(tries.on_connect_error(3, false, &budget), Again::No);
     }
 
     #[test]
@@ -227,9 +227,9 @@ mod tests {
         let budget = RetryBudget::default();
         let mut tries = Tries::default();
         tries.begin(address(1));
-        assert_eq!(tries.unconnected(0, true, &budget), Again::Yes);
+        assert_eq!(tries.on_connect_error(0, true, &budget), Again::Yes);
         tries.begin(address(2));
-        assert_eq!(tries.unconnected(0, true, &budget), Again::No);
+        assert_eq!(tries.on_connect_error(0, true, &budget), Again::No);
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
         let broken = |method: &Method, kept| {
             let mut tries = Tries::default();
             tries.begin(address(1));
-            tries.broken(5, method, kept, &budget)
+            tries.on_proxy_error(5, method, kept, &budget)
         };
         assert_eq!(broken(&Method::POST, true), Again::No);
         assert_eq!(broken(&Method::PATCH, false), Again::No);
@@ -251,9 +251,15 @@ mod tests {
         let budget = RetryBudget::default();
         let mut tries = Tries::default();
         tries.begin(address(1));
-        assert_eq!(tries.broken(0, &Method::GET, true, &budget), Again::Yes);
+        assert_eq!(
+            tries.on_proxy_error(0, &Method::GET, true, &budget),
+            Again::Yes
+        );
         tries.begin(address(1));
-        assert_eq!(tries.broken(0, &Method::GET, true, &budget), Again::No);
+        assert_eq!(
+            tries.on_proxy_error(0, &Method::GET, true, &budget),
+            Again::No
+        );
     }
 
     #[test]
@@ -264,7 +270,7 @@ mod tests {
             budget.deposit();
             let mut tries = Tries::default();
             tries.begin(address(1));
-            while tries.unconnected(100, false, &budget) == Again::Yes {
+            while tries.on_connect_error(100, false, &budget) == Again::Yes {
                 made += 1;
                 tries.begin(address(1));
             }

@@ -19,7 +19,7 @@ impl Identity {
         realm: &StoredRealm,
     ) -> Result<(), IdentityError> {
         let live = compiled(config, stored)?;
-        let checked = live.would_be(&realm.path, realm.settings.clone());
+        let checked = live.checked_settings(&realm.path, realm.settings.clone());
         checked.map_err(|error| IdentityError::in_realm(&realm.path, error))
     }
 

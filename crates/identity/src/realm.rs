@@ -187,7 +187,11 @@ impl Live {
     ///
     /// # Errors
     /// There can't be a realm at `path`, or a setting can't be.
-    pub(super) fn would_be(&self, path: &str, own: Map<String, Value>) -> Result<(), RecordError> {
+    pub(super) fn checked_settings(
+        &self,
+        path: &str,
+        own: Map<String, Value>,
+    ) -> Result<(), RecordError> {
         check_path(path).map_err(|_| RecordError::new("path", PATH_RULE))?;
         let mut stored = self.stored.clone();
         stored.retain(|realm| realm.path != path);

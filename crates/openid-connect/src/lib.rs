@@ -43,7 +43,9 @@ use doorward_core::jose::verify::Unverified;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::telemetry::{Counter, Metrics};
 use doorward_plugin_api::consumers::Consumers;
-use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, SessionKeeper, Verdict};
+use doorward_plugin_api::filter::{
+    Exchange, Filter, FilterExplanation, Flow, SessionKeeper, Verdict,
+};
 use doorward_plugin_api::identity;
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
@@ -444,13 +446,19 @@ impl Filter for OpenIdConnect {
         authorize::finish(self, flow, session.req_header(), exchange)
     }
 
-    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+    async fn explain(
+        &self,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Option<FilterExplanation> {
         if self.is_spared(exchange) {
-            return Some(Outlook::passes("a credential has let the request in"));
+            return Some(FilterExplanation::passes(
+                "a credential has let the request in",
+            ));
         }
-        let outlook = explain::explain_request(self, request, exchange).await;
+        let explanation = explain::explain_request(self, request, exchange).await;
         Some(
-            outlook.unwrap_or_else(|refusal| {
+            explanation.unwrap_or_else(|refusal| {
                 explain::explain_refusal(self, refusal, request, exchange)
             }),
         )

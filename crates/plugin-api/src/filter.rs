@@ -1,7 +1,7 @@
 //! The contract between the gateway and a filter.
 
 mod decoder;
-mod outlook;
+mod explanation;
 mod response;
 
 use std::any::Any;
@@ -28,7 +28,7 @@ use crate::consumers::Caller;
 use crate::identity::Credential;
 use crate::record::RequestRecord;
 pub use decoder::{BodyDecoder, Malformed};
-pub use outlook::{Code, Outlook};
+pub use explanation::{Code, FilterExplanation};
 pub use response::{BodyFilter, ResponseCache, ResponseFlow};
 
 /// What clients are told whose body is longer than [`Exchange::body_limit`].
@@ -71,7 +71,11 @@ pub trait Filter: Send + Sync + 'static {
     /// where a decision would take such a thing, it is said so. What it learns of
     /// the request is in `exchange` for the filters behind it. `None`: it can't be
     /// told.
-    async fn foresee(&self, _request: &RequestHeader, _exchange: &mut Exchange) -> Option<Outlook> {
+    async fn explain(
+        &self,
+        _request: &RequestHeader,
+        _exchange: &mut Exchange,
+    ) -> Option<FilterExplanation> {
         None
     }
 
@@ -330,7 +334,7 @@ pub struct BucketReport {
 }
 
 /// What an answer must not outlast: the session or the token of its request.
-pub trait Lasting: std::fmt::Debug + Send + Sync {
+pub trait SessionLiveness: std::fmt::Debug + Send + Sync {
     /// Whether it is over. Asked again and again; must not block.
     fn is_over(&self) -> bool;
 }
@@ -417,7 +421,7 @@ pub struct Exchange {
     /// `attributes`.
     pub attributes: Vec<(Box<str>, Value<'static>)>,
     /// What the answer must not outlast, if a filter said so.
-    pub lasting: Option<Arc<dyn Lasting>>,
+    pub lasting: Option<Arc<dyn SessionLiveness>>,
     /// The call of the Model Context Protocol that the request makes, for the log.
     pub mcp_call: Option<Box<McpCall>>,
     /// Distinct code of a refusal, for log and metrics (`token_expired`, …).

@@ -2,22 +2,22 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use super::{Command, Desk, broker, clients, keys, realms, sessions, tokens, users};
+use super::{Command, CommandContext, broker, clients, keys, realms, sessions, tokens, users};
 use doorward_audit::Audit;
 use doorward_core::model::audit::{Actor, Event, Kind, Trace};
 
 /// Does what the command says, and tells the audit log.
 pub(super) async fn act(
     command: Command,
-    desk: &mut Desk<'_>,
+    context: &mut CommandContext<'_>,
     audit: &Audit,
 ) -> anyhow::Result<()> {
-    let Some(event) = event(&command, desk) else {
-        return Box::pin(super::act(command, desk)).await;
+    let Some(event) = event(&command, context) else {
+        return Box::pin(super::act(command, context)).await;
     };
-    let now_ms = desk.clock.now_ms();
+    let now_ms = context.clock.now_ms();
     let told = (event.clone(), Trace::default());
-    let act = Box::pin(super::act(command, desk));
+    let act = Box::pin(super::act(command, context));
     let done = audit.with(told, now_ms, act, |()| true).await;
     if done.is_err() {
         audit.note(event.failed("refused"), Trace::default(), now_ms);
@@ -27,8 +27,8 @@ pub(super) async fn act(
 }
 
 /// What a command that changes something tells; the act completes it.
-fn event(command: &Command, desk: &Desk<'_>) -> Option<Event> {
-    let told = |kind| Event::new(kind, operator()).realm(&desk.realm);
+fn event(command: &Command, context: &CommandContext<'_>) -> Option<Event> {
+    let told = |kind| Event::new(kind, operator()).realm(&context.realm);
     match command {
         Command::Users(command) => kind_of_users(&command.action).map(told),
         Command::Clients(command) => {

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::members::Members;
-use super::{Desk, SecretArgs};
+use super::{CommandContext, SecretArgs};
 use doorward_core::model::broker::{Kind, Record, RevocationTarget, TokenKind};
 use doorward_core::model::user::Owner;
 use doorward_plugins::token_broker::records::{self, NewRecord};
@@ -212,19 +212,19 @@ impl ApplicationAction {
     }
 }
 
-pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     match action {
-        Action::Products { action } => record(Kind::Product, action, desk).await,
-        Action::Developers { action } => record(Kind::Developer, action, desk).await,
-        Action::Applications { action } => application(action, desk).await,
+        Action::Products { action } => record(Kind::Product, action, context).await,
+        Action::Developers { action } => record(Kind::Developer, action, context).await,
+        Action::Applications { action } => application(action, context).await,
         Action::Revoke {
             user: Some(user), ..
         } => {
             anyhow::ensure!(!user.trim().is_empty(), "which user?");
-            let now_ms = desk.clock.now_ms();
-            desk.store.end_broker_person(&user, now_ms).await?;
+            let now_ms = context.clock.now_ms();
+            context.store.end_broker_person(&user, now_ms).await?;
             let shown = json!({"end_user": user});
-            desk.print(&shown, &format!("all tokens of {user} so far are revoked"))
+            context.print(&shown, &format!("all tokens of {user} so far are revoked"))
         }
         Action::Revoke {
             token,
@@ -233,14 +233,14 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
             user: None,
         } => {
             let wanted = SecretArgs { stdin, text: token };
-            let token = wanted.read("token", desk.input)?;
+            let token = wanted.read("token", context.input)?;
             let token = token.ok_or_else(|| anyhow::anyhow!("which token? see --token-stdin"))?;
             for which in [TokenKind::Access, TokenKind::Refresh] {
                 let revoked = RevocationTarget::token(which, token.expose());
-                let revoked = desk.store.revoke_broker_token(&revoked, !alone).await?;
+                let revoked = context.store.revoke_broker_token(&revoked, !alone).await?;
                 if let Some(tokens) = revoked {
                     let shown = json!({"client_id": tokens.client_id});
-                    return desk.print(&shown, "the token is revoked");
+                    return context.print(&shown, "the token is revoked");
                 }
             }
             anyhow::bail!("there is no such token")
@@ -248,55 +248,65 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
     }
 }
 
-async fn record(kind: Kind, action: RecordAction, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+async fn record(
+    kind: Kind,
+    action: RecordAction,
+    context: &mut CommandContext<'_>,
+) -> anyhow::Result<()> {
     match action {
         RecordAction::Add { id, members } => {
             let mut record = Map::new();
             record.insert(records::known_by(kind).to_owned(), id.into());
-            members.write_over(&mut record, desk.input)?;
-            added(kind, record, desk).await
+            members.write_over(&mut record, context.input)?;
+            added(kind, record, context).await
         }
-        RecordAction::List => list(kind, desk).await,
-        RecordAction::Show { id } => show(kind, &id, desk).await,
-        RecordAction::Update { id, members } => updated(kind, &id, &members, desk).await,
-        RecordAction::Delete { id } => deleted(kind, &id, desk).await,
+        RecordAction::List => list(kind, context).await,
+        RecordAction::Show { id } => show(kind, &id, context).await,
+        RecordAction::Update { id, members } => updated(kind, &id, &members, context).await,
+        RecordAction::Delete { id } => deleted(kind, &id, context).await,
     }
 }
 
-async fn application(action: ApplicationAction, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+async fn application(
+    action: ApplicationAction,
+    context: &mut CommandContext<'_>,
+) -> anyhow::Result<()> {
     let kind = Kind::Application;
     match action {
         ApplicationAction::Add(add) => {
-            let record = add.record(desk)?;
-            added(kind, record, desk).await
+            let record = add.record(context)?;
+            added(kind, record, context).await
         }
-        ApplicationAction::List => list(kind, desk).await,
-        ApplicationAction::Show { id } => show(kind, &id, desk).await,
-        ApplicationAction::Update { id, members } => updated(kind, &id, &members, desk).await,
+        ApplicationAction::List => list(kind, context).await,
+        ApplicationAction::Show { id } => show(kind, &id, context).await,
+        ApplicationAction::Update { id, members } => updated(kind, &id, &members, context).await,
         ApplicationAction::Secret { id, secret } => {
             let given = if secret.stdin || secret.text.is_some() {
-                secret.read("secret", desk.input)?
+                secret.read("secret", context.input)?
             } else {
                 None
             };
-            let now_ms = desk.clock.now_ms();
+            let now_ms = context.clock.now_ms();
             let rotated = |old: &Record| Ok(records::rotated(old, given.clone(), now_ms)?);
-            changed(kind, &id, "has another secret", rotated, desk).await
+            changed(kind, &id, "has another secret", rotated, context).await
         }
         ApplicationAction::RevokeTokens { id } => {
-            let record = found(kind, &id, desk).await?;
-            let now_ms = desk.clock.now_ms();
-            let there = desk.store.revoke_broker_client(&record.id, now_ms).await?;
+            let record = found(kind, &id, context).await?;
+            let now_ms = context.clock.now_ms();
+            let there = context
+                .store
+                .revoke_broker_client(&record.id, now_ms)
+                .await?;
             anyhow::ensure!(there, "there is no application {id}");
             let line = format!("application {} has no tokens any more", called(&record));
-            desk.print(&json!({"id": record.id}), &line)
+            context.print(&json!({"id": record.id}), &line)
         }
-        ApplicationAction::Delete { id } => deleted(kind, &id, desk).await,
+        ApplicationAction::Delete { id } => deleted(kind, &id, context).await,
     }
 }
 
 impl Add {
-    fn record(self, desk: &mut Desk<'_>) -> anyhow::Result<Map<String, Value>> {
+    fn record(self, context: &mut CommandContext<'_>) -> anyhow::Result<Map<String, Value>> {
         let mut record = Map::new();
         for (name, value) in [
             ("name", Some(Value::from(self.name))),
@@ -311,10 +321,10 @@ impl Add {
                 record.insert(name.to_owned(), value);
             }
         }
-        self.members.write_over(&mut record, desk.input)?;
+        self.members.write_over(&mut record, context.input)?;
         refuse_secret(&record)?;
         if (self.secret.stdin || self.secret.text.is_some())
-            && let Some(secret) = self.secret.read("secret", desk.input)?
+            && let Some(secret) = self.secret.read("secret", context.input)?
         {
             let name = "consumer_secret".to_owned();
             record.insert(name, secret.expose().into());
@@ -334,51 +344,55 @@ fn refuse_secret(record: &Map<String, Value>) -> anyhow::Result<()> {
 }
 
 /// The record of this name; an application's may be its consumer key.
-async fn found(kind: Kind, id: &str, desk: &Desk<'_>) -> anyhow::Result<Record> {
+async fn found(kind: Kind, id: &str, context: &CommandContext<'_>) -> anyhow::Result<Record> {
     let name = match kind {
         Kind::Developer => records::developer_id(id),
         Kind::Product | Kind::Application => id.to_owned(),
     };
-    let mut found = desk.store.broker_record(kind, &name).await?;
+    let mut found = context.store.broker_record(kind, &name).await?;
     if found.is_none() && kind == Kind::Application {
-        let by_key = desk.store.broker_client(id).await?;
+        let by_key = context.store.broker_client(id).await?;
         found = by_key.map(|client| client.application);
     }
     found.ok_or_else(|| anyhow::anyhow!("there is no {} {id}", kind.as_str()))
 }
 
-async fn added(kind: Kind, record: Map<String, Value>, desk: &mut Desk<'_>) -> anyhow::Result<()> {
-    let made = records::made(kind, record, None, desk.clock.now_ms())?;
-    match desk.store.insert_broker_record(&made.record).await {
+async fn added(
+    kind: Kind,
+    record: Map<String, Value>,
+    context: &mut CommandContext<'_>,
+) -> anyhow::Result<()> {
+    let made = records::made(kind, record, None, context.clock.now_ms())?;
+    match context.store.insert_broker_record(&made.record).await {
         Err(StoreError::Taken(id)) => {
             anyhow::bail!("{} {id} is there already", kind.as_str())
         }
         outcome => outcome?,
     }
     let line = format!("{} {} added", kind.as_str(), called(&made.record));
-    print(&made, line, desk)
+    print(&made, line, context)
 }
 
 async fn updated(
     kind: Kind,
     id: &str,
     members: &Members,
-    desk: &mut Desk<'_>,
+    context: &mut CommandContext<'_>,
 ) -> anyhow::Result<()> {
     let mut change = Map::new();
-    members.write_over(&mut change, desk.input)?;
+    members.write_over(&mut change, context.input)?;
     refuse_secret(&change)?;
     anyhow::ensure!(
         !change.is_empty(),
         "nothing to change; name it with --set, --unset or --metadata"
     );
-    let now_ms = desk.clock.now_ms();
+    let now_ms = context.clock.now_ms();
     let patch = |old: &Record| {
         let mut all = records::shown(old);
         all.extend(change.clone());
         Ok(records::made(kind, all, Some(old), now_ms)?)
     };
-    changed(kind, id, "changed", patch, desk).await
+    changed(kind, id, "changed", patch, context).await
 }
 
 /// Replaces a record by what `made` makes of it.
@@ -387,16 +401,16 @@ async fn changed(
     id: &str,
     what: &str,
     made: impl Fn(&Record) -> anyhow::Result<NewRecord>,
-    desk: &mut Desk<'_>,
+    context: &mut CommandContext<'_>,
 ) -> anyhow::Result<()> {
     for _ in 0..TRIES {
-        let old = found(kind, id, desk).await?;
+        let old = found(kind, id, context).await?;
         if old.owner == Owner::File {
             let name = format!("{} {id}", kind.as_str());
             return Err(StoreError::FileOwned(name).into());
         }
         let made = made(&old)?;
-        let outcome = desk
+        let outcome = context
             .store
             .update_broker_record(&made.record, old.updated_ms);
         match outcome.await {
@@ -404,31 +418,31 @@ async fn changed(
             outcome => {
                 outcome?;
                 let line = format!("{} {} {what}", kind.as_str(), called(&made.record));
-                return print(&made, line, desk);
+                return print(&made, line, context);
             }
         }
     }
     anyhow::bail!("it was changed by others at the same time; try again")
 }
 
-async fn deleted(kind: Kind, id: &str, desk: &mut Desk<'_>) -> anyhow::Result<()> {
-    let record = found(kind, id, desk).await?;
-    match desk.store.delete_broker_record(kind, &record.id).await {
+async fn deleted(kind: Kind, id: &str, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
+    let record = found(kind, id, context).await?;
+    match context.store.delete_broker_record(kind, &record.id).await {
         Err(StoreError::Conflict(_)) => {
             anyhow::bail!("developer {id} has applications; delete them first")
         }
         outcome => anyhow::ensure!(outcome?, "there is no {} {id}", kind.as_str()),
     }
     let line = format!("{} {} deleted", kind.as_str(), called(&record));
-    desk.print(&json!({"id": record.id}), &line)
+    context.print(&json!({"id": record.id}), &line)
 }
 
-async fn show(kind: Kind, id: &str, desk: &mut Desk<'_>) -> anyhow::Result<()> {
-    let shown = Value::Object(records::shown(&found(kind, id, desk).await?));
-    desk.print(&shown, &format!("{shown:#}"))
+async fn show(kind: Kind, id: &str, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
+    let shown = Value::Object(records::shown(&found(kind, id, context).await?));
+    context.print(&shown, &format!("{shown:#}"))
 }
 
-async fn list(kind: Kind, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+async fn list(kind: Kind, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     let columns: &[&str] = match kind {
         Kind::Product => &["name", "display_name", "owner"],
         Kind::Developer => &["email", "status", "owner"],
@@ -437,13 +451,13 @@ async fn list(kind: Kind, desk: &mut Desk<'_>) -> anyhow::Result<()> {
     let mut all = Vec::new();
     let mut after: Option<String> = None;
     loop {
-        let page = desk.store.broker_records(kind, after.as_deref(), PAGE);
+        let page = context.store.broker_records(kind, after.as_deref(), PAGE);
         let page = page.await?;
         let full = page.len() >= PAGE as usize;
         after = page.last().map(|record| record.id.clone());
         all.extend(page.iter().map(|one| Value::Object(records::shown(one))));
         if !full {
-            return desk.table(all, columns);
+            return context.table(all, columns);
         }
     }
 }
@@ -454,11 +468,15 @@ fn called(record: &Record) -> &str {
 }
 
 /// Prints the record, with the secret that was made for it.
-fn print(made: &NewRecord, mut line: String, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+fn print(
+    made: &NewRecord,
+    mut line: String,
+    context: &mut CommandContext<'_>,
+) -> anyhow::Result<()> {
     let mut shown = records::shown(&made.record);
     if let Some(secret) = &made.secret {
         line.push_str(&format!("\nconsumer_secret: {}", secret.expose()));
         shown.insert("consumer_secret".to_owned(), secret.expose().into());
     }
-    desk.print(&Value::Object(shown), &line)
+    context.print(&Value::Object(shown), &line)
 }

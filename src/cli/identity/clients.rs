@@ -4,7 +4,7 @@ use clap::{Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 
 use super::members::Members;
-use super::{Desk, SecretArgs};
+use super::{CommandContext, SecretArgs};
 use doorward_core::model::client::{Client, SignAlg, member_names};
 use doorward_core::model::registration::ClientQuery;
 use doorward_core::model::secret::Secret;
@@ -157,75 +157,78 @@ pub(super) fn alg(name: &str) -> Result<SignAlg, String> {
     })
 }
 
-pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     match action {
-        Action::Add(client) => add(*client, desk).await,
-        Action::List { owner, search } => list(owner, search, desk).await,
+        Action::Add(client) => add(*client, context).await,
+        Action::List { owner, search } => list(owner, search, context).await,
         Action::Show { client_id } => {
-            let client = desk.store.client(&desk.realm, &client_id).await?;
-            let client = client.ok_or_else(|| missing(&client_id, desk))?;
+            let client = context.store.client(&context.realm, &client_id).await?;
+            let client = client.ok_or_else(|| missing(&client_id, context))?;
             let record = Value::Object(registry::record(&client));
-            desk.print(&record, &format!("{record:#}"))
+            context.print(&record, &format!("{record:#}"))
         }
         Action::Update(update) => {
             let mut change = Map::new();
-            update.settings.write_over(&mut change, desk)?;
+            update.settings.write_over(&mut change, context)?;
             anyhow::ensure!(
                 !change.is_empty(),
                 "nothing to change; see `doorward clients update --help`"
             );
-            let now_ms = desk.clock.now_ms();
+            let now_ms = context.clock.now_ms();
             let patch = |old: &Client| registry::patch(old, change.clone(), now_ms);
-            changed(&update.client_id, "changed", patch, desk).await
+            changed(&update.client_id, "changed", patch, context).await
         }
         Action::Secret { client_id, secret } => {
-            let given = given(&secret, desk)?;
-            let now_ms = desk.clock.now_ms();
+            let given = given(&secret, context)?;
+            let now_ms = context.clock.now_ms();
             let rotate = |old: &Client| registry::rotate(old, given.clone(), now_ms);
-            changed(&client_id, "has another secret", rotate, desk).await
+            changed(&client_id, "has another secret", rotate, context).await
         }
         Action::Delete { client_id } => {
-            let gone = desk.store.delete_client(&desk.realm, &client_id).await?;
+            let gone = context
+                .store
+                .delete_client(&context.realm, &client_id)
+                .await?;
             if gone.is_none() {
-                return Err(missing(&client_id, desk));
+                return Err(missing(&client_id, context));
             }
             let line = format!("client {client_id} deleted");
-            desk.print(&json!({"client_id": client_id}), &line)
+            context.print(&json!({"client_id": client_id}), &line)
         }
     }
 }
 
-fn missing(client_id: &str, desk: &Desk<'_>) -> anyhow::Error {
-    anyhow::anyhow!("there is no client {client_id} in realm {}", desk.realm)
+fn missing(client_id: &str, context: &CommandContext<'_>) -> anyhow::Error {
+    anyhow::anyhow!("there is no client {client_id} in realm {}", context.realm)
 }
 
 /// The secret on the command line or standard input, if one is there.
-fn given(secret: &SecretArgs, desk: &mut Desk<'_>) -> anyhow::Result<Option<Secret>> {
+fn given(secret: &SecretArgs, context: &mut CommandContext<'_>) -> anyhow::Result<Option<Secret>> {
     if secret.stdin || secret.text.is_some() {
-        return secret.read("secret", desk.input);
+        return secret.read("secret", context.input);
     }
     Ok(None)
 }
 
-async fn add(client: Add, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+async fn add(client: Add, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     let mut members = Map::new();
     members.insert("client_id".to_owned(), client.client_id.clone().into());
     members.insert("grant_types".to_owned(), json!(["client_credentials"]));
-    client.settings.write_over(&mut members, desk)?;
-    if let Some(secret) = given(&client.secret, desk)? {
+    client.settings.write_over(&mut members, context)?;
+    if let Some(secret) = given(&client.secret, context)? {
         members.insert("client_secret".to_owned(), secret.expose().into());
     }
-    let made = registry::create(&desk.realm, members, desk.clock.now_ms());
+    let made = registry::create(&context.realm, members, context.clock.now_ms());
     let made = made.map_err(explained)?;
-    match desk.store.insert_client(&made.client).await {
+    match context.store.insert_client(&made.client).await {
         Err(StoreError::Taken(id)) => {
-            anyhow::bail!("there is a client {id} in realm {} already", desk.realm)
+            anyhow::bail!("there is a client {id} in realm {} already", context.realm)
         }
         outcome => outcome?,
     }
     let id = &made.client.metadata.client_id;
-    let line = format!("client {id} added to realm {}", desk.realm);
-    show(&made, line, desk)
+    let line = format!("client {id} added to realm {}", context.realm);
+    show(&made, line, context)
 }
 
 /// Replaces a client by what `made` makes of it.
@@ -233,20 +236,24 @@ async fn changed(
     client_id: &str,
     what: &str,
     made: impl Fn(&Client) -> Result<NewClient, RecordError>,
-    desk: &mut Desk<'_>,
+    context: &mut CommandContext<'_>,
 ) -> anyhow::Result<()> {
     for _ in 0..TRIES {
-        let old = desk.store.client(&desk.realm, client_id).await?;
-        let old = old.ok_or_else(|| missing(client_id, desk))?;
+        let old = context.store.client(&context.realm, client_id).await?;
+        let old = old.ok_or_else(|| missing(client_id, context))?;
         if old.owner == Owner::File {
             return Err(StoreError::FileOwned(format!("client {client_id}")).into());
         }
         let made = made(&old).map_err(explained)?;
-        match desk.store.update_client(&made.client, old.updated_ms).await {
+        match context
+            .store
+            .update_client(&made.client, old.updated_ms)
+            .await
+        {
             Err(StoreError::Conflict(_)) => {}
             outcome => {
                 outcome?;
-                return show(&made, format!("client {client_id} {what}"), desk);
+                return show(&made, format!("client {client_id} {what}"), context);
             }
         }
     }
@@ -254,13 +261,17 @@ async fn changed(
 }
 
 /// Prints the record, with the secret that was made for it.
-fn show(made: &NewClient, mut line: String, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+fn show(
+    made: &NewClient,
+    mut line: String,
+    context: &mut CommandContext<'_>,
+) -> anyhow::Result<()> {
     let mut record = registry::record(&made.client);
     if let Some(secret) = &made.secret {
         line.push_str(&format!("\nclient_secret: {}", secret.expose()));
         record.insert("client_secret".to_owned(), secret.expose().into());
     }
-    desk.print(&Value::Object(record), &line)
+    context.print(&Value::Object(record), &line)
 }
 
 /// The error, and what there is where a name is unknown.
@@ -278,7 +289,7 @@ impl Settings {
     fn write_over(
         &self,
         members: &mut Map<String, Value>,
-        desk: &mut Desk<'_>,
+        context: &mut CommandContext<'_>,
     ) -> anyhow::Result<()> {
         let format = self.token_format.map(|format| match format {
             Format::Jwt => "jwt",
@@ -308,7 +319,7 @@ impl Settings {
                 members.insert(name.to_owned(), value);
             }
         }
-        self.members.write_over(members, desk.input)?;
+        self.members.write_over(members, context.input)?;
         anyhow::ensure!(
             !members.contains_key("client_secret"),
             "a secret comes by --secret-stdin or --secret"
@@ -320,7 +331,7 @@ impl Settings {
 async fn list(
     owner: Option<OwnerName>,
     search: Option<String>,
-    desk: &mut Desk<'_>,
+    context: &mut CommandContext<'_>,
 ) -> anyhow::Result<()> {
     let mut query = ClientQuery {
         after: None,
@@ -330,17 +341,17 @@ async fn list(
     };
     let mut records = Vec::new();
     loop {
-        let page = desk.store.find_clients(&desk.realm, &query).await?;
+        let page = context.store.find_clients(&context.realm, &query).await?;
         let last = page.last().map(|client| client.metadata.client_id.clone());
         let full = page.len() >= PAGE as usize;
         for client in page {
-            if desk.json {
+            if context.json {
                 records.push(Value::Object(registry::record(&client)));
                 continue;
             }
             let metadata = &client.metadata;
             writeln!(
-                desk.out,
+                context.out,
                 "{}\t{}\t{}\t{}",
                 metadata.client_id,
                 metadata.grant_types.join(" "),
@@ -353,8 +364,8 @@ async fn list(
         }
         query.after = last;
     }
-    if desk.json {
-        writeln!(desk.out, "{:#}", Value::from(records))?;
+    if context.json {
+        writeln!(context.out, "{:#}", Value::from(records))?;
     }
     Ok(())
 }

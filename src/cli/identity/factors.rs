@@ -2,28 +2,28 @@
 
 use serde_json::json;
 
-use super::{Desk, instant};
+use super::{CommandContext, instant};
 use doorward_core::model::user::User;
 use doorward_identity as identity;
 
 /// Lists the second factors of a user.
-pub(super) async fn list(user: &User, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+pub(super) async fn list(user: &User, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     let mut records = Vec::new();
-    for factor in desk.store.factors(user.id).await? {
+    for factor in context.store.factors(user.id).await? {
         let mut record = identity::factor_record(&factor);
-        if !desk.json {
+        if !context.json {
             record["used"] = json!(factor.used_ms.map(instant));
             record["created"] = json!(instant(factor.created_ms));
         }
         records.push(record);
     }
-    desk.table(records, &["id", "kind", "name", "created", "used"])
+    context.table(records, &["id", "kind", "name", "created", "used"])
 }
 
 /// Removes them all, with the recovery codes.
-pub(super) async fn reset(user: &User, desk: &mut Desk<'_>) -> anyhow::Result<()> {
-    let now_ms = desk.clock.now_ms();
-    let removed = desk.store.reset_factors(user.id, now_ms).await?;
+pub(super) async fn reset(user: &User, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
+    let now_ms = context.clock.now_ms();
+    let removed = context.store.reset_factors(user.id, now_ms).await?;
     let line = format!("{removed} factors of {} removed", user.user_name);
-    desk.print(&json!({"id": user.id, "removed": removed}), &line)
+    context.print(&json!({"id": user.id, "removed": removed}), &line)
 }

@@ -17,7 +17,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::Desk;
+use super::CommandContext;
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::import::{ExistingUserPolicy, Import, ImportOutcome};
 use doorward_core::model::user::{name as user_name, schema};
@@ -100,7 +100,7 @@ struct Counts {
     line: u64,
 }
 
-pub(super) async fn act(args: ImportArgs, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+pub(super) async fn act(args: ImportArgs, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     let (input, progress) = open(&args.file)?;
     let read = Arc::new(AtomicU64::new(0));
     let input = Counted {
@@ -110,9 +110,9 @@ pub(super) async fn act(args: ImportArgs, desk: &mut Desk<'_>) -> anyhow::Result
     let source = Source {
         format: format(&args)?,
         name_attribute: args.name_attribute.clone(),
-        realm: desk.realm.clone(),
-        now_ms: desk.clock.now_ms(),
-        hashing: desk.hashing.clone(),
+        realm: context.realm.clone(),
+        now_ms: context.clock.now_ms(),
+        hashing: context.hashing.clone(),
     };
     let (sender, mut batches) = mpsc::channel(2);
     std::thread::spawn(move || produce(input, &source, &sender));
@@ -126,7 +126,7 @@ pub(super) async fn act(args: ImportArgs, desk: &mut Desk<'_>) -> anyhow::Result
             batch = batches.recv() => batch,
             _ = tokio::signal::ctrl_c() => {
                 let line = counts.line;
-                summary(&counts, &args, desk)?;
+                summary(&counts, &args, context)?;
                 anyhow::bail!("stopped after line {line}: everything up to it is settled");
             }
         };
@@ -134,7 +134,7 @@ pub(super) async fn act(args: ImportArgs, desk: &mut Desk<'_>) -> anyhow::Result
         if let Some(seen) = &mut seen {
             refuse_repeated(&mut batch, seen, &keys);
         }
-        let settled = settle(&mut batch, &args, desk).await;
+        let settled = settle(&mut batch, &args, context).await;
         let outcomes = settled.with_context(|| {
             let line = counts.line;
             format!("stopped after line {line}: what comes behind it is not imported")
@@ -146,7 +146,7 @@ pub(super) async fn act(args: ImportArgs, desk: &mut Desk<'_>) -> anyhow::Result
     }
     progress.finish_and_clear();
     report.close(&counts)?;
-    summary(&counts, &args, desk)?;
+    summary(&counts, &args, context)?;
     match end {
         Some(error) => anyhow::bail!("{}: {error}", args.file.display()),
         None if counts.refused > 0 => anyhow::bail!("{} records were refused", counts.refused),
@@ -154,7 +154,11 @@ pub(super) async fn act(args: ImportArgs, desk: &mut Desk<'_>) -> anyhow::Result
     }
 }
 
-fn summary(counts: &Counts, args: &ImportArgs, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+fn summary(
+    counts: &Counts,
+    args: &ImportArgs,
+    context: &mut CommandContext<'_>,
+) -> anyhow::Result<()> {
     let record = json!({
         "added": counts.added,
         "updated": counts.updated,
@@ -171,14 +175,14 @@ fn summary(counts: &Counts, args: &ImportArgs, desk: &mut Desk<'_>) -> anyhow::R
     if counts.others > 0 {
         line.push_str(&format!(", {} not of people", counts.others));
     }
-    desk.print(&record, &line)
+    context.print(&record, &line)
 }
 
 /// What became of the users of a batch: of those that are none, nothing.
 async fn settle(
     batch: &mut Batch,
     args: &ImportArgs,
-    desk: &Desk<'_>,
+    context: &CommandContext<'_>,
 ) -> anyhow::Result<Vec<ImportOutcome>> {
     let imports = batch.items.iter_mut();
     let imports = imports.filter_map(|item| item.import.as_mut().ok()?.take());
@@ -191,7 +195,7 @@ async fn settle(
     if imports.is_empty() {
         return Ok(Vec::new());
     }
-    let (store, now_ms) = (&desk.store, desk.clock.now_ms());
+    let (store, now_ms) = (&context.store, context.clock.now_ms());
     let done = store.import_users(&imports, existing, args.dry_run, now_ms);
     Ok(done.await?)
 }

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::clients::alg;
-use super::{Desk, instant};
+use super::{CommandContext, instant};
 use doorward_core::jose::keys;
 use doorward_core::model::client::SignAlg;
 use doorward_core::model::grant::{MAX_TOKEN_LIFE_MS, StoredKey};
@@ -42,22 +42,22 @@ pub(super) enum Action {
     },
 }
 
-pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     match action {
-        Action::List => list(desk).await,
+        Action::List => list(context).await,
         Action::Show { kid } => {
-            let keys = desk.store.signing_keys().await?;
+            let keys = context.store.signing_keys().await?;
             let key = keys.iter().find(|key| key.kid == kid);
             let Some(key) = key else {
                 anyhow::bail!("there is no key {kid}; see `doorward keys list`");
             };
-            let now_ms = desk.clock.now_ms();
+            let now_ms = context.clock.now_ms();
             let record = record(key, now_ms, state_of(key, &keys, now_ms));
-            desk.print(&record, &format!("{record:#}"))
+            context.print(&record, &format!("{record:#}"))
         }
         Action::Rotate { alg, now, drop_old } => {
-            let known = desk.store.signing_keys().await?;
-            can_open(&known, desk)?;
+            let known = context.store.signing_keys().await?;
+            can_open(&known, context)?;
             let all = SignAlg::OWN.into_iter();
             let wanted: Vec<_> = match alg {
                 Some(alg) => vec![alg],
@@ -70,7 +70,7 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
                 "the store has no key yet; name one with --alg"
             );
             for alg in wanted {
-                rotate(alg, now, drop_old, desk).await?;
+                rotate(alg, now, drop_old, context).await?;
             }
             Ok(())
         }
@@ -79,8 +79,8 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
 
 /// A successor must be as safe in the store as the keys before it, and the
 /// server must be able to open it.
-fn can_open(known: &[StoredKey], desk: &Desk<'_>) -> anyhow::Result<()> {
-    let sealed = known.iter().find(|key| desk.vault.open(key).is_err());
+fn can_open(known: &[StoredKey], context: &CommandContext<'_>) -> anyhow::Result<()> {
+    let sealed = known.iter().find(|key| context.vault.open(key).is_err());
     anyhow::ensure!(
         sealed.is_none(),
         "the store's keys are sealed with a master key that is not at hand: name the \
@@ -93,12 +93,12 @@ async fn rotate(
     alg: SignAlg,
     now: bool,
     drop_old: bool,
-    desk: &mut Desk<'_>,
+    context: &mut CommandContext<'_>,
 ) -> anyhow::Result<()> {
-    let now_ms = desk.clock.now_ms();
+    let now_ms = context.clock.now_ms();
     let from_ms = if now { now_ms } else { now_ms + AHEAD_MS };
     let mut key = keys::generate(alg, now_ms, from_ms)?;
-    if let Some(sealed) = desk.vault.seal(&key)? {
+    if let Some(sealed) = context.vault.seal(&key)? {
         key.pkcs8 = sealed;
     }
     let others_expire_ms = if drop_old {
@@ -106,7 +106,7 @@ async fn rotate(
     } else {
         from_ms + MAX_TOKEN_LIFE_MS
     };
-    let added = desk.store.add_signing_key(&key, others_expire_ms, now);
+    let added = context.store.add_signing_key(&key, others_expire_ms, now);
     let added = added.await?;
     anyhow::ensure!(
         added,
@@ -119,7 +119,7 @@ async fn rotate(
         key.kid,
         instant(from_ms)
     );
-    desk.print(&record(&key, now_ms, "next"), &line)
+    context.print(&record(&key, now_ms, "next"), &line)
 }
 
 fn record(key: &StoredKey, now_ms: i64, state: &str) -> Value {
@@ -133,12 +133,12 @@ fn record(key: &StoredKey, now_ms: i64, state: &str) -> Value {
     })
 }
 
-async fn list(desk: &mut Desk<'_>) -> anyhow::Result<()> {
-    let keys = desk.store.signing_keys().await?;
-    let now_ms = desk.clock.now_ms();
+async fn list(context: &mut CommandContext<'_>) -> anyhow::Result<()> {
+    let keys = context.store.signing_keys().await?;
+    let now_ms = context.clock.now_ms();
     let records = keys
         .iter()
         .map(|key| record(key, now_ms, state_of(key, &keys, now_ms)));
     let records: Vec<_> = records.collect();
-    desk.table(records, &["kid", "alg", "state", "active_from", "expires"])
+    context.table(records, &["kid", "alg", "state", "active_from", "expires"])
 }

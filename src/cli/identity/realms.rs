@@ -4,7 +4,7 @@ use anyhow::Context;
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
-use super::Desk;
+use super::CommandContext;
 use super::members::Members;
 use doorward_core::model::registration::{RealmRemoval, StoredRealm};
 use doorward_identity::Identity;
@@ -55,34 +55,38 @@ pub(super) enum Action {
     },
 }
 
-pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     match action {
         Action::Add { path, settings } => {
-            let realm = changed(with_slash(&path), Map::new(), &settings, desk)?;
-            check(&realm, desk).await?;
-            match desk.store.insert_realm(&realm).await {
+            let realm = changed(with_slash(&path), Map::new(), &settings, context)?;
+            check(&realm, context).await?;
+            match context.store.insert_realm(&realm).await {
                 Err(StoreError::Taken(path)) => {
                     anyhow::bail!("there is a realm {path} already")
                 }
                 outcome => outcome?,
             }
-            show(&realm.path, Some("added"), desk).await
+            show(&realm.path, Some("added"), context).await
         }
-        Action::List => list(desk).await,
-        Action::Show { path } => show(&with_slash(&path), None, desk).await,
+        Action::List => list(context).await,
+        Action::Show { path } => show(&with_slash(&path), None, context).await,
         Action::Update { path, settings } => {
-            let old = find(&with_slash(&path), desk).await?;
-            let realm = changed(old.path, old.settings.clone(), &settings, desk)?;
-            check(&realm, desk).await?;
-            match desk.store.update_realm(&realm, Some(&old.settings)).await {
+            let old = find(&with_slash(&path), context).await?;
+            let realm = changed(old.path, old.settings.clone(), &settings, context)?;
+            check(&realm, context).await?;
+            match context
+                .store
+                .update_realm(&realm, Some(&old.settings))
+                .await
+            {
                 Err(StoreError::Conflict(_)) => {
                     anyhow::bail!("the realm was changed by others at the same time; try again")
                 }
                 outcome => outcome?,
             }
-            show(&realm.path, Some("changed"), desk).await
+            show(&realm.path, Some("changed"), context).await
         }
-        Action::Delete { path } => delete(&with_slash(&path), desk).await,
+        Action::Delete { path } => delete(&with_slash(&path), context).await,
     }
 }
 
@@ -95,9 +99,9 @@ fn changed(
     path: String,
     mut settings: Map<String, Value>,
     change: &Members,
-    desk: &mut Desk<'_>,
+    context: &mut CommandContext<'_>,
 ) -> anyhow::Result<StoredRealm> {
-    change.write_over(&mut settings, desk.input)?;
+    change.write_over(&mut settings, context.input)?;
     settings.retain(|_, value| !value.is_null());
     Ok(StoredRealm {
         path,
@@ -107,27 +111,31 @@ fn changed(
 }
 
 /// Refuses what the server would not take.
-async fn check(realm: &StoredRealm, desk: &Desk<'_>) -> anyhow::Result<()> {
-    let stored = desk.store.realms().await?;
-    Ok(Identity::check_realm(desk.identity.clone(), stored, realm)?)
+async fn check(realm: &StoredRealm, context: &CommandContext<'_>) -> anyhow::Result<()> {
+    let stored = context.store.realms().await?;
+    Ok(Identity::check_realm(
+        context.identity.clone(),
+        stored,
+        realm,
+    )?)
 }
 
-async fn find(path: &str, desk: &Desk<'_>) -> anyhow::Result<StoredRealm> {
-    let mut realms = desk.store.realms().await?;
+async fn find(path: &str, context: &CommandContext<'_>) -> anyhow::Result<StoredRealm> {
+    let mut realms = context.store.realms().await?;
     let known = realms.iter().map(|realm| realm.path.as_str());
     let known = known.collect::<Vec<_>>().join(", ");
     let found = realms.iter().position(|realm| realm.path == path);
     let found = found.with_context(|| format!("there is no realm {path}; there are {known}"))?;
     let realm = realms.swap_remove(found);
-    if realm.declared || desk.identity.realms.contains_key(path) {
+    if realm.declared || context.identity.realms.contains_key(path) {
         return Err(StoreError::FileOwned(format!("realm {path}")).into());
     }
     Ok(realm)
 }
 
-async fn delete(path: &str, desk: &mut Desk<'_>) -> anyhow::Result<()> {
-    find(path, desk).await?;
-    match desk.store.delete_realm(path).await? {
+async fn delete(path: &str, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
+    find(path, context).await?;
+    match context.store.delete_realm(path).await? {
         RealmRemoval::Done => {}
         RealmRemoval::Absent => anyhow::bail!("there is no realm {path}"),
         RealmRemoval::Inhabited if path == "/" => anyhow::bail!("the realm / always exists"),
@@ -135,21 +143,27 @@ async fn delete(path: &str, desk: &mut Desk<'_>) -> anyhow::Result<()> {
             anyhow::bail!("realm {path} is not empty: it has users, clients or realms")
         }
     }
-    desk.print(&json!({"path": path}), &format!("realm {path} deleted"))
+    context.print(&json!({"path": path}), &format!("realm {path} deleted"))
 }
 
-async fn show(path: &str, what: Option<&str>, desk: &mut Desk<'_>) -> anyhow::Result<()> {
-    let records = Identity::describe_realms(desk.identity.clone(), desk.store.realms().await?)?;
+async fn show(
+    path: &str,
+    what: Option<&str>,
+    context: &mut CommandContext<'_>,
+) -> anyhow::Result<()> {
+    let records =
+        Identity::describe_realms(context.identity.clone(), context.store.realms().await?)?;
     let record = records.into_iter().find(|record| record["path"] == path);
     let record = record.with_context(|| format!("there is no realm {path}"))?;
     let line = match what {
         Some(what) => format!("realm {path} {what}"),
         None => format!("{record:#}"),
     };
-    desk.print(&record, &line)
+    context.print(&record, &line)
 }
 
-async fn list(desk: &mut Desk<'_>) -> anyhow::Result<()> {
-    let records = Identity::describe_realms(desk.identity.clone(), desk.store.realms().await?)?;
-    desk.table(records, &["path", "owner", "issuer"])
+async fn list(context: &mut CommandContext<'_>) -> anyhow::Result<()> {
+    let records =
+        Identity::describe_realms(context.identity.clone(), context.store.realms().await?)?;
+    context.table(records, &["path", "owner", "issuer"])
 }

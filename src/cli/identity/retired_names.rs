@@ -2,17 +2,17 @@
 
 use serde_json::json;
 
-use super::{Desk, instant};
+use super::{CommandContext, instant};
 use doorward_identity as identity;
 
 /// Names that are read at once.
 const AT_ONCE: u32 = 500;
 
-pub(super) async fn list(desk: &mut Desk<'_>) -> anyhow::Result<()> {
+pub(super) async fn list(context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     let mut records = Vec::new();
     let mut after = String::new();
     loop {
-        let names = desk.store.retired_names(&desk.realm, &after, AT_ONCE);
+        let names = context.store.retired_names(&context.realm, &after, AT_ONCE);
         let names = names.await?;
         for name in &names {
             let mut record = identity::retired_name_record(name);
@@ -24,17 +24,17 @@ pub(super) async fn list(desk: &mut Desk<'_>) -> anyhow::Result<()> {
             None => break,
         }
     }
-    desk.table(records, &["since", "name", "user"])
+    context.table(records, &["since", "name", "user"])
 }
 
-pub(super) async fn release(name: &str, desk: &mut Desk<'_>) -> anyhow::Result<()> {
-    let released = desk.store.release_name(&desk.realm, name).await?;
+pub(super) async fn release(name: &str, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
+    let released = context.store.release_name(&context.realm, name).await?;
     anyhow::ensure!(
         released,
         "{name} is not the name of a former user of realm {}",
-        desk.realm
+        context.realm
     );
-    desk.print(
+    context.print(
         &json!({"userName": name}),
         &format!("{name} is free: tokens call the user of that name so"),
     )

@@ -4,7 +4,7 @@ use chrono::{DateTime, SecondsFormat};
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::Desk;
+use super::CommandContext;
 use doorward_core::model::session::{ENDED_AT_ONCE, Ending, SessionQuery, SessionRecord};
 use doorward_identity as identity;
 
@@ -51,54 +51,57 @@ pub(super) struct Which {
     client: Option<String>,
 }
 
-pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     match action {
-        Action::List(which) => list(&which, desk).await,
+        Action::List(which) => list(&which, context).await,
         Action::Show { id } => {
-            let found = find(&id, desk).await?;
-            let record = record(&found, desk);
-            desk.print(&record, &format!("{record:#}"))
+            let found = find(&id, context).await?;
+            let record = record(&found, context);
+            context.print(&record, &format!("{record:#}"))
         }
         Action::End { ids, which } if ids.is_empty() => {
-            let query = which.query(desk).await?;
-            let ended = end_every(&query, desk).await?;
-            told(ended, desk)
+            let query = which.query(context).await?;
+            let ended = end_every(&query, context).await?;
+            told(ended, context)
         }
         Action::End { ids, .. } => {
             // All of them are there, or nothing is done.
             for id in &ids {
-                find(id, desk).await?;
+                find(id, context).await?;
             }
             let mut ended = 0;
             for sid in ids {
-                let realm = desk.realm.clone();
+                let realm = context.realm.clone();
                 let which = Ending::Named { realm, sid };
-                let now_ms = desk.clock.now_ms();
-                ended += desk.store.end_sessions(&which, now_ms).await?.len();
+                let now_ms = context.clock.now_ms();
+                ended += context.store.end_sessions(&which, now_ms).await?.len();
             }
-            told(ended, desk)
+            told(ended, context)
         }
     }
 }
 
-fn told(ended: usize, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+fn told(ended: usize, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     let line = match ended {
         1 => "1 session ended".to_owned(),
         ended => format!("{ended} sessions ended"),
     };
-    desk.print(&json!({"ended": ended}), &line)
+    context.print(&json!({"ended": ended}), &line)
 }
 
-async fn find(sid: &str, desk: &Desk<'_>) -> anyhow::Result<SessionRecord> {
-    let found = desk.store.session_named(&desk.realm, sid).await?;
-    found.ok_or_else(|| anyhow::anyhow!("there is no session {sid} in realm {}", desk.realm))
+async fn find(sid: &str, context: &CommandContext<'_>) -> anyhow::Result<SessionRecord> {
+    let found = context.store.session_named(&context.realm, sid).await?;
+    found.ok_or_else(|| anyhow::anyhow!("there is no session {sid} in realm {}", context.realm))
 }
 
-async fn end_every(query: &SessionQuery, desk: &Desk<'_>) -> anyhow::Result<usize> {
+async fn end_every(query: &SessionQuery, context: &CommandContext<'_>) -> anyhow::Result<usize> {
     let which = Ending::Every(query.clone());
     let mut all = 0;
     loop {
-        let ended = desk.store.end_sessions(&which, desk.clock.now_ms()).await?;
+        let ended = context
+            .store
+            .end_sessions(&which, context.clock.now_ms())
+            .await?;
         all += ended.len();
         if ended.len() < usize::try_from(ENDED_AT_ONCE)? {
             return Ok(all);
@@ -108,21 +111,21 @@ async fn end_every(query: &SessionQuery, desk: &Desk<'_>) -> anyhow::Result<usiz
 
 impl Which {
     /// What to ask the store for; a name that nobody has is a mistake.
-    async fn query(&self, desk: &Desk<'_>) -> anyhow::Result<SessionQuery> {
-        let realm = &desk.realm;
+    async fn query(&self, context: &CommandContext<'_>) -> anyhow::Result<SessionQuery> {
+        let realm = &context.realm;
         let mut query = SessionQuery {
             realm: Some(realm.clone()),
             user_id: None,
             client_id: self.client.clone(),
         };
         if let Some(name) = &self.user {
-            let user = desk.store.user_by_name(realm, name).await?;
+            let user = context.store.user_by_name(realm, name).await?;
             let user =
                 user.ok_or_else(|| anyhow::anyhow!("there is no user {name} in realm {realm}"))?;
             query.user_id = Some(user.id);
         }
         if let Some(client_id) = &self.client {
-            let client = desk.store.client(realm, client_id).await?;
+            let client = context.store.client(realm, client_id).await?;
             anyhow::ensure!(
                 client.is_some(),
                 "there is no client {client_id} in realm {realm}"
@@ -132,24 +135,27 @@ impl Which {
     }
 }
 
-fn record(found: &SessionRecord, desk: &Desk<'_>) -> Value {
-    let idle_ms = i64::from(desk.identity.session.idle_minutes) * 60_000;
+fn record(found: &SessionRecord, context: &CommandContext<'_>) -> Value {
+    let idle_ms = i64::from(context.identity.session.idle_minutes) * 60_000;
     identity::session_record(found, idle_ms)
 }
 
-async fn list(which: &Which, desk: &mut Desk<'_>) -> anyhow::Result<()> {
-    let query = which.query(desk).await?;
+async fn list(which: &Which, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
+    let query = which.query(context).await?;
     let mut records = Vec::new();
     let mut after: Option<String> = None;
     loop {
-        let page = desk.store.sessions(&query, after.as_deref(), 500).await?;
+        let page = context
+            .store
+            .sessions(&query, after.as_deref(), 500)
+            .await?;
         for found in &page.sessions {
-            let record = record(found, desk);
-            if desk.json {
+            let record = record(found, context);
+            if context.json {
                 records.push(record);
             } else {
                 let line = line(found, &record);
-                writeln!(desk.out, "{line}")?;
+                writeln!(context.out, "{line}")?;
             }
         }
         after = page.sessions.last().map(|one| one.session.sid.clone());
@@ -157,8 +163,8 @@ async fn list(which: &Which, desk: &mut Desk<'_>) -> anyhow::Result<()> {
             break;
         }
     }
-    if desk.json {
-        writeln!(desk.out, "{:#}", Value::from(records))?;
+    if context.json {
+        writeln!(context.out, "{:#}", Value::from(records))?;
     }
     Ok(())
 }

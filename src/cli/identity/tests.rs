@@ -18,7 +18,7 @@ async fn doorward(store: &Arc<Store>, input: &str, line: &str) -> anyhow::Result
     let command = Line::try_parse_from(words)?.command;
     let json = line.contains("--json");
     let mut out = Vec::new();
-    let mut desk = Desk {
+    let mut context = CommandContext {
         store: Arc::clone(store),
         realm: "/".to_owned(),
         json,
@@ -29,7 +29,7 @@ async fn doorward(store: &Arc<Store>, input: &str, line: &str) -> anyhow::Result
         input: &mut input.as_bytes(),
         out: &mut out,
     };
-    act(command, &mut desk).await?;
+    act(command, &mut context).await?;
     Ok(String::from_utf8(out)?)
 }
 

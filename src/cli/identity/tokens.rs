@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::Desk;
+use super::CommandContext;
 use doorward_identity::registry::{self, InitialTokenRequest};
 
 /// What `doorward tokens --help` ends with.
@@ -47,7 +47,7 @@ pub(super) enum Action {
     },
 }
 
-pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     match action {
         Action::Add {
             uses,
@@ -66,37 +66,40 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
                 },
                 note,
             };
-            add(wish, desk).await
+            add(wish, context).await
         }
-        Action::List => list(desk).await,
+        Action::List => list(context).await,
         Action::Delete { id } => {
-            let gone = desk.store.delete_initial_token(&desk.realm, &id).await?;
-            anyhow::ensure!(gone, "there is no token {id} in realm {}", desk.realm);
-            desk.print(&json!({"id": id}), &format!("token {id} deleted"))
+            let gone = context
+                .store
+                .delete_initial_token(&context.realm, &id)
+                .await?;
+            anyhow::ensure!(gone, "there is no token {id} in realm {}", context.realm);
+            context.print(&json!({"id": id}), &format!("token {id} deleted"))
         }
     }
 }
 
-async fn add(wish: InitialTokenRequest, desk: &mut Desk<'_>) -> anyhow::Result<()> {
-    let now_ms = desk.clock.now_ms();
-    let (token, text) = registry::initial_token(&desk.realm, wish, now_ms)?;
-    desk.store.insert_initial_token(&token).await?;
+async fn add(wish: InitialTokenRequest, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
+    let now_ms = context.clock.now_ms();
+    let (token, text) = registry::initial_token(&context.realm, wish, now_ms)?;
+    context.store.insert_initial_token(&token).await?;
     let mut record = registry::token_record(&token);
     record["initial_access_token"] = text.expose().into();
     let line = format!(
         "token {} added to realm {}\ninitial_access_token: {}",
         token.id,
-        desk.realm,
+        context.realm,
         text.expose()
     );
-    desk.print(&record, &line)
+    context.print(&record, &line)
 }
 
-async fn list(desk: &mut Desk<'_>) -> anyhow::Result<()> {
-    let tokens = desk.store.initial_tokens(&desk.realm).await?;
+async fn list(context: &mut CommandContext<'_>) -> anyhow::Result<()> {
+    let tokens = context.store.initial_tokens(&context.realm).await?;
     let records: Vec<_> = tokens.iter().map(registry::token_record).collect();
-    if desk.json {
-        writeln!(desk.out, "{:#}", Value::from(records))?;
+    if context.json {
+        writeln!(context.out, "{:#}", Value::from(records))?;
         return Ok(());
     }
     for (token, record) in tokens.iter().zip(&records) {
@@ -108,7 +111,11 @@ async fn list(desk: &mut Desk<'_>) -> anyhow::Result<()> {
             Some(seconds) => super::instant(seconds * 1000),
             None => "never".to_owned(),
         };
-        writeln!(desk.out, "{}\t{uses}\t{expires}\t{}", token.id, token.note)?;
+        writeln!(
+            context.out,
+            "{}\t{uses}\t{expires}\t{}",
+            token.id, token.note
+        )?;
     }
     Ok(())
 }

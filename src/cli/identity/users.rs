@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
-use super::{Desk, SecretArgs, factors, identities, import, locks, retired_names};
+use super::{CommandContext, SecretArgs, factors, identities, import, locks, retired_names};
 use doorward_core::model::query::{Filter, UserQuery};
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::User;
@@ -139,60 +139,62 @@ pub(super) struct RulesArgs {
     hashed: bool,
 }
 
-pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     match action {
-        Action::Add { .. } => add(action, desk).await,
-        Action::List { filter } => list(filter, desk).await,
+        Action::Add { .. } => add(action, context).await,
+        Action::List { filter } => list(filter, context).await,
         Action::Show { name } => {
-            let user = find(&name, desk).await?;
+            let user = find(&name, context).await?;
             let record = identity::user_record(&user, "");
-            desk.print(&record, &format!("{record:#}"))
+            context.print(&record, &format!("{record:#}"))
         }
         Action::SetPassword {
             name,
             password,
             rules,
         } => {
-            let user = find(&name, desk).await?;
-            let secret = password.read("password", desk.input)?;
+            let user = find(&name, context).await?;
+            let secret = password.read("password", context.input)?;
             let secret = secret.ok_or_else(|| anyhow::anyhow!("give --password-stdin"))?;
-            let hash = new_hash(&secret, &user, &rules, desk).await?;
-            desk.store
-                .set_password(user.id, &hash, None, desk.clock.now_ms())
+            let hash = new_hash(&secret, &user, &rules, context).await?;
+            context
+                .store
+                .set_password(user.id, &hash, None, context.clock.now_ms())
                 .await?;
-            desk.print(
+            context.print(
                 &json!({"id": user.id}),
                 &format!("password of {} set", user.user_name),
             )
         }
         Action::Identities { name, unlink } => {
-            let user = find(&name, desk).await?;
+            let user = find(&name, context).await?;
             match unlink {
-                None => identities::list(&user, desk).await,
-                Some(id) => identities::unlink(&user, id, desk).await,
+                None => identities::list(&user, context).await,
+                Some(id) => identities::unlink(&user, id, context).await,
             }
         }
-        Action::Locked => locks::list(desk).await,
-        Action::Unlock { name } => locks::lift(&name, desk).await,
-        Action::Retired => retired_names::list(desk).await,
-        Action::Release { name } => retired_names::release(&name, desk).await,
-        Action::Import(args) => import::act(args, desk).await,
+        Action::Locked => locks::list(context).await,
+        Action::Unlock { name } => locks::lift(&name, context).await,
+        Action::Retired => retired_names::list(context).await,
+        Action::Release { name } => retired_names::release(&name, context).await,
+        Action::Import(args) => import::act(args, context).await,
         Action::Factors { action } => match action {
             FactorsAction::List { name } => {
-                let user = find(&name, desk).await?;
-                factors::list(&user, desk).await
+                let user = find(&name, context).await?;
+                factors::list(&user, context).await
             }
             FactorsAction::Reset { name } => {
-                let user = find(&name, desk).await?;
-                factors::reset(&user, desk).await
+                let user = find(&name, context).await?;
+                factors::reset(&user, context).await
             }
         },
         Action::Delete { name } => {
-            let user = find(&name, desk).await?;
-            desk.store
-                .delete_user(user.id, None, desk.clock.now_ms())
+            let user = find(&name, context).await?;
+            context
+                .store
+                .delete_user(user.id, None, context.clock.now_ms())
                 .await?;
-            desk.print(
+            context.print(
                 &json!({"id": user.id}),
                 &format!("user {} deleted", user.user_name),
             )
@@ -205,30 +207,30 @@ async fn new_hash(
     secret: &Secret,
     user: &User,
     rules: &RulesArgs,
-    desk: &Desk<'_>,
+    context: &CommandContext<'_>,
 ) -> anyhow::Result<Secret> {
     if rules.hashed {
         identity::StoredHash::foreign(secret)?;
         return Ok(secret.clone());
     }
     if !rules.ignore_policy {
-        let realms = desk.store.realms().await?;
-        let rules = identity::password_rules(desk.identity.clone(), realms, &desk.realm)?;
+        let realms = context.store.realms().await?;
+        let rules = identity::password_rules(context.identity.clone(), realms, &context.realm)?;
         let judged = rules.check(secret.expose(), &identity::own_texts(user));
         judged.map_err(|wrong| anyhow::anyhow!(identity::password_refusal_text(&wrong)))?;
     }
-    Ok(identity::hash_new_blocking(secret, &desk.hashing)?)
+    Ok(identity::hash_new_blocking(secret, &context.hashing)?)
 }
 
-async fn find(name: &str, desk: &Desk<'_>) -> anyhow::Result<User> {
-    let user = desk.store.user_by_name(&desk.realm, name).await?;
+async fn find(name: &str, context: &CommandContext<'_>) -> anyhow::Result<User> {
+    let user = context.store.user_by_name(&context.realm, name).await?;
     let user =
-        user.ok_or_else(|| anyhow::anyhow!("there is no user {name} in realm {}", desk.realm))?;
+        user.ok_or_else(|| anyhow::anyhow!("there is no user {name} in realm {}", context.realm))?;
     complete(|record| record.set_user(user.id, &user.user_name));
     Ok(user)
 }
 
-async fn add(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+async fn add(action: Action, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     let Action::Add {
         name,
         email,
@@ -267,32 +269,32 @@ async fn add(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
     if deactivated {
         set("accountStatus", json!("Deactivated"));
     }
-    let mut user = identity::new_user(&desk.realm, &attributes)?;
+    let mut user = identity::new_user(&context.realm, &attributes)?;
     if !no_password {
-        let secret = password.read("password", desk.input)?;
+        let secret = password.read("password", context.input)?;
         let secret =
             secret.ok_or_else(|| anyhow::anyhow!("give --password-stdin or --no-password"))?;
-        user.password_hash = Some(new_hash(&secret, &user, &rules, desk).await?);
+        user.password_hash = Some(new_hash(&secret, &user, &rules, context).await?);
     }
-    let now_ms = desk.clock.now_ms();
+    let now_ms = context.clock.now_ms();
     (user.created_ms, user.updated_ms) = (now_ms, now_ms);
     complete(|record| record.set_user(user.id, &user.user_name));
-    desk.store.insert_user(&user).await?;
+    context.store.insert_user(&user).await?;
     let mut line = format!(
         "user {} added to realm {} ({})",
         user.user_name, user.realm, user.id
     );
-    let made = desk.store.user(&desk.realm, user.id).await?;
+    let made = context.store.user(&context.realm, user.id).await?;
     if made.is_some_and(|made| made.name_reused) {
         line.push_str(
             "\nanother user had this name before: tokens call this one by identifier, \
              until `doorward users release` releases the name",
         );
     }
-    desk.print(&identity::user_record(&user, ""), &line)
+    context.print(&identity::user_record(&user, ""), &line)
 }
 
-async fn list(filter: Option<String>, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+async fn list(filter: Option<String>, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     let filter = match filter {
         Some(text) => identity::parse_filter(&text).map_err(anyhow::Error::msg)?,
         None => Filter::Always,
@@ -306,14 +308,14 @@ async fn list(filter: Option<String>, desk: &mut Desk<'_>) -> anyhow::Result<()>
     };
     let mut records = Vec::new();
     loop {
-        let page = desk.store.users(&desk.realm, &query).await?;
+        let page = context.store.users(&context.realm, &query).await?;
         for user in &page.users {
-            if desk.json {
+            if context.json {
                 records.push(identity::user_record(user, ""));
             } else {
                 let status = if user.active { "Active" } else { "Deactivated" };
                 writeln!(
-                    desk.out,
+                    context.out,
                     "{}\t{}\t{status}\t{}",
                     user.id,
                     user.user_name,
@@ -329,8 +331,8 @@ async fn list(filter: Option<String>, desk: &mut Desk<'_>) -> anyhow::Result<()>
             break;
         }
     }
-    if desk.json {
-        writeln!(desk.out, "{:#}", Value::from(records))?;
+    if context.json {
+        writeln!(context.out, "{:#}", Value::from(records))?;
     }
     Ok(())
 }

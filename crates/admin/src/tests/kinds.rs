@@ -316,7 +316,7 @@ async fn all_kinds_survive_a_restart() {
     let store = doorward_store::open(&url).await.expect("a store");
     let outbound = Arc::new(Outbound::new());
     let telemetry = Telemetry::default();
-    let workshop = Workshop {
+    let context = CompileContext {
         parts: Parts::new(api.clock.clone(), outbound, telemetry.metrics.clone()),
         internals: HashMap::new(),
         traffic: telemetry.traffic.clone(),
@@ -324,7 +324,7 @@ async fn all_kinds_survive_a_restart() {
         upstream_verify: true,
         mount: None,
     };
-    let again = Control::open(workshop, store, DeclaredEntities::default())
+    let again = Control::open(context, store, DeclaredEntities::default())
         .await
         .expect("opens")
         .entities();

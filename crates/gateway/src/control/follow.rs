@@ -62,7 +62,7 @@ impl Control {
 
     /// Removes stored credentials whose time is over, a bounded number at once.
     async fn sweep(self: &Arc<Self>) {
-        let now_ms = self.workshop.parts.clock.now_ms();
+        let now_ms = self.context.parts.clock.now_ms();
         let over = |entities: &Entities| -> Vec<Change> {
             let keys = entities.credentials.keys.iter();
             keys.filter(|key| key.origin == Origin::Store && key.value.is_over(now_ms))
@@ -90,7 +90,7 @@ impl Control {
             return Ok(false);
         }
         let previous = self.live.load_full();
-        let snapshot = Snapshot::compile(&candidate, &self.workshop, Some(&previous))?;
+        let snapshot = Snapshot::compile(&candidate, &self.context, Some(&previous))?;
         self.swap(Arc::new(candidate), Arc::new(snapshot));
         self.revision.store(revision, Ordering::Release);
         Ok(true)

@@ -16,9 +16,9 @@ use doorward_net::http::outbound::Outbound;
 use doorward_plugin_api::Parts;
 use serde_json::json;
 
-fn workshop() -> Workshop {
+fn context() -> CompileContext {
     let parts = Parts::new(Clock::system(), Arc::new(Outbound::new()), Arc::default());
-    Workshop {
+    CompileContext {
         parts,
         internals: HashMap::from([("echo", internal::echo())]),
         traffic: Arc::default(),
@@ -31,7 +31,7 @@ fn workshop() -> Workshop {
 async fn open(dir: &Path, declared: DeclaredEntities) -> Arc<Control> {
     let url = format!("sqlite:{}", dir.join("t.db").display());
     let store = doorward_store::open(&url).await.expect("a store");
-    let control = Control::open(workshop(), store, declared).await;
+    let control = Control::open(context(), store, declared).await;
     control.map_err(|e| e.to_string()).expect("opens")
 }
 

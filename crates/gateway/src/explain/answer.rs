@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use doorward_plugin_api::filter::Outlook;
+use doorward_plugin_api::filter::FilterExplanation;
 
 /// What happens to a request, and why.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -165,8 +165,8 @@ pub struct ExplainedFilter {
     pub config: Value,
     /// What it would do with the request, as far as that can be told and it was
     /// asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outlook: Option<Outlook>,
+    #[serde(default, rename = "outlook", skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<FilterExplanation>,
 }
 
 /// A plugin that does not run.
@@ -356,15 +356,15 @@ impl Explanation {
                 f,
                 "          {name}, priority {priority}, {scope}, {origin}"
             )?;
-            match &filter.outlook {
+            match &filter.explanation {
                 None => {}
-                Some(Outlook::Passes { reason }) => {
+                Some(FilterExplanation::Passes { reason }) => {
                     writeln!(f, "            passes: {reason}")?;
                 }
-                Some(Outlook::Depends { reason }) => {
+                Some(FilterExplanation::Depends { reason }) => {
                     writeln!(f, "            depends on {reason}")?;
                 }
-                Some(Outlook::Answers { status, code, .. }) => {
+                Some(FilterExplanation::Answers { status, code, .. }) => {
                     writeln!(f, "            answers: {status} {code}")?;
                 }
             }

@@ -9,14 +9,14 @@ use super::Witness;
 use super::answer::{Destination, Explanation, Refusal, Target};
 use super::origin::Origins;
 use crate::balance::Balancer;
-use crate::forward::{self, Manner, Origin};
+use crate::forward::{self, ForwardedRequest, ForwardingRules};
 use crate::head::{self, HeadFields};
 use crate::router::Match;
 use crate::snapshot::{LiveRoute, Upstream};
 use doorward_core::model::service::Service;
 
 /// What is known of a request when it is forwarded.
-pub(super) struct Way<'a> {
+pub(super) struct DestinationContext<'a> {
     pub(super) found: Match,
     pub(super) path: &'a str,
     pub(super) peer: IpAddr,
@@ -30,7 +30,7 @@ impl Witness<'_> {
         &self,
         mut request: RequestHeader,
         route: &LiveRoute,
-        way: &Way<'_>,
+        context: &DestinationContext<'_>,
         explanation: &mut Explanation,
         origins: &mut Origins<'_>,
     ) {
@@ -59,16 +59,16 @@ impl Witness<'_> {
             let healthy = all.iter().find(|endpoint| endpoint.is_healthy());
             healthy.or(all.first())
         });
-        let (peer, port) = (forward::address(way.peer), HeaderValue::from(0_u16));
-        let origin = Origin {
-            path: way.path,
+        let (peer, port) = (forward::address(context.peer), HeaderValue::from(0_u16));
+        let origin = ForwardedRequest {
+            path: context.path,
             client_path: None,
-            matched: way.found.matched,
+            matched: context.found.matched,
             peer: &peer,
-            direct: way.peer == way.client,
-            client: way.client,
-            trusted: crate::admit::is_trusted(way.peer, &self.listeners.trusted),
-            secure: way.secure,
+            direct: context.peer == context.client,
+            client: context.client,
+            trusted: crate::admit::is_trusted(context.peer, &self.listeners.trusted),
+            secure: context.secure,
             version: Version::HTTP_11,
             port: &port,
             request_id: None,
@@ -76,8 +76,11 @@ impl Witness<'_> {
             host: first.map_or(&live.host, |endpoint| endpoint.authority(live.tls)),
         };
         head::strip_hop_by_hop(&mut request);
-        let (fields, manner) = (HeadFields::of(&request.headers), Manner::of(route, live));
-        if forward::prepare(&mut request, fields, &manner, &origin).is_err() {
+        let (fields, rules) = (
+            HeadFields::of(&request.headers),
+            ForwardingRules::of(route, live),
+        );
+        if forward::prepare(&mut request, fields, &rules, &origin).is_err() {
             return;
         }
         let service = &record.value;

@@ -9,9 +9,9 @@ pub mod answer;
 mod codes;
 mod destination;
 mod files;
+mod filter_explanation;
 mod near;
 mod origin;
-mod outlook;
 mod question;
 
 use std::borrow::Cow;
@@ -38,11 +38,11 @@ use doorward_core::model::plugin::Plugin;
 use doorward_core::model::route::Route;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_plugin_api::filter::Filter;
+use filter_explanation::Ahead;
 use origin::Origins;
-use outlook::Ahead;
 
 pub use codes::{Listed, codes};
-pub use outlook::Explained;
+pub use filter_explanation::Explained;
 pub use question::{Question, QuestionError};
 
 /// How many near misses are told if the question does not say.
@@ -152,14 +152,20 @@ pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explained, 
                 secure,
                 filters,
             });
-            let way = destination::Way {
+            let context = destination::DestinationContext {
                 found,
                 path,
                 peer,
                 client,
                 secure,
             };
-            witness.tell_destination(request.clone(), route, &way, &mut explanation, &mut origins);
+            witness.tell_destination(
+                request.clone(),
+                route,
+                &context,
+                &mut explanation,
+                &mut origins,
+            );
             witness.tell_files(request.clone(), path, (client, secure), &mut explanation);
         }
     }
@@ -356,7 +362,7 @@ fn shown(link: &Link, origins: &mut Origins<'_>) -> ExplainedFilter {
         scope: scope(plugin),
         origin: origins.of(&link.record),
         config: redacted(Value::Object(plugin.config.clone())),
-        outlook: None,
+        explanation: None,
     }
 }
 

@@ -169,7 +169,7 @@ impl Base {
     }
 
     /// Whether `uri` still has this scheme, host and port.
-    pub(super) fn is_of(&self, uri: &Uri) -> bool {
+    pub(super) fn matches(&self, uri: &Uri) -> bool {
         uri.authority() == Some(&self.authority) && uri.scheme() == Some(&self.scheme)
     }
 }

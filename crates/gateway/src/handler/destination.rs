@@ -13,9 +13,9 @@ use super::proxying::ProxySettings;
 use crate::balance::registry::BalancerRegistry;
 use crate::certificates::Certificates;
 use crate::entities::{self, Record};
-use crate::peer::{DialError, Papers};
+use crate::peer::{DialError, UpstreamCredentials};
 use crate::resolve::Resolver;
-use crate::snapshot::{LiveService, Snapshot, Workshop};
+use crate::snapshot::{CompileContext, LiveService, Snapshot};
 use doorward_core::model::service::{Protocol, Service};
 
 /// Most base URIs that are held of those that expressions and filters make,
@@ -44,11 +44,11 @@ pub(super) struct Bound {
 }
 
 impl Destinations {
-    /// Destinations among the hosts and routers that `workshop` knows.
-    pub fn new(workshop: &Workshop) -> Self {
+    /// Destinations among the hosts and routers that `context` knows.
+    pub fn new(context: &CompileContext) -> Self {
         Self {
-            internals: workshop.internals.clone(),
-            resolver: workshop.resolver.clone(),
+            internals: context.internals.clone(),
+            resolver: context.resolver.clone(),
             bases: Cache::new(HELD),
             services: Cache::new(HELD),
             told: Cache::new(HELD),
@@ -93,7 +93,7 @@ impl Destinations {
         snapshot: &Snapshot,
     ) -> Result<Arc<LiveService>, DialError> {
         if let Some(bound) = &*base.bound.load()
-            && bound.is_of(settings, snapshot)
+            && bound.matches(settings, snapshot)
         {
             return Ok(bound.service.clone());
         }
@@ -127,12 +127,12 @@ impl Destinations {
         }
         let service = record(origin, settings);
         let upstream = balancer.map(|balancer| balancer.upstream());
-        let papers = Papers::of(&service, upstream, snapshot.entities())?;
+        let credentials = UpstreamCredentials::of(&service, upstream, snapshot.entities())?;
         let service = Arc::new(Record::new(service, &Map::new(), entities::Origin::Store));
         let mut live = {
             let (internals, resolver) = (&self.internals, &self.resolver);
             // These services say it themselves.
-            LiveService::make(service, balancer, papers, internals, resolver, true)?
+            LiveService::make(service, balancer, credentials, internals, resolver, true)?
         };
         if let Some(dialer) = &mut live.dialer
             && !settings.verify_host
@@ -148,7 +148,7 @@ impl Destinations {
 }
 
 impl Bound {
-    fn is_of(&self, settings: &Arc<ProxySettings>, snapshot: &Snapshot) -> bool {
+    fn matches(&self, settings: &Arc<ProxySettings>, snapshot: &Snapshot) -> bool {
         Arc::ptr_eq(&self.settings, settings)
             && self.registry.as_ptr() == Arc::as_ptr(&snapshot.balancers)
             && self.certificates.as_ptr() == Arc::as_ptr(&snapshot.certificates)

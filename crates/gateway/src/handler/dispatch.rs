@@ -90,7 +90,7 @@ fn bind(
         ctx.exchange.refusal = Some(code.into());
         Reply::message(StatusCode::BAD_GATEWAY, "no upstream for this request")
     };
-    let met = journey.base.take().filter(|base| base.is_of(uri));
+    let met = journey.base.take().filter(|base| base.matches(uri));
     let base = match (met, uri.scheme_str(), uri.authority()) {
         (Some(base), ..) => base,
         // A filter said so.

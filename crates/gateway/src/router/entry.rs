@@ -1,4 +1,4 @@
-//! One way to match a route: its attributes with one of its paths.
+//! One leaves to match a route: its attributes with one of its paths.
 
 use std::cmp::Ordering;
 

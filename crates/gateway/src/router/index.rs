@@ -13,7 +13,7 @@ use super::entry::Entries;
 use super::fork::{By, Fork, Split, Used};
 use super::hosts::Name;
 use super::leaf::{FEW, Kind, Leaf};
-use super::trie::{Trie, Way};
+use super::trie::{Leaves, Trie};
 use super::{Ask, Best};
 
 /// All lists, trees and forks of a router.
@@ -140,10 +140,10 @@ impl Index {
         match leaf.kind(&self.lists) {
             Kind::Ranks(ranks) => try_ranks(entries, ranks, walked, ask, best),
             Kind::Tree(tree) => {
-                let mut way = Way::new();
-                self.trees[tree].walk(ask.query.path.as_bytes(), &mut way);
+                let mut leaves = Leaves::new();
+                self.trees[tree].walk(ask.query.path.as_bytes(), &mut leaves);
                 // The longest first: most often it wins.
-                for leaf in way.into_iter().rev() {
+                for leaf in leaves.into_iter().rev() {
                     self.search(entries, leaf, true, ask, best);
                 }
             }
@@ -187,13 +187,13 @@ impl Index {
             },
             By::Literal(tree) => {
                 let path = ask.query.path.as_bytes();
-                let mut way = Way::new();
+                let mut leaves = Leaves::new();
                 for start in 0..path.len() {
-                    tree.walk(&path[start..], &mut way);
+                    tree.walk(&path[start..], &mut leaves);
                 }
-                way.sort_unstable();
-                way.dedup();
-                for leaf in way {
+                leaves.sort_unstable();
+                leaves.dedup();
+                for leaf in leaves {
                     self.search(entries, leaf, walked, ask, best);
                 }
             }
@@ -223,7 +223,7 @@ impl Index {
 }
 
 /// Tries entries in order of precedence until one matches; `walked` says that
-/// their literal prefixes have been compared on the way to them.
+/// their literal prefixes have been compared on the leaves to them.
 fn try_ranks(entries: &Entries, ranks: &[u32], walked: bool, ask: &Ask<'_>, best: &mut Best) {
     for &rank in ranks {
         if rank >= best.rank {

@@ -30,8 +30,8 @@ struct Node {
     leaf: Leaf,
 }
 
-/// The leaves on one way through the tree, from short to long.
-pub(super) type Way = SmallVec<[Leaf; 16]>;
+/// The leaves on one leaves through the tree, from short to long.
+pub(super) type Leaves = SmallVec<[Leaf; 16]>;
 
 /// A tree that grows.
 struct Builder<'a> {
@@ -65,14 +65,14 @@ impl Trie {
     }
 
     /// Appends the leaves of every text that `path` begins with.
-    pub(super) fn walk(&self, path: &[u8], way: &mut Way) {
+    pub(super) fn walk(&self, path: &[u8], leaves: &mut Leaves) {
         let Some(mut node) = self.nodes.first() else {
             return;
         };
         let mut rest = path;
         loop {
             if !node.leaf.is_empty() {
-                way.push(node.leaf);
+                leaves.push(node.leaf);
             }
             let Some(&head) = rest.first() else { return };
             let first = node.first_child as usize;
@@ -154,9 +154,9 @@ mod tests {
     }
 
     fn found(Lists(trie, lists): &Lists, path: &str) -> Vec<u32> {
-        let mut way = Way::new();
-        trie.walk(path.as_bytes(), &mut way);
-        let ranks = way.iter().flat_map(|leaf| leaf.ranks(lists).to_vec());
+        let mut leaves = Leaves::new();
+        trie.walk(path.as_bytes(), &mut leaves);
+        let ranks = leaves.iter().flat_map(|leaf| leaf.ranks(lists).to_vec());
         ranks.collect()
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ahash::RandomState;
 use uuid::Uuid;
 
-use super::{CompileError, LiveRoute, Snapshot, Workshop};
+use super::{CompileContext, CompileError, LiveRoute, Snapshot};
 use crate::chain::{Chains, Link};
 use crate::copy_on_write_map::CopyOnWriteMap;
 use crate::entities::{Entities, Entity as _, Record};
@@ -35,7 +35,7 @@ impl Built {
 /// The filters of `entities`; what has not changed since `previous` is kept.
 pub(super) fn build(
     entities: &Entities,
-    workshop: &Workshop,
+    context: &CompileContext,
     previous: Option<&Snapshot>,
 ) -> Result<Filters, CompileError> {
     let mut filters = previous.map_or_else(Filters::default, |one| one.filters.clone());
@@ -61,7 +61,7 @@ pub(super) fn build(
         let kept = kept.filter(|_| !(other && uses_vaults(record)));
         let filter = match kept {
             Some(built) => built.filter.clone(),
-            None => build_filter(&record.value, &workshop.parts, &vaults)?,
+            None => build_filter(&record.value, &context.parts, &vaults)?,
         };
         let record = record.clone();
         filters.put(id, Arc::new(Built { record, filter }));

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::filters::{Filters, Replaced};
 use super::service::{LiveService, Services, Upstream};
 use super::slots::Slots;
-use super::{Snapshot, Workshop, label};
+use super::{CompileContext, Snapshot, label};
 use crate::chain::{Chains, Link, Place, Scoped};
 use crate::choose::Protocols;
 use crate::entities::{Entities, Record};
@@ -64,7 +64,7 @@ pub(super) struct Parts<'a> {
     /// The filters that are others than before.
     pub(super) changed_filters: &'a [Uuid],
     pub(super) chains: &'a Chains,
-    pub(super) workshop: &'a Workshop,
+    pub(super) context: &'a CompileContext,
 }
 
 /// Routes, and what of them the router has to learn.
@@ -191,7 +191,7 @@ fn live(record: &Arc<Record<Route>>, parts: &Parts<'_>) -> Arc<LiveRoute> {
     let service_label = service.as_ref().map_or("", |service| &service.label);
     Arc::new(LiveRoute {
         record: record.clone(),
-        traffic: parts.workshop.traffic.route(service_label, &label),
+        traffic: parts.context.traffic.route(service_label, &label),
         label,
         groups: groups(route, service.as_deref(), chain.needs_route),
         tells_filters: chain.needs_route,

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use http::HeaderValue;
 use uuid::Uuid;
 
-use super::{CompileError, Snapshot, Workshop, label};
+use super::{CompileContext, CompileError, Snapshot, label};
 use crate::balance::Balancer;
 use crate::balance::registry::BalancerRegistry;
 use crate::copy_on_write_map::CopyOnWriteMap;
 use crate::entities::{Entities, Entity as _, Record};
 use crate::forward_auth;
 use crate::mount::PROVIDER;
-use crate::peer::{DialError, Dialer, Papers};
+use crate::peer::{DialError, Dialer, UpstreamCredentials};
 use crate::resolve::Resolver;
 use crate::upstream::Peers;
 use doorward_core::model::service::{Protocol, Service};
@@ -27,7 +27,7 @@ pub struct LiveService {
     record: Arc<Record<Service>>,
     /// Name, or the id of a service without one.
     pub label: Box<str>,
-    papers: Papers,
+    credentials: UpstreamCredentials,
     /// Where requests go.
     pub upstream: Upstream,
     /// How they get there; none inside the process.
@@ -59,7 +59,7 @@ pub enum Upstream {
 pub(super) fn build(
     entities: &Entities,
     balancers: &Arc<BalancerRegistry>,
-    workshop: &Workshop,
+    context: &CompileContext,
     previous: Option<&Snapshot>,
 ) -> Result<(Services, usize), CompileError> {
     let mut providers = previous.map_or(0, |one| one.providers);
@@ -75,15 +75,15 @@ pub(super) fn build(
         providers += usize::from(is_provider(&record.value));
         let balancer = balancer(entities, balancers, &record.value);
         let upstream = balancer.map(|balancer| balancer.upstream());
-        let papers =
-            Papers::of(&record.value, upstream, entities).map_err(|e| undialable(id, e))?;
+        let credentials = UpstreamCredentials::of(&record.value, upstream, entities)
+            .map_err(|e| undialable(id, e))?;
         let is_kept = services.get(id).is_some_and(|live| {
             (Arc::ptr_eq(&live.record, record) || live.record == *record)
                 && live.is_balanced_by(balancer)
-                && live.papers.is_same(&papers)
+                && live.credentials.is_same(&credentials)
         });
         if !is_kept {
-            let live = live_service(record, balancer, papers, workshop)?;
+            let live = live_service(record, balancer, credentials, context)?;
             services.put(id, Arc::new(live));
         }
     }
@@ -160,7 +160,7 @@ impl LiveService {
     pub(crate) fn make(
         record: Arc<Record<Service>>,
         balancer: Option<&Arc<Balancer>>,
-        papers: Papers,
+        credentials: UpstreamCredentials,
         internals: &HashMap<&'static str, axum::Router>,
         resolver: &Arc<Resolver>,
         verify: bool,
@@ -185,12 +185,12 @@ impl LiveService {
         };
         let dialer = match service.protocol {
             Protocol::Internal => None,
-            _ => Some(Dialer::new(service, &papers, verify)?),
+            _ => Some(Dialer::new(service, &credentials, verify)?),
         };
         let host = HeaderValue::from_str(&host_header(service))
             .map_err(|_| error("host", format!("invalid value: {}", service.host)))?;
         Ok(Self {
-            papers,
+            credentials,
             dialer,
             label: label(service.name.as_deref(), service.id),
             upstream,
@@ -229,16 +229,16 @@ fn undialable(id: Uuid, error: DialError) -> CompileError {
 fn live_service(
     record: &Arc<Record<Service>>,
     balancer: Option<&Arc<Balancer>>,
-    papers: Papers,
-    workshop: &Workshop,
+    credentials: UpstreamCredentials,
+    context: &CompileContext,
 ) -> Result<LiveService, CompileError> {
     let made = LiveService::make(
         record.clone(),
         balancer,
-        papers,
-        &workshop.internals,
-        &workshop.resolver,
-        workshop.upstream_verify,
+        credentials,
+        &context.internals,
+        &context.resolver,
+        context.upstream_verify,
     );
     made.map_err(|error| undialable(record.value.id, error))
 }

@@ -10,8 +10,8 @@ use doorward_core::model::plugin::Plugin;
 use doorward_core::model::service::Service;
 use doorward_net::http::outbound::Outbound;
 
-fn workshop() -> Workshop {
-    Workshop {
+fn context() -> CompileContext {
+    CompileContext {
         parts: Parts::new(Clock::system(), Arc::new(Outbound::new()), Arc::default()),
         internals: HashMap::from([("echo", internal::echo())]),
         traffic: Arc::default(),
@@ -129,13 +129,13 @@ proptest! {
     fn step_by_step_a_snapshot_becomes_what_it_is_from_scratch(
         steps in proptest::collection::vec(step(), 1..40)
     ) {
-        let workshop = workshop();
+        let context = context();
         let mut entities = Entities::default();
         let mut live = Snapshot::default();
         for step in steps {
             apply(&mut entities, &step);
-            let next = Snapshot::compile(&entities, &workshop, Some(&live)).expect("compiles");
-            let scratch = Snapshot::compile(&entities, &workshop, None).expect("compiles");
+            let next = Snapshot::compile(&entities, &context, Some(&live)).expect("compiles");
+            let scratch = Snapshot::compile(&entities, &context, None).expect("compiles");
             prop_assert_eq!(seen(&next), seen(&scratch), "after {:?}", step);
             for gone in live.routes_gone_in(&next) {
                 prop_assert!(!next.routes.iter().any(|(_, route)| Arc::ptr_eq(route, &gone)));
@@ -150,13 +150,13 @@ proptest! {
 
 #[test]
 fn a_change_keeps_what_it_does_not_touch() {
-    let workshop = workshop();
+    let context = context();
     let mut entities = Entities::default();
     for n in 1..=3 {
         entities.services.put(service(n, 5, true));
         entities.routes.put(route(n, Some(n), n));
     }
-    let before = Snapshot::compile(&entities, &workshop, None).expect("compiles");
+    let before = Snapshot::compile(&entities, &context, None).expect("compiles");
     let kept = |next: &Snapshot| -> Vec<bool> {
         let (old, new) = (
             before.routes.by_ascending_id(),
@@ -168,7 +168,7 @@ fn a_change_keeps_what_it_does_not_touch() {
     let after = |change: &dyn Fn(&mut Entities)| {
         let mut entities = entities.clone();
         change(&mut entities);
-        Snapshot::compile(&entities, &workshop, Some(&before)).expect("compiles")
+        Snapshot::compile(&entities, &context, Some(&before)).expect("compiles")
     };
     let next = after(&|entities| entities.routes.put(route(2, Some(2), 9)));
     assert_eq!(kept(&next), [true, false, true]);
@@ -195,7 +195,7 @@ fn named_upstream(number: u8, name: &str) -> Arc<Record<doorward_core::model::up
 
 #[test]
 fn a_change_of_an_upstream_touches_the_services_that_name_it() {
-    let workshop = workshop();
+    let context = context();
     let mut entities = Entities::default();
     for (number, host) in [(1, "one"), (2, "two"), (3, "three")] {
         entities.services.put(hosted(number, host));
@@ -203,11 +203,11 @@ fn a_change_of_an_upstream_touches_the_services_that_name_it() {
     }
     entities.upstreams.put(named_upstream(1, "one"));
     entities.upstreams.put(named_upstream(2, "two"));
-    let mut live = Snapshot::compile(&entities, &workshop, None).expect("compiles");
+    let mut live = Snapshot::compile(&entities, &context, None).expect("compiles");
     // Which routes are new ones, and which services are balanced.
     let mut step = |change: &dyn Fn(&mut Entities)| {
         change(&mut entities);
-        let next = Snapshot::compile(&entities, &workshop, Some(&live)).expect("compiles");
+        let next = Snapshot::compile(&entities, &context, Some(&live)).expect("compiles");
         let new: Vec<bool> = (live.routes.by_ascending_id().into_iter())
             .zip(next.routes.by_ascending_id())
             .map(|(old, new)| !Arc::ptr_eq(old, new))

@@ -118,7 +118,7 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
 
 async fn made(call: &Call, realm: StoredRealm) -> Result<Response, ManageError> {
     let live = call.state.live.load_full();
-    live.would_be(&realm.path, realm.settings.clone())?;
+    live.checked_settings(&realm.path, realm.settings.clone())?;
     complete(|record| {
         record.set_kind(Kind::RealmCreate);
         record.set_realm(&realm.path);
@@ -141,7 +141,7 @@ async fn changed(
 ) -> Result<Response, ManageError> {
     refuse_declared(call, &realm.path)?;
     let live = call.state.live.load_full();
-    live.would_be(&realm.path, realm.settings.clone())?;
+    live.checked_settings(&realm.path, realm.settings.clone())?;
     match call.state.store.update_realm(&realm, seen).await {
         Err(StoreError::FileOwned(path)) => {
             return Err(call.file_owned(format!("realm {path}")));

@@ -59,7 +59,7 @@ fn a_setting_that_a_realm_below_can_not_live_with_is_refused() {
     let live = live(declared, &[("/", serde_json::json!({}))]);
     let own = serde_json::json!({"factors": {"kinds": []}});
     let own = own.as_object().cloned().expect("an object");
-    let error = live.would_be("/", own).expect_err("refused");
+    let error = live.checked_settings("/", own).expect_err("refused");
     assert!(error.message.contains("realm /a"), "{}", error.message);
 }
 

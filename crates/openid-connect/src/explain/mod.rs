@@ -24,7 +24,7 @@ use crate::provider::token_cache::VerifiedToken;
 use crate::provider::token_exchange::ExchangeDecision;
 use crate::session::decision;
 use crate::session::{OpenSession, Sessions};
-use doorward_plugin_api::filter::{Code, Exchange, Outlook};
+use doorward_plugin_api::filter::{Code, Exchange, FilterExplanation};
 
 const LOGIN: Code = Code::new("login", 302, "the user is sent to the provider to sign in");
 
@@ -62,16 +62,18 @@ pub(crate) async fn explain_request(
     plugin: &OpenIdConnect,
     request: &RequestHeader,
     exchange: &mut Exchange,
-) -> Result<Outlook, Refusal> {
+) -> Result<FilterExplanation, Refusal> {
     if plugin.passes_as_preflight(request) {
-        return Ok(Outlook::passes("a preflight request passes unasked"));
+        return Ok(FilterExplanation::passes(
+            "a preflight request passes unasked",
+        ));
     }
     if plugin.preflight(request).is_some() {
-        return Ok(Outlook::answers(&PREFLIGHT));
+        return Ok(FilterExplanation::answers(&PREFLIGHT));
     }
     let given = Arguments::new(request.uri.query(), Vec::new());
-    if let Some(outlook) = explain_login(plugin, request, exchange, &given) {
-        return Ok(outlook);
+    if let Some(explanation) = explain_login(plugin, request, exchange, &given) {
+        return Ok(explanation);
     }
     let context = plugin.request_context(request, &given, exchange.client.ip());
     let mut void = Refusal::NoToken;
@@ -98,7 +100,7 @@ pub(crate) async fn explain_request(
     if plugin.token_client.is_some()
         && let Some(shown) = plugin.config().search.find(&request.headers, &given)?
     {
-        return Ok(Outlook::depends(match shown.credential {
+        return Ok(FilterExplanation::depends(match shown.credential {
             Credential::RefreshToken(_) => {
                 "what the provider gives for the refresh token, which is not tried: it may be \
                  good only once"
@@ -109,7 +111,9 @@ pub(crate) async fn explain_request(
         }));
     }
     if plugin.may_be_in_body(request) && request.headers.contains_key("content-type") {
-        return Ok(Outlook::depends("the body, in which a credential may be"));
+        return Ok(FilterExplanation::depends(
+            "the body, in which a credential may be",
+        ));
     }
     let logins = plugin.logins.as_ref();
     if logins.is_some_and(|logins| logins.is_callback_without_state(request, &given, exchange)) {
@@ -124,27 +128,31 @@ fn explain_login(
     request: &RequestHeader,
     exchange: &Exchange,
     given: &Arguments,
-) -> Option<Outlook> {
+) -> Option<FilterExplanation> {
     let channels = plugin.channels.as_ref();
     if channels.is_some_and(|channels| channels.asked(request).is_some()) {
-        return Some(Outlook::depends("the logout that the provider asks for"));
+        return Some(FilterExplanation::depends(
+            "the logout that the provider asks for",
+        ));
     }
     if let Some(logout) = &plugin.logout {
         if logout.is_asked_in_head(request, exchange) {
-            return Some(Outlook::answers(&LOGOUT));
+            return Some(FilterExplanation::answers(&LOGOUT));
         }
         if logout.may_be_asked_in_body(request) {
-            return Some(Outlook::depends("whether the body asks for a logout"));
+            return Some(FilterExplanation::depends(
+                "whether the body asks for a logout",
+            ));
         }
     }
     let logins = plugin.logins.as_ref()?;
     if logins.is_callback(request, given, exchange) || logins.may_be_posted(request) {
         let reason = "the provider's answer to a login, which can be used only once";
-        return Some(Outlook::depends(reason));
+        return Some(FilterExplanation::depends(reason));
     }
     logins
         .is_landing(request)
-        .then(|| Outlook::passes("the page that reads the provider's answer is given"))
+        .then(|| FilterExplanation::passes("the page that reads the provider's answer is given"))
 }
 
 async fn explain_session(
@@ -153,17 +161,17 @@ async fn explain_session(
     context: &RequestContext<'_>,
     request: &RequestHeader,
     exchange: &mut Exchange,
-) -> Result<Outlook, Refusal> {
+) -> Result<FilterExplanation, Refusal> {
     let now_ms = plugin.provider_client.clock.now_ms();
     let refreshable = sessions.refreshes && login.refresh.is_some();
     if refreshable && !sessions.is_fresh(login, now_ms) {
         let reason = "the next access token of the session: the provider is asked for it";
-        return Ok(Outlook::depends(reason));
+        return Ok(FilterExplanation::depends(reason));
     }
     let verified = plugin.verify_session(login).await?;
     let verified = authorize::enrich(plugin, verified, context).await?;
     if has_proof(plugin.config(), request) {
-        return Ok(Outlook::depends(PROOF));
+        return Ok(FilterExplanation::depends(PROOF));
     }
     authorize::proof_of_session(plugin, &verified, request, exchange)?;
     explain_user(plugin, &verified, Method::Session, request, exchange)
@@ -175,7 +183,7 @@ async fn explain_token(
     context: &RequestContext<'_>,
     request: &RequestHeader,
     exchange: &mut Exchange,
-) -> Result<Outlook, Refusal> {
+) -> Result<FilterExplanation, Refusal> {
     let mut token = Cow::Borrowed(found.token.as_ref());
     if let Some(exchange) = &plugin.token_exchange {
         match exchange.decide(&token, context, plugin.verifier.metadata().as_deref()) {
@@ -183,13 +191,13 @@ async fn explain_token(
             ExchangeDecision::Cached(given) => {
                 token = given.tokens.access.expose().to_owned().into()
             }
-            ExchangeDecision::Needed => return Ok(Outlook::depends(EXCHANGE)),
+            ExchangeDecision::Needed => return Ok(FilterExplanation::depends(EXCHANGE)),
         }
     }
     let (verified, method) = plugin.verify_or_fetch(&token, context).await?;
     let verified = authorize::enrich(plugin, verified, context).await?;
     if has_proof(plugin.config(), request) {
-        return Ok(Outlook::depends(PROOF));
+        return Ok(FilterExplanation::depends(PROOF));
     }
     let shown = (found.token.as_ref(), found.as_dpop);
     authorize::proof_of(plugin, shown, &verified, request, exchange)?;
@@ -207,13 +215,16 @@ fn explain_user(
     method: Method,
     request: &RequestHeader,
     exchange: &mut Exchange,
-) -> Result<Outlook, Refusal> {
+) -> Result<FilterExplanation, Refusal> {
     let consumer = authorize::consumer_of(plugin, verified, method, request)?;
     if plugin.config().mapping.is_some() {
         exchange.consumer = consumer;
     }
     exchange.token = Some(Arc::clone(&verified.token));
-    Ok(Outlook::passes(format!("{} is good", method.name())))
+    Ok(FilterExplanation::passes(format!(
+        "{} is good",
+        method.name()
+    )))
 }
 
 /// Who shows nothing, or what is `void`.
@@ -221,13 +232,13 @@ fn explain_anonymous(
     plugin: &OpenIdConnect,
     void: Refusal,
     request: &RequestHeader,
-) -> Result<Outlook, Refusal> {
+) -> Result<FilterExplanation, Refusal> {
     let script = plugin.config().scripts && cors::is_script(&request.headers);
     if plugin.logins.is_none() || script {
         return Err(void);
     }
     let (code, meaning) = void.describe();
-    Ok(Outlook::Answers {
+    Ok(FilterExplanation::Answers {
         status: LOGIN.status,
         code: LOGIN.code.to_owned(),
         reason: format!("{code}: {meaning}; {}", LOGIN.meaning),
@@ -240,7 +251,7 @@ pub(crate) fn explain_refusal(
     refusal: Refusal,
     request: &RequestHeader,
     exchange: &mut Exchange,
-) -> Outlook {
+) -> FilterExplanation {
     let mut refusal = refusal;
     if let Some(anonymous) = &plugin.config().anonymous
         && refusal.is_of_client()
@@ -248,7 +259,7 @@ pub(crate) fn explain_refusal(
         exchange.consumer = anonymous.consumer(&plugin.consumers);
         if exchange.consumer.is_some() {
             let (code, meaning) = refusal.describe();
-            return Outlook::passes(format!(
+            return FilterExplanation::passes(format!(
                 "as the anonymous consumer, since {code}: {meaning}"
             ));
         }
@@ -259,7 +270,7 @@ pub(crate) fn explain_refusal(
         .error_responses
         .to(refusal, authorize::client_index(plugin.config(), request));
     let Code { code, meaning, .. } = code(refusal);
-    Outlook::Answers {
+    FilterExplanation::Answers {
         status: reply.status.as_u16(),
         code: code.to_owned(),
         reason: meaning.to_owned(),

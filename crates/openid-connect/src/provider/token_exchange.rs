@@ -247,7 +247,7 @@ impl TokenExchange {
         };
         let (claims, issuer) = (claims?, issuer?);
         let mut all = subjects.iter().enumerate();
-        let (place, subject) = all.find(|(_, subject)| subject.is_of(issuer))?;
+        let (place, subject) = all.find(|(_, subject)| subject.matches(issuer))?;
         let other = !same_issuer(issuer, &metadata.issuer);
         let exchanged = other || subject.conditions.are_met(claims);
         exchanged.then_some(Reason::Subject(subject, place))
@@ -269,7 +269,7 @@ impl TokenExchange {
         let end = check_times(&claims, now, self.config.leeway)?;
         let own = match reason {
             Reason::Always => true,
-            Reason::Subject(subject, _) => subject.is_of(&metadata.issuer),
+            Reason::Subject(subject, _) => subject.matches(&metadata.issuer),
         };
         match reason {
             _ if own && self.config.verify => {

@@ -14,10 +14,10 @@ use crate::provider::revocation::Status;
 use crate::provider::token_cache::VerifiedToken;
 use crate::session::{OpenSession, Sessions};
 use doorward_core::clock::Clock;
-use doorward_plugin_api::filter::{Exchange, Lasting};
+use doorward_plugin_api::filter::{Exchange, SessionLiveness};
 
 /// What an answer must not outlast.
-struct SessionLiveness {
+struct LoginSessionLiveness {
     clock: Clock,
     /// When the request came, in milliseconds: it used the session.
     since_ms: i64,
@@ -28,13 +28,13 @@ struct SessionLiveness {
     client: Option<Arc<Client>>,
 }
 
-impl std::fmt::Debug for SessionLiveness {
+impl std::fmt::Debug for LoginSessionLiveness {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Bound")
     }
 }
 
-impl Lasting for SessionLiveness {
+impl SessionLiveness for LoginSessionLiveness {
     fn is_over(&self) -> bool {
         let now_ms = self.clock.now_ms();
         let token_over = now_ms >= self.token.ends_at && self.token.ends_for_good;
@@ -52,7 +52,7 @@ impl Lasting for SessionLiveness {
     }
 }
 
-impl SessionLiveness {
+impl LoginSessionLiveness {
     /// Whether the provider, if it is in this process, says that the token is
     /// void; a question is answered until the next look.
     fn is_revoked(&self) -> bool {
@@ -94,7 +94,7 @@ pub(crate) fn limit_lifetime(
             clients.chosen(&request.headers, &arguments)
         }
     };
-    exchange.lasting = Some(Arc::new(SessionLiveness {
+    exchange.lasting = Some(Arc::new(LoginSessionLiveness {
         clock: plugin.provider_client.clock.clone(),
         since_ms: plugin.provider_client.clock.now_ms(),
         token: Arc::clone(token),

@@ -21,7 +21,7 @@ use doorward_core::model::schema::{Field, Schema, Type, Violations};
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::consumers::header_value;
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::identity::{self, AUTHENTICATED_GROUPS, CONSUMER_GROUPS};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
@@ -180,10 +180,14 @@ impl Filter for Acl {
         }
     }
 
-    async fn foresee(&self, _: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+    async fn explain(
+        &self,
+        _: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Option<FilterExplanation> {
         Some(match self.judge(exchange) {
-            Ok(_) => Outlook::passes("the groups are let in"),
-            Err(code) => Outlook::answers(code),
+            Ok(_) => FilterExplanation::passes("the groups are let in"),
+            Err(code) => FilterExplanation::answers(code),
         })
     }
 

@@ -23,7 +23,7 @@ use doorward_core::model::schema::{Field, Type};
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::consumers::{Anonymous, Consumers};
-use doorward_plugin_api::filter::{Code, Exchange, Flow, Outlook};
+use doorward_plugin_api::filter::{Code, Exchange, FilterExplanation, Flow};
 use doorward_plugin_api::identity::Credential;
 use doorward_plugin_api::{ConfigError, Parts};
 
@@ -146,36 +146,42 @@ impl Authentication {
     }
 
     /// What an operator is told of a request that was judged so.
-    pub(crate) fn foresee<M>(
+    pub(crate) fn explain<M>(
         &self,
         judged: Result<impl AsRef<Entry<M>>, Refusal>,
         exchange: &mut Exchange,
-    ) -> Outlook {
+    ) -> FilterExplanation {
         match judged {
             Ok(entry) => {
                 let entry = entry.as_ref();
                 exchange.consumer = Some(Arc::clone(&entry.caller));
                 exchange.credential = Some(Arc::clone(&entry.credential));
                 let label = entry.caller.label().unwrap_or("a consumer");
-                Outlook::passes(format!("as {label}"))
+                FilterExplanation::passes(format!("as {label}"))
             }
             Err(refusal) => self.foresee_refusal(&refusal, exchange),
         }
     }
 
     /// What an operator is told of a request that is refused.
-    pub(crate) fn foresee_refusal(&self, refusal: &Refusal, exchange: &mut Exchange) -> Outlook {
+    pub(crate) fn foresee_refusal(
+        &self,
+        refusal: &Refusal,
+        exchange: &mut Exchange,
+    ) -> FilterExplanation {
         if let Some(anonymous) = &self.anonymous
             && refusal.code.status < 500
         {
             let Some(consumer) = anonymous.consumer(&self.consumers) else {
-                return Outlook::answers(&NO_ANONYMOUS);
+                return FilterExplanation::answers(&NO_ANONYMOUS);
             };
             exchange.consumer = Some(consumer);
             let meaning = refusal.code.meaning;
-            return Outlook::passes(format!("as the anonymous consumer, since {meaning}"));
+            return FilterExplanation::passes(format!(
+                "as the anonymous consumer, since {meaning}"
+            ));
         }
-        Outlook::answers(refusal.code)
+        FilterExplanation::answers(refusal.code)
     }
 }
 

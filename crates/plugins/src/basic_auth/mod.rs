@@ -23,7 +23,7 @@ use crate::authentication::login::Login;
 use crate::authentication::{self, Authentication, Challenge, Entry, Refusal};
 use crate::settings::Settings;
 use doorward_core::model::schema::{Field, Schema, Type};
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
 use password::Argon2Hash;
 
@@ -243,16 +243,22 @@ impl Filter for BasicAuth {
         self.settle(judged, session.req_header_mut(), exchange)
     }
 
-    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+    async fn explain(
+        &self,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Option<FilterExplanation> {
         if self.authentication.is_spared(exchange) {
-            return Some(Outlook::passes("a credential has let the request in"));
+            return Some(FilterExplanation::passes(
+                "a credential has let the request in",
+            ));
         }
         if Login::all(request, SCHEME).next().is_none() {
             let refusal = self.refused(&NO_CREDENTIAL);
             return Some(self.authentication.foresee_refusal(&refusal, exchange));
         }
         // An answer would be a way to try passwords that nobody counts.
-        Some(Outlook::depends("whether the password is right"))
+        Some(FilterExplanation::depends("whether the password is right"))
     }
 
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {

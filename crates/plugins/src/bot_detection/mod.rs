@@ -22,7 +22,7 @@ use crate::settings::{Settings, wrong};
 use doorward_core::model::schema::{Field, Schema, Type};
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::metrics::Counter;
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
 /// What the registry knows of the plugin.
@@ -138,10 +138,14 @@ impl Filter for BotDetection {
         Verdict::Now(Flow::Respond(reply))
     }
 
-    async fn foresee(&self, request: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
+    async fn explain(
+        &self,
+        request: &RequestHeader,
+        _: &mut Exchange,
+    ) -> Option<FilterExplanation> {
         Some(match self.judge(request) {
-            None => Outlook::passes("the User-Agent is no bot's"),
-            Some(code) => Outlook::answers(code),
+            None => FilterExplanation::passes("the User-Agent is no bot's"),
+            Some(code) => FilterExplanation::answers(code),
         })
     }
 }

@@ -25,7 +25,7 @@ use serde_json::{Map, Value};
 
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::metrics::Counter;
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
 use config::Config;
@@ -195,12 +195,16 @@ impl Filter for Cors {
         Verdict::Now(Flow::Respond(self.preflight(&request.headers)))
     }
 
-    async fn foresee(&self, request: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
+    async fn explain(
+        &self,
+        request: &RequestHeader,
+        _: &mut Exchange,
+    ) -> Option<FilterExplanation> {
         let answers = !self.config.preflight_continue && is_preflight(request);
         Some(if answers {
-            Outlook::answers(&PREFLIGHT)
+            FilterExplanation::answers(&PREFLIGHT)
         } else {
-            Outlook::passes("it is no preflight")
+            FilterExplanation::passes("it is no preflight")
         })
     }
 

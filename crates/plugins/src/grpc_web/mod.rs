@@ -25,7 +25,9 @@ use doorward_core::model::schema::{Field, Schema, Type};
 use doorward_net::http::form;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::telemetry::metrics::Counter;
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, ResponseFlow, Verdict};
+use doorward_plugin_api::filter::{
+    Code, Exchange, Filter, FilterExplanation, Flow, ResponseFlow, Verdict,
+};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
 use answer::{AnswerBody, TrailersFrame};
@@ -179,13 +181,17 @@ impl Filter for GrpcWeb {
         Verdict::Now(Flow::Continue)
     }
 
-    async fn foresee(&self, request: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
+    async fn explain(
+        &self,
+        request: &RequestHeader,
+        _: &mut Exchange,
+    ) -> Option<FilterExplanation> {
         Some(if request.method == Method::OPTIONS {
-            Outlook::answers(&PREFLIGHT)
+            FilterExplanation::answers(&PREFLIGHT)
         } else if MessageForm::of(&request.headers).is_none() {
-            Outlook::answers(&NO_GRPC_WEB)
+            FilterExplanation::answers(&NO_GRPC_WEB)
         } else {
-            Outlook::passes("its messages go on as gRPC")
+            FilterExplanation::passes("its messages go on as gRPC")
         })
     }
 

@@ -24,7 +24,7 @@ use crate::authentication::{
 use crate::settings::Settings;
 use doorward_core::clock::http_date;
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
 use signature::{Hash, Signature};
 
@@ -207,13 +207,19 @@ impl Filter for HmacAuth {
         Verdict::Now(self.authentication.settle(judged, exchange))
     }
 
-    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+    async fn explain(
+        &self,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Option<FilterExplanation> {
         if self.authentication.is_spared(exchange) {
-            return Some(Outlook::passes("a credential has let the request in"));
+            return Some(FilterExplanation::passes(
+                "a credential has let the request in",
+            ));
         }
         let directory = self.authentication.credentials.load();
         let judged = self.judge(request, exchange.body.as_ref(), &directory);
-        Some(self.authentication.foresee(judged, exchange))
+        Some(self.authentication.explain(judged, exchange))
     }
 
     fn needs_body(&self) -> bool {

@@ -18,7 +18,7 @@ use crate::settings::{Settings, UNEXPECTED, error_status, wrong};
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::metrics::Counter;
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
 /// What the registry knows of the plugin.
@@ -130,12 +130,16 @@ impl Filter for IpRestriction {
         Verdict::Now(Flow::Respond(Reply::message(self.status, message)))
     }
 
-    async fn foresee(&self, _: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+    async fn explain(
+        &self,
+        _: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Option<FilterExplanation> {
         let status = self.status.as_u16();
         Some(if self.allows(exchange.client.ip()) {
-            Outlook::passes("the client's address is allowed")
+            FilterExplanation::passes("the client's address is allowed")
         } else {
-            Outlook::answers(&Code {
+            FilterExplanation::answers(&Code {
                 status,
                 ..NOT_ALLOWED
             })

@@ -25,7 +25,7 @@ use crate::settings::{Settings, json_message};
 use config::Config;
 use doorward_core::model::credential::KeyDigest;
 use doorward_net::http::reply::{Reply, ReplyBody};
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
 use token::Token;
 
@@ -255,16 +255,22 @@ impl Filter for Jwt {
         Verdict::Now(self.authentication.settle(judged, exchange))
     }
 
-    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+    async fn explain(
+        &self,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Option<FilterExplanation> {
         if self.passes_as_preflight(request) {
-            return Some(Outlook::passes("OPTIONS requests need no token"));
+            return Some(FilterExplanation::passes("OPTIONS requests need no token"));
         }
         if self.authentication.is_spared(exchange) {
-            return Some(Outlook::passes("a credential has let the request in"));
+            return Some(FilterExplanation::passes(
+                "a credential has let the request in",
+            ));
         }
         let directory = self.authentication.credentials.load();
         let judged = self.judge(request, &directory);
-        Some(self.authentication.foresee(judged, exchange))
+        Some(self.authentication.explain(judged, exchange))
     }
 
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {

@@ -19,7 +19,7 @@ use crate::authentication::{self, Authentication, Challenge, Directory, Entry, R
 use crate::settings::{Settings, header_name};
 use doorward_core::model::credential::KeyDigest;
 use doorward_core::model::schema::{Field, Schema, Type};
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
 use guesses::Guesses;
 use http::HeaderName;
@@ -174,17 +174,23 @@ impl Filter for KeyAuth {
         Verdict::Now(self.authentication.settle(judged, exchange))
     }
 
-    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+    async fn explain(
+        &self,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Option<FilterExplanation> {
         if self.passes_as_preflight(request) {
-            return Some(Outlook::passes("OPTIONS requests need no key"));
+            return Some(FilterExplanation::passes("OPTIONS requests need no key"));
         }
         if self.authentication.is_spared(exchange) {
-            return Some(Outlook::passes("a credential has let the request in"));
+            return Some(FilterExplanation::passes(
+                "a credential has let the request in",
+            ));
         }
         let directory = self.authentication.credentials.load();
         let place = self.places.find(request, exchange.body.as_ref());
         let judged = self.judge(&place, &directory);
-        Some(self.authentication.foresee(judged, exchange))
+        Some(self.authentication.explain(judged, exchange))
     }
 
     fn needs_body(&self) -> bool {

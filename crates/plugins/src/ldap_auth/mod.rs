@@ -24,7 +24,7 @@ use crate::authentication::{self, Authentication, Challenge, Refusal};
 use crate::settings::{Settings, UNEXPECTED};
 use directory::Directory;
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
 
 /// What the registry knows of the plugin.
@@ -258,15 +258,23 @@ impl Filter for LdapAuth {
         self.settle(judged, session.req_header_mut(), exchange)
     }
 
-    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+    async fn explain(
+        &self,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Option<FilterExplanation> {
         if self.authentication.is_spared(exchange) {
-            return Some(Outlook::passes("a credential has let the request in"));
+            return Some(FilterExplanation::passes(
+                "a credential has let the request in",
+            ));
         }
         if Login::all(request, &self.scheme).next().is_none() {
             let refusal = self.refused(&NO_CREDENTIAL);
             return Some(self.authentication.foresee_refusal(&refusal, exchange));
         }
-        Some(Outlook::depends("whether the directory takes the password"))
+        Some(FilterExplanation::depends(
+            "whether the directory takes the password",
+        ))
     }
 
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {

@@ -24,7 +24,7 @@ use pingora::proxy::Session;
 
 use crate::delivery::Queue;
 use custom_fields::CustomFields;
-use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::RequestRecord;
 pub(crate) use record::{millis, workspace};
 
@@ -67,8 +67,8 @@ impl Filter for LogFilter {
         Verdict::Now(Flow::Continue)
     }
 
-    async fn foresee(&self, _: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
-        Some(Outlook::passes(OBSERVES))
+    async fn explain(&self, _: &RequestHeader, _: &mut Exchange) -> Option<FilterExplanation> {
+        Some(FilterExplanation::passes(OBSERVES))
     }
 
     fn observes(&self) -> bool {

@@ -36,7 +36,7 @@ use doorward_net::telemetry::metrics::Counter;
 use doorward_openid_connect as openid_connect;
 use doorward_openid_connect::refusal::Refusal;
 use doorward_plugin_api::filter::{
-    Code, Exchange, Filter, Flow, Outlook, ProtectedResource, ResponseFlow, Verdict,
+    Code, Exchange, Filter, FilterExplanation, Flow, ProtectedResource, ResponseFlow, Verdict,
 };
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 use sessions::Sessions;
@@ -283,19 +283,23 @@ impl Filter for Mcp {
         self.decide_calls(session, exchange).await
     }
 
-    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+    async fn explain(
+        &self,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Option<FilterExplanation> {
         if let Some(code) = self.obstacle(request) {
-            return Some(Outlook::answers(code));
+            return Some(FilterExplanation::answers(code));
         }
         if is_preflight(request) {
-            return Some(Outlook::answers(&PREFLIGHT));
+            return Some(FilterExplanation::answers(&PREFLIGHT));
         }
-        let outlook = self.plugin.foresee(request, exchange).await;
-        match outlook {
-            Some(Outlook::Passes { .. }) if self.may_have_calls(request) => {
-                Some(Outlook::depends("the rules want the message in the body"))
-            }
-            outlook => outlook,
+        let explanation = self.plugin.explain(request, exchange).await;
+        match explanation {
+            Some(FilterExplanation::Passes { .. }) if self.may_have_calls(request) => Some(
+                FilterExplanation::depends("the rules want the message in the body"),
+            ),
+            explanation => explanation,
         }
     }
 

@@ -125,7 +125,7 @@ impl Entries {
         self.insert(id, subject, now_ms);
     }
 
-    fn is_of(&mut self, id: &Hash, subject: &Hash, now_ms: i64) -> bool {
+    fn matches(&mut self, id: &Hash, subject: &Hash, now_ms: i64) -> bool {
         self.forget_old(now_ms);
         let is_own = (self.by_id.get(id)).is_some_and(|entry| entry.subject == *subject);
         if is_own {
@@ -165,7 +165,7 @@ impl Sessions {
             return false;
         };
         let id = self.hash(&[session.as_bytes()]);
-        (self.table.0.lock()).is_of(&id, &subject, self.clock.now_ms())
+        (self.table.0.lock()).matches(&id, &subject, self.clock.now_ms())
     }
 
     /// Takes notice of what a server says: of the session that it has opened, and of
@@ -240,10 +240,10 @@ mod tests {
         all.open([1; 32], [10; 32], 0);
         // Who says the same name later does not take it over.
         all.open([1; 32], [11; 32], 0);
-        assert!(all.is_of(&[1; 32], &[10; 32], 1));
-        assert!(!all.is_of(&[1; 32], &[11; 32], 1));
-        assert!(all.is_of(&[1; 32], &[10; 32], IDLE_MS));
-        assert!(!all.is_of(&[1; 32], &[10; 32], 2 * IDLE_MS + 1));
+        assert!(all.matches(&[1; 32], &[10; 32], 1));
+        assert!(!all.matches(&[1; 32], &[11; 32], 1));
+        assert!(all.matches(&[1; 32], &[10; 32], IDLE_MS));
+        assert!(!all.matches(&[1; 32], &[10; 32], 2 * IDLE_MS + 1));
         assert!(all.by_id.is_empty() && all.by_use.is_empty() && all.of_subjects.is_empty());
     }
 
@@ -260,8 +260,8 @@ mod tests {
             all.open(id(n), [8; 32], 1);
         }
         assert_eq!(all.by_id.len(), MAX_OF_SUBJECT + 1);
-        assert!(!all.is_of(&id(0), &[8; 32], 2));
-        assert!(all.is_of(&id(1), &[8; 32], 2));
-        assert!(all.is_of(&[255; 32], &[7; 32], 2));
+        assert!(!all.matches(&id(0), &[8; 32], 2));
+        assert!(all.matches(&id(1), &[8; 32], 2));
+        assert!(all.matches(&[255; 32], &[7; 32], 2));
     }
 }

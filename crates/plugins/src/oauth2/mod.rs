@@ -33,7 +33,7 @@ use doorward_core::model::oauth2::{OAuth2Facts, StoredOAuth2Token};
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::consumers::header_value;
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
 use fault::{Fault, refusal};
 use parameters::{ACCESS_TOKEN, Parameters, has_body, hide, may_be_in_body};
@@ -447,12 +447,18 @@ impl Filter for OAuth2 {
         flow
     }
 
-    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+    async fn explain(
+        &self,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Option<FilterExplanation> {
         if self.authentication.is_spared(exchange) {
-            return Some(Outlook::passes("a credential has let the request in"));
+            return Some(FilterExplanation::passes(
+                "a credential has let the request in",
+            ));
         }
         if Endpoint::of(request.uri.path()).is_some() {
-            return Some(Outlook::depends("what the application asks for"));
+            return Some(FilterExplanation::depends("what the application asks for"));
         }
         let Some(shown) = self.shown(request, exchange) else {
             let refusal = self.missing();
@@ -461,7 +467,7 @@ impl Filter for OAuth2 {
         let now_ms = self.authentication.clock.now_ms();
         let token = self.tokens.as_ref()?.find(&shown.text, now_ms).await.ok()?;
         let judged = self.judge(token.as_deref(), exchange);
-        Some(self.authentication.foresee(judged, exchange))
+        Some(self.authentication.explain(judged, exchange))
     }
 
     fn wants_body(&self, request: &RequestHeader, _: &Exchange) -> bool {

@@ -23,7 +23,7 @@ use doorward_net::http::reply::Reply;
 const VERIFIER: std::ops::RangeInclusive<usize> = 43..=128;
 
 /// Who an application says that it is.
-struct Asker {
+struct ClientCredentials {
     client_id: Option<String>,
     secret: Option<String>,
     in_header: bool,
@@ -95,9 +95,9 @@ impl OAuth2 {
 
     /// The client that asks, if it is who it says.
     fn client(&self, request: &Request<'_>, grant: &str) -> Result<Arc<Entry<Client>>, Fault> {
-        let asker = self.asker(request);
-        let refused = || Fault::client(asker.in_header);
-        let name = asker.client_id.as_deref().unwrap_or_default();
+        let credentials = self.credentials(request);
+        let refused = || Fault::client(credentials.in_header);
+        let name = credentials.client_id.as_deref().unwrap_or_default();
         let address = request.exchange.client.ip();
         let now = self.authentication.clock.now_secs();
         if self.brake.holds(address, name.as_bytes(), now) {
@@ -112,7 +112,7 @@ impl OAuth2 {
         let client = &entry.material;
         let by_itself = grant == "client_credentials";
         if client.is_public {
-            if asker.secret.is_some() {
+            if credentials.secret.is_some() {
                 let description = "client_secret is disallowed for public clients";
                 return Err(Fault::new("invalid_request", description));
             }
@@ -120,7 +120,7 @@ impl OAuth2 {
             if by_itself {
                 return Err(refused());
             }
-        } else if !client.fits(asker.secret.as_deref()) {
+        } else if !client.fits(credentials.secret.as_deref()) {
             self.brake.note(address, name.as_bytes(), now);
             return Err(refused());
         }
@@ -139,7 +139,7 @@ impl OAuth2 {
         Ok(entry)
     }
 
-    fn asker(&self, request: &Request<'_>) -> Asker {
+    fn credentials(&self, request: &Request<'_>) -> ClientCredentials {
         let parameters = &request.parameters;
         let text = |name| parameters.get(name).map(str::to_owned);
         let header = request.head.headers.get(&self.config.header);
@@ -151,14 +151,14 @@ impl OAuth2 {
         };
         let shown = parameters.has("client_id") && parameters.has("client_secret");
         if shown || header.is_none() {
-            return Asker {
+            return ClientCredentials {
                 client_id: text("client_id"),
                 secret: text("client_secret"),
                 in_header: false,
             };
         }
         let (client_id, secret) = from_header().unzip();
-        Asker {
+        ClientCredentials {
             client_id,
             secret,
             in_header: true,

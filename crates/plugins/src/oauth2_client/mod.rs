@@ -25,7 +25,9 @@ use config::Config;
 use doorward_net::http::reply::Reply;
 use doorward_openid_connect::embedding::{embed, forget, note_failure};
 use doorward_openid_connect::refusal::Refusal;
-use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, SessionKeeper, Verdict};
+use doorward_plugin_api::filter::{
+    Exchange, Filter, FilterExplanation, Flow, SessionKeeper, Verdict,
+};
 use doorward_plugin_api::{ConfigError, Parts};
 use endpoints::{Endpoint, Endpoints};
 
@@ -136,12 +138,18 @@ impl Filter for ClientFilter {
         self.finish(flow, session.req_header(), exchange)
     }
 
-    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
-        match self.plugin.foresee(request, exchange).await {
-            Some(Outlook::Answers { code, .. }) if self.is_optional && code == LOGIN => Some(
-                Outlook::passes("nobody has signed in, which is not required"),
-            ),
-            outlook => outlook,
+    async fn explain(
+        &self,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Option<FilterExplanation> {
+        match self.plugin.explain(request, exchange).await {
+            Some(FilterExplanation::Answers { code, .. }) if self.is_optional && code == LOGIN => {
+                Some(FilterExplanation::passes(
+                    "nobody has signed in, which is not required",
+                ))
+            }
+            explanation => explanation,
         }
     }
 

@@ -17,7 +17,7 @@ use doorward_core::model::schema::{Field, Schema, Type};
 use doorward_net::telemetry::Metrics;
 use doorward_net::telemetry::kong_metrics::{LatencySample, Sample};
 use doorward_net::telemetry::metrics::InFlight;
-use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::RequestRecord;
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
@@ -80,8 +80,8 @@ impl Filter for Prometheus {
         Verdict::Now(Flow::Continue)
     }
 
-    async fn foresee(&self, _: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
-        Some(Outlook::passes(OBSERVES))
+    async fn explain(&self, _: &RequestHeader, _: &mut Exchange) -> Option<FilterExplanation> {
+        Some(FilterExplanation::passes(OBSERVES))
     }
 
     fn observes(&self) -> bool {

@@ -27,7 +27,8 @@ use doorward_net::http::bridge::BUFFERED_MAX;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{
-    BodyFilter, Code, Exchange, Filter, Flow, Outlook, ResponseCache, ResponseFlow, Verdict,
+    BodyFilter, Code, Exchange, Filter, FilterExplanation, Flow, ResponseCache, ResponseFlow,
+    Verdict,
 };
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
@@ -175,8 +176,8 @@ impl Filter for ProxyCache {
         Verdict::Now(Flow::Continue)
     }
 
-    async fn foresee(&self, _: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
-        Some(Outlook::depends("whether its answer is stored"))
+    async fn explain(&self, _: &RequestHeader, _: &mut Exchange) -> Option<FilterExplanation> {
+        Some(FilterExplanation::depends("whether its answer is stored"))
     }
 
     fn wants_body(&self, request: &RequestHeader, _: &Exchange) -> bool {

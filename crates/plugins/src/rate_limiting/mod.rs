@@ -31,7 +31,7 @@ use crate::settings::{Settings, UNEXPECTED};
 use doorward_core::clock::Clock;
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::metrics::Counter;
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
 use config::{Config, LimitBy, Policy};
@@ -231,8 +231,8 @@ impl Filter for RateLimiting {
         }
     }
 
-    async fn foresee(&self, _: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
-        Some(Outlook::depends("how many requests came before"))
+    async fn explain(&self, _: &RequestHeader, _: &mut Exchange) -> Option<FilterExplanation> {
+        Some(FilterExplanation::depends("how many requests came before"))
     }
 
     /// An upstream's own headers of these names give way.

@@ -19,7 +19,7 @@ use crate::settings::{Settings, UNEXPECTED, wrong};
 use doorward_core::model::schema::{Field, Schema, Type};
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::telemetry::metrics::Counter;
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
 /// What the registry knows of the plugin.
@@ -126,9 +126,9 @@ impl Filter for Redirect {
         Verdict::Now(Flow::Respond(reply))
     }
 
-    async fn foresee(&self, _: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
+    async fn explain(&self, _: &RequestHeader, _: &mut Exchange) -> Option<FilterExplanation> {
         let status = self.status.as_u16();
-        Some(Outlook::answers(&Code {
+        Some(FilterExplanation::answers(&Code {
             status,
             ..REDIRECTED
         }))

@@ -25,7 +25,7 @@ use serde_json::{Map, Value};
 use doorward_net::http::bridge;
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::metrics::Counter;
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
 use config::Config;
@@ -125,15 +125,19 @@ impl Filter for RequestGuard {
         Verdict::Wait
     }
 
-    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+    async fn explain(
+        &self,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Option<FilterExplanation> {
         Some(if self.is_allowed(exchange.client.ip()) {
-            Outlook::passes("the client's address may name anybody")
+            FilterExplanation::passes("the client's address may name anybody")
         } else if self.head_says(request) {
-            Outlook::answers(&GUARDED)
+            FilterExplanation::answers(&GUARDED)
         } else if self.config.parameters.is_empty() || BodyKind::of(&request.headers).is_none() {
-            Outlook::passes("it names nobody who is guarded")
+            FilterExplanation::passes("it names nobody who is guarded")
         } else {
-            Outlook::depends("what the body names")
+            FilterExplanation::depends("what the body names")
         })
     }
 

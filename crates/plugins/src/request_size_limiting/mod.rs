@@ -18,7 +18,9 @@ use crate::settings::Settings;
 use doorward_core::model::schema::{Field, Schema, Type};
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::metrics::Counter;
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, TOO_LARGE, Verdict};
+use doorward_plugin_api::filter::{
+    Code, Exchange, Filter, FilterExplanation, Flow, TOO_LARGE, Verdict,
+};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
 /// What the registry knows of the plugin.
@@ -166,12 +168,16 @@ impl Filter for RequestSizeLimiting {
         Verdict::Now(Flow::Continue)
     }
 
-    async fn foresee(&self, request: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
+    async fn explain(
+        &self,
+        request: &RequestHeader,
+        _: &mut Exchange,
+    ) -> Option<FilterExplanation> {
         Some(match self.judge(&request.headers) {
-            Announced::Fits => Outlook::passes("the announced length is allowed"),
-            Announced::TooLarge => Outlook::answers(&BODY_TOO_LARGE),
-            Announced::Missing => Outlook::answers(&LENGTH_REQUIRED),
-            Announced::Unknown => Outlook::depends("how long the body is"),
+            Announced::Fits => FilterExplanation::passes("the announced length is allowed"),
+            Announced::TooLarge => FilterExplanation::answers(&BODY_TOO_LARGE),
+            Announced::Missing => FilterExplanation::answers(&LENGTH_REQUIRED),
+            Announced::Unknown => FilterExplanation::depends("how long the body is"),
         })
     }
 }

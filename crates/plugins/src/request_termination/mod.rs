@@ -19,7 +19,7 @@ use crate::settings::{Settings, header_name, json_message, wrong};
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::telemetry::metrics::Counter;
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
 /// What the registry knows of the plugin.
@@ -162,12 +162,16 @@ impl Filter for RequestTermination {
         Verdict::Now(Flow::Respond(self.answer.clone()))
     }
 
-    async fn foresee(&self, request: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
+    async fn explain(
+        &self,
+        request: &RequestHeader,
+        _: &mut Exchange,
+    ) -> Option<FilterExplanation> {
         if !self.concerns(request) {
-            return Some(Outlook::passes("it has not the trigger"));
+            return Some(FilterExplanation::passes("it has not the trigger"));
         }
         let status = self.answer.status.as_u16();
-        Some(Outlook::answers(&Code {
+        Some(FilterExplanation::answers(&Code {
             status,
             ..TERMINATED
         }))

@@ -25,7 +25,7 @@ use crate::settings::UNEXPECTED;
 use crate::template::Request;
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::metrics::Counter;
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
 use body::BodyType;
@@ -248,11 +248,11 @@ impl Filter for RequestTransformer {
         }
     }
 
-    async fn foresee(&self, _: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
+    async fn explain(&self, _: &RequestHeader, _: &mut Exchange) -> Option<FilterExplanation> {
         Some(if self.config.templates.is_empty() {
-            Outlook::passes("it changes what the upstream gets")
+            FilterExplanation::passes("it changes what the upstream gets")
         } else {
-            Outlook::depends("what its templates come to")
+            FilterExplanation::depends("what its templates come to")
         })
     }
 

@@ -24,7 +24,9 @@ use doorward_core::clock::Clock;
 use doorward_net::http::reply::Reply;
 use doorward_net::shared::Unavailable;
 use doorward_net::telemetry::metrics::Counter;
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, ResponseFlow, Verdict};
+use doorward_plugin_api::filter::{
+    Code, Exchange, Filter, FilterExplanation, Flow, ResponseFlow, Verdict,
+};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
 use config::{Config, LimitBy, NamedLimits, Policy};
@@ -275,8 +277,8 @@ impl Filter for ResponseRatelimiting {
         }
     }
 
-    async fn foresee(&self, _: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
-        Some(Outlook::depends("what answers have cost before"))
+    async fn explain(&self, _: &RequestHeader, _: &mut Exchange) -> Option<FilterExplanation> {
+        Some(FilterExplanation::depends("what answers have cost before"))
     }
 
     fn owned_headers(&self) -> &[HeaderName] {

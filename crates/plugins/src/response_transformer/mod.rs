@@ -18,7 +18,9 @@ use serde_json::{Map, Value, json};
 use crate::field_rules::{FieldRules, check_header, check_header_names, check_header_pair};
 use crate::settings::Settings;
 use doorward_core::model::schema::{Field, Schema, TextCheck, Type};
-use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, ResponseFlow, Verdict};
+use doorward_plugin_api::filter::{
+    Exchange, Filter, FilterExplanation, Flow, ResponseFlow, Verdict,
+};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
 use body::{Change, JsonRules};
@@ -94,8 +96,8 @@ impl Filter for ResponseTransformer {
         Verdict::Now(Flow::Continue)
     }
 
-    async fn foresee(&self, _: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
-        Some(Outlook::passes("it changes answers alone"))
+    async fn explain(&self, _: &RequestHeader, _: &mut Exchange) -> Option<FilterExplanation> {
+        Some(FilterExplanation::passes("it changes answers alone"))
     }
 
     fn on_upstream_request(&self, _: &Exchange, request: &mut RequestHeader) {

@@ -27,7 +27,7 @@ use doorward_net::session::timers::Age;
 use doorward_net::telemetry::Counter;
 use doorward_openid_connect::Providers;
 use doorward_plugin_api::consumers::{By, Consumers};
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
 use state::SessionState;
 
@@ -129,7 +129,7 @@ impl SessionPlugin {
         let wanted = match (&exchange.consumer, &exchange.credential) {
             (Some(consumer), Some(credential)) => match session {
                 // The credential is that of the session itself.
-                Some(state) if state.is_of(consumer.id, credential.id) => {
+                Some(state) if state.matches(consumer.id, credential.id) => {
                     (self.age(state) == Age::Due).then(|| state.renewed(now_ms))
                 }
                 _ => {
@@ -194,12 +194,18 @@ impl Filter for SessionPlugin {
         Verdict::Now(Flow::Continue)
     }
 
-    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+    async fn explain(
+        &self,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Option<FilterExplanation> {
         Some(match self.present(request).flatten() {
-            None => Outlook::passes("the request has no session"),
-            Some(_) if self.is_logout(request, exchange) => Outlook::answers(&LOGOUT),
-            Some(state) if self.enter(&state, exchange) => Outlook::passes("by its session"),
-            Some(_) => Outlook::passes("the consumer of the session is gone"),
+            None => FilterExplanation::passes("the request has no session"),
+            Some(_) if self.is_logout(request, exchange) => FilterExplanation::answers(&LOGOUT),
+            Some(state) if self.enter(&state, exchange) => {
+                FilterExplanation::passes("by its session")
+            }
+            Some(_) => FilterExplanation::passes("the consumer of the session is gone"),
         })
     }
 

@@ -46,7 +46,7 @@ impl SessionState {
     }
 
     /// Whether it is the session of this consumer by this credential.
-    pub(super) fn is_of(&self, consumer: Uuid, credential: Uuid) -> bool {
+    pub(super) fn matches(&self, consumer: Uuid, credential: Uuid) -> bool {
         (self.consumer, self.credential) == (consumer, credential)
     }
 

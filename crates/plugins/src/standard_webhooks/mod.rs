@@ -21,7 +21,7 @@ use doorward_core::clock::Clock;
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::metrics::Counter;
-use doorward_plugin_api::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
 /// What the registry knows of the plugin.
@@ -147,8 +147,10 @@ impl Filter for StandardWebhooks {
         Verdict::Now(Flow::Respond(reply))
     }
 
-    async fn foresee(&self, _: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
-        Some(Outlook::depends("whether the sender has signed the body"))
+    async fn explain(&self, _: &RequestHeader, _: &mut Exchange) -> Option<FilterExplanation> {
+        Some(FilterExplanation::depends(
+            "whether the sender has signed the body",
+        ))
     }
 
     fn needs_body(&self) -> bool {

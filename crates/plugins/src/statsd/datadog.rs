@@ -16,7 +16,7 @@ use crate::delivery::{LEGACY, Limits, Queue, legacy_fields, queue_field};
 use crate::logging::OBSERVES;
 use crate::settings::{Settings, wrong};
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
-use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::RequestRecord;
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
@@ -187,8 +187,8 @@ impl Filter for Datadog {
         Verdict::Now(Flow::Continue)
     }
 
-    async fn foresee(&self, _: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
-        Some(Outlook::passes(OBSERVES))
+    async fn explain(&self, _: &RequestHeader, _: &mut Exchange) -> Option<FilterExplanation> {
+        Some(FilterExplanation::passes(OBSERVES))
     }
 
     fn observes(&self) -> bool {

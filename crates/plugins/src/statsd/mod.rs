@@ -23,7 +23,7 @@ use crate::logging::{OBSERVES, workspace};
 use crate::settings::Settings;
 use doorward_core::model::consumer::Consumer;
 use doorward_core::model::service::Service;
-use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::RequestRecord;
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
@@ -226,8 +226,8 @@ impl Filter for Statsd {
         Verdict::Now(Flow::Continue)
     }
 
-    async fn foresee(&self, _: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
-        Some(Outlook::passes(OBSERVES))
+    async fn explain(&self, _: &RequestHeader, _: &mut Exchange) -> Option<FilterExplanation> {
+        Some(FilterExplanation::passes(OBSERVES))
     }
 
     fn observes(&self) -> bool {

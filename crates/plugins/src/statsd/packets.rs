@@ -1,4 +1,4 @@
-//! Lines on their way: a datagram each, several in one, or a connection.
+//! Lines on their transport: a datagram each, several in one, or a connection.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// Sends entries of lines.
 pub(super) struct PacketSender {
-    way: Way,
+    transport: Transport,
     /// Most bytes of lines that share a datagram; 0: none do.
     size: usize,
 }
 
-enum Way {
+enum Transport {
     Udp(UdpSender),
     Tcp(Box<TcpSender>),
 }
@@ -29,22 +29,22 @@ impl PacketSender {
     /// To the host of a complete `config`.
     pub(super) fn of(config: Settings<'_>) -> Self {
         let host = config.text("host").unwrap_or("localhost");
-        let way = if config.flag("use_tcp") {
-            Way::Tcp(Box::new(TcpSender::plain(
+        let transport = if config.flag("use_tcp") {
+            Transport::Tcp(Box::new(TcpSender::plain(
                 host,
                 port(config),
                 TIMEOUT,
                 KEEPALIVE,
             )))
         } else {
-            Way::Udp(UdpSender {
+            Transport::Udp(UdpSender {
                 host: host.into(),
                 port: port(config),
             })
         };
         let size = config.integer("udp_packet_size").unwrap_or_default();
         Self {
-            way,
+            transport,
             size: usize::try_from(size).unwrap_or_default(),
         }
     }
@@ -53,7 +53,7 @@ impl PacketSender {
     pub(super) fn udp(host: &str, port: u16) -> Self {
         let host = host.into();
         Self {
-            way: Way::Udp(UdpSender { host, port }),
+            transport: Transport::Udp(UdpSender { host, port }),
             size: 0,
         }
     }
@@ -80,9 +80,9 @@ impl Sender for PacketSender {
         let lines = batch
             .iter()
             .flat_map(|entry| entry.split(|byte| *byte == b'\n'));
-        match &self.way {
-            Way::Udp(udp) => udp.send(&self.datagrams(lines)).await,
-            Way::Tcp(tcp) => {
+        match &self.transport {
+            Transport::Udp(udp) => udp.send(&self.datagrams(lines)).await,
+            Transport::Tcp(tcp) => {
                 let lines: Vec<Vec<u8>> = lines.map(|line| [line, b"\n"].concat()).collect();
                 tcp.send(&lines).await
             }

@@ -7,7 +7,7 @@ use super::filter::Throttling;
 use super::headers::seconds;
 use super::policy::Choice;
 use doorward_core::clock;
-use doorward_plugin_api::filter::{Code, Exchange, Outlook};
+use doorward_plugin_api::filter::{Code, Exchange, FilterExplanation};
 
 const THROTTLED: Code = Code::new("throttled", 429, "the rate of the partition is reached");
 
@@ -33,32 +33,36 @@ pub(super) const ALL: &[Code] = &[
 
 impl Throttling {
     /// What would become of a request now, as far as this process counts.
-    pub(super) fn outlook(&self, request: &RequestHeader, exchange: &Exchange) -> Outlook {
+    pub(super) fn explanation(
+        &self,
+        request: &RequestHeader,
+        exchange: &Exchange,
+    ) -> FilterExplanation {
         if self.needs_body {
-            return Outlook::depends("what its expressions find in the body");
+            return FilterExplanation::depends("what its expressions find in the body");
         }
         let scope = exchange.scope(request);
         let Ok(key) = self.grouping.key(&scope) else {
-            return Outlook::answers(&NO_PARTITION);
+            return FilterExplanation::answers(&NO_PARTITION);
         };
         let choice = self.policy.choose(&scope, self.partitions.rates());
         match choice {
-            Choice::Broken => return Outlook::answers(&NO_RATE),
-            Choice::Nothing => return Outlook::passes("no rate is for this request"),
+            Choice::Broken => return FilterExplanation::answers(&NO_RATE),
+            Choice::Nothing => return FilterExplanation::passes("no rate is for this request"),
             _ => {}
         }
         let now = clock::monotonic_ns();
         let outcome = self.partitions.look_all(key, choice.rates(), now);
         if outcome.passes() {
-            return Outlook::passes("the rate of its partition is not reached");
+            return FilterExplanation::passes("the rate of its partition is not reached");
         }
         let wait = seconds(outcome.delay);
         if self.shadow {
-            return Outlook::passes(format!(
+            return FilterExplanation::passes(format!(
                 "its rate is reached for {wait} s, but the filter is a shadow"
             ));
         }
-        Outlook::Answers {
+        FilterExplanation::Answers {
             status: THROTTLED.status,
             code: THROTTLED.code.to_owned(),
             reason: format!("{}, for {wait} s", THROTTLED.meaning),

@@ -23,7 +23,7 @@ use doorward_expr::Scope;
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{
-    Exchange, Filter, Flow, Outlook, PartitionReport, Partitioned, Verdict,
+    Exchange, Filter, FilterExplanation, Flow, PartitionReport, Partitioned, Verdict,
 };
 use doorward_plugin_api::{ConfigError, Parts};
 
@@ -154,7 +154,7 @@ impl Throttling {
                 self.partitions.set_all(held.key, limit, levels, now);
                 return outcome;
             }
-            remote.was_alone();
+            remote.fell_back_to_local();
         }
         own
     }
@@ -263,7 +263,7 @@ impl Filter for Throttling {
                 known
             }
             Some(remote) => {
-                remote.was_alone();
+                remote.fell_back_to_local();
                 self.partitions.take_all(held.key, limit, now)
             }
             None => self.partitions.take_all(held.key, limit, now),
@@ -289,8 +289,12 @@ impl Filter for Throttling {
         concluded.apply(exchange)
     }
 
-    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
-        Some(self.outlook(request, exchange))
+    async fn explain(
+        &self,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Option<FilterExplanation> {
+        Some(self.explanation(request, exchange))
     }
 
     fn needs_body(&self) -> bool {

@@ -56,7 +56,7 @@ impl Remote {
     }
 
     /// Counts a decision that this process made by itself.
-    pub(super) fn was_alone(&self) {
+    pub(super) fn fell_back_to_local(&self) {
         self.alone.inc();
     }
 

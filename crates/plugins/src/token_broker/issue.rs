@@ -43,7 +43,7 @@ pub(super) struct Issued {
 }
 
 /// Who asks, as far as the form and its headers say.
-pub(super) struct Asker<'a> {
+pub(super) struct ClientCredentials<'a> {
     pub(super) id: Cow<'a, str>,
     pub(super) secret: Option<Cow<'a, str>>,
 }
@@ -81,7 +81,7 @@ impl TokenBroker {
         if !generate.grant_types.iter().any(|one| one == grant_type) {
             return Err(Fault::grant_type(grant_type, short));
         }
-        let asker = asker(form, &facts.request.headers, short)?;
+        let credentials = credentials(form, &facts.request.headers, short)?;
         let user = if generate.external {
             Some((
                 required(form, "username", short)?,
@@ -90,7 +90,9 @@ impl TokenBroker {
         } else {
             None
         };
-        let client = self.client(broker, &asker, facts, audit, short).await?;
+        let client = self
+            .client(broker, &credentials, facts, audit, short)
+            .await?;
         let scopes = client.scopes(form.get("scope").unwrap_or_default());
         let scopes = scopes.ok_or_else(|| Fault::bad_scope(short))?;
         // What is revoked while the provider is asked is revoked for these, too.
@@ -100,7 +102,7 @@ impl TokenBroker {
             scope: form.get("scope"),
             short,
         };
-        let granted = self.granted(broker, &client, &asker, &request, facts);
+        let granted = self.granted(broker, &client, &credentials, &request, facts);
         let granted = granted.await?;
         let about = TokenFacts {
             application: client.application.id.clone(),
@@ -112,7 +114,14 @@ impl TokenBroker {
             origin: granted.origin.clone(),
             ..TokenFacts::default()
         };
-        let mut new = new_tokens(generate, &granted, facts, &asker.id, about, broker.now_ms())?;
+        let mut new = new_tokens(
+            generate,
+            &granted,
+            facts,
+            &credentials.id,
+            about,
+            broker.now_ms(),
+        )?;
         let event = audit.issue(&new.tokens.facts, granted.user);
         if !generate.stored {
             audit.note(event);
@@ -141,7 +150,7 @@ impl TokenBroker {
         &self,
         broker: &Broker,
         client: &Client,
-        asker: &Asker<'_>,
+        credentials: &ClientCredentials<'_>,
         request: &GrantRequest<'_>,
         facts: &Facts<'_>,
     ) -> Result<Granted, Fault> {
@@ -153,7 +162,7 @@ impl TokenBroker {
                 if !has {
                     return Err(Fault::unknown_client(short));
                 }
-                check_secret(broker, client, asker, facts, short).await?;
+                check_secret(broker, client, credentials, facts, short).await?;
                 Ok(Granted::default())
             }
             (Some(_), None) => Err(Fault::not_authorized(short)),
@@ -161,8 +170,8 @@ impl TokenBroker {
                 let question = Question {
                     username,
                     password,
-                    client_id: &asker.id,
-                    client_secret: asker.secret.as_deref(),
+                    client_id: &credentials.id,
+                    client_secret: credentials.secret.as_deref(),
                     scope,
                     client: facts.client,
                 };
@@ -207,14 +216,17 @@ impl TokenBroker {
     pub(super) async fn client(
         &self,
         broker: &Broker,
-        asker: &Asker<'_>,
+        credentials: &ClientCredentials<'_>,
         facts: &Facts<'_>,
         audit: &mut RequestAudit<'_>,
         short: bool,
     ) -> Result<Arc<Client>, Fault> {
-        let client = broker.client(&asker.id).await.map_err(|e| store(&e))?;
+        let client = broker
+            .client(&credentials.id)
+            .await
+            .map_err(|e| store(&e))?;
         let client = client.ok_or_else(|| Fault::unknown_client(short))?;
-        audit.of_client(&asker.id);
+        audit.of_client(&credentials.id);
         if !client.is_approved() || !client.is_for(facts.place()) {
             return Err(Fault::client_not_approved(short));
         }
@@ -263,11 +275,11 @@ pub(super) fn required<'a>(
 }
 
 /// Who asks: by the form, or by HTTP Basic (RFC 6749 §2.3.1); not by both.
-pub(super) fn asker<'a>(
+pub(super) fn credentials<'a>(
     form: &'a Form<'_>,
     headers: &HeaderMap,
     short: bool,
-) -> Result<Asker<'a>, Fault> {
+) -> Result<ClientCredentials<'a>, Fault> {
     let id = form.get("client_id");
     let secret = form.get("client_secret");
     let mut fields = headers.get_all(AUTHORIZATION).iter();
@@ -282,7 +294,7 @@ pub(super) fn asker<'a>(
     };
     match (basic, id) {
         (None, None) => Err(Fault::no_client(short)),
-        (None, Some(id)) => Ok(Asker {
+        (None, Some(id)) => Ok(ClientCredentials {
             id: id.into(),
             secret: secret.map(Cow::Borrowed),
         }),
@@ -291,7 +303,7 @@ pub(super) fn asker<'a>(
                 let text = "The request is malformed : two clients";
                 return Err(Fault::malformed(text, short));
             }
-            Ok(Asker {
+            Ok(ClientCredentials {
                 id: named.into(),
                 secret: Some(shown.into()),
             })

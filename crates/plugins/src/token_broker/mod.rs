@@ -13,9 +13,9 @@ mod callout;
 mod client;
 mod condition;
 pub mod config;
+mod explain;
 mod fault;
 mod flow;
-mod foresee;
 mod issue;
 mod path_pattern;
 pub mod records;
@@ -47,7 +47,7 @@ use doorward_net::http::outbound::Outbound;
 use doorward_net::http::path::normalize;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::telemetry::metrics::Counter;
-use doorward_plugin_api::filter::{Exchange, Filter, Flow as Outcome, Outlook, Verdict};
+use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow as Outcome, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
 use audit_events::RequestAudit;
@@ -67,7 +67,7 @@ pub const KIND: Kind = Kind {
     priority: 1400,
     of_consumers: false,
     schema: schema::schema,
-    codes: || foresee::CODES.to_vec(),
+    codes: || explain::CODES.to_vec(),
     build,
 };
 
@@ -408,9 +408,13 @@ impl Filter for TokenBroker {
         }
     }
 
-    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
-        let outlook = self.outlook(request, exchange).await;
-        Some(outlook.unwrap_or_else(|fault| fault.outlook()))
+    async fn explain(
+        &self,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Option<FilterExplanation> {
+        let explanation = self.explanation(request, exchange).await;
+        Some(explanation.unwrap_or_else(|fault| fault.explanation()))
     }
 
     async fn on_request_slow(&self, session: &mut Session, exchange: &mut Exchange) -> Outcome {

@@ -10,7 +10,7 @@ use super::broker::{Broker, issuer_of_origin};
 use super::client::Client;
 use super::fault::Fault;
 use super::flow::Refreshing;
-use super::issue::{ACCESS, Issued, MAX_TOKEN, asker, issued, posted, required, store};
+use super::issue::{ACCESS, Issued, MAX_TOKEN, credentials, issued, posted, required, store};
 use super::issue::{New, stored, swept};
 use super::records::random_text;
 use super::secret::check_secret;
@@ -45,11 +45,13 @@ impl TokenBroker {
             return Err(Fault::grant_type(grant_type, short));
         }
         let presented = required(form, "refresh_token", short)?;
-        let asker = asker(form, &facts.request.headers, short)?;
-        let client = self.client(broker, &asker, facts, audit, short).await?;
-        check_secret(broker, &client, &asker, facts, short).await?;
+        let credentials = credentials(form, &facts.request.headers, short)?;
+        let client = self
+            .client(broker, &credentials, facts, audit, short)
+            .await?;
+        check_secret(broker, &client, &credentials, facts, short).await?;
         let bad = || Fault::bad_refresh_token(short);
-        let found = find(broker, presented, &asker.id, audit).await?;
+        let found = find(broker, presented, &credentials.id, audit).await?;
         let found = found.ok_or_else(bad)?;
         let old = &found.tokens;
         if !old.refresh_approved || old.has_ended() || !client.gave(old) {
@@ -68,7 +70,7 @@ impl TokenBroker {
         new.tokens.facts.scopes = scopes.ok_or_else(|| Fault::bad_scope(short))?;
         if !exchange(broker, &found, &new, now_ms, audit).await? {
             // Somebody was faster with the same token.
-            find(broker, presented, &asker.id, audit).await?;
+            find(broker, presented, &credentials.id, audit).await?;
             return Err(bad());
         }
         Ok(issued(facts, &client, &new))

@@ -4,7 +4,7 @@
 use super::broker::Broker;
 use super::client::Client;
 use super::fault::Fault;
-use super::issue::Asker;
+use super::issue::ClientCredentials;
 use super::variable::Facts;
 use doorward_net::http::guess_limit::TooManyGuesses;
 
@@ -12,16 +12,16 @@ use doorward_net::http::guess_limit::TooManyGuesses;
 pub(super) async fn check_secret(
     broker: &Broker,
     client: &Client,
-    asker: &Asker<'_>,
+    credentials: &ClientCredentials<'_>,
     facts: &Facts<'_>,
     short: bool,
 ) -> Result<(), Fault> {
     let config = broker.names().secret_guesses;
     let brake = &broker.secrets;
-    let pair = brake.pair("", &asker.id, facts.client);
+    let pair = brake.pair("", &credentials.id, facts.client);
     let look = brake.look(config, Some(pair), facts.now_ms);
     let look = look.map_err(|TooManyGuesses| Fault::too_many_secrets())?;
-    if client.is_shown_by(asker.secret.as_deref()) {
+    if client.is_shown_by(credentials.secret.as_deref()) {
         look.right();
         return Ok(());
     }
@@ -29,7 +29,7 @@ pub(super) async fn check_secret(
     if wrong.begun_ms.is_some() {
         broker.metrics().locks("application").inc();
         doorward_net::telemetry::warn_limited!(
-            client_id = %asker.id,
+            client_id = %credentials.id,
             address = %facts.client,
             "guesses of an application's secret are slowed down"
         );

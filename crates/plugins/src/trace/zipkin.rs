@@ -20,7 +20,7 @@ use crate::settings::{Settings, header_name, url_text};
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
 use doorward_net::http::outbound::Options;
 use doorward_net::telemetry::Metrics;
-use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, Verdict};
+use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::{RequestRecord, Try};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
@@ -398,8 +398,8 @@ impl Filter for Zipkin {
         Verdict::Now(Flow::Continue)
     }
 
-    async fn foresee(&self, _: &RequestHeader, _: &mut Exchange) -> Option<Outlook> {
-        Some(Outlook::passes(OBSERVES))
+    async fn explain(&self, _: &RequestHeader, _: &mut Exchange) -> Option<FilterExplanation> {
+        Some(FilterExplanation::passes(OBSERVES))
     }
 
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {

@@ -10,7 +10,7 @@ async fn serve(dir: &Path) -> Arc<Control> {
     let store = doorward_store::open_for_server(&url)
         .await
         .expect("a store");
-    let control = Control::open(workshop(), store, DeclaredEntities::default()).await;
+    let control = Control::open(context(), store, DeclaredEntities::default()).await;
     control.map_err(|e| e.to_string()).expect("opens")
 }
 
@@ -21,7 +21,7 @@ fn hand_in(control: &Arc<Control>, base: &Base, id: u128) -> Result<Commit, Stor
     let change = Change::put(service(id, &format!("s{id}")));
     edit::apply(&mut entities, change, &mut writes).expect("applied");
     let previous = Some(&*base.state.snapshot);
-    let snapshot = Snapshot::compile(&entities, &control.workshop, previous).expect("compiled");
+    let snapshot = Snapshot::compile(&entities, &control.context, previous).expect("compiled");
     control.hand_in(base, writes, entities, snapshot)
 }
 

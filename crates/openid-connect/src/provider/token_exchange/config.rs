@@ -215,7 +215,7 @@ impl<'a> NestedFields<'a> {
 }
 
 impl Subject {
-    pub(crate) fn is_of(&self, issuer: &str) -> bool {
+    pub(crate) fn matches(&self, issuer: &str) -> bool {
         same_issuer(&self.issuer, issuer)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pingora::http::RequestHeader;
 
 use super::answer::{Explanation, FilterAnswer};
-use doorward_plugin_api::filter::{Exchange, Filter, Outlook};
+use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation};
 
 /// A request that has reached its filters.
 pub(super) struct Ahead {
@@ -31,7 +31,7 @@ impl Explained {
     /// With what the filters would do with the request: they are asked in their
     /// order until one answers it. They may ask a provider about its token, as
     /// they would for the request.
-    pub async fn foresee(self) -> Explanation {
+    pub async fn explain(self) -> Explanation {
         let Self {
             mut explanation,
             ahead,
@@ -45,13 +45,13 @@ impl Explained {
             ..Exchange::default()
         };
         for (filter, shown) in ahead.filters.iter().zip(&mut explanation.filters) {
-            let outlook = filter.foresee(&ahead.request, &mut exchange).await;
-            shown.outlook.clone_from(&outlook);
-            if let Some(Outlook::Answers {
+            let expected = filter.explain(&ahead.request, &mut exchange).await;
+            shown.explanation.clone_from(&expected);
+            if let Some(FilterExplanation::Answers {
                 status,
                 code,
                 reason,
-            }) = outlook
+            }) = expected
             {
                 let filter = shown.name.clone();
                 explanation.answered = Some(FilterAnswer {

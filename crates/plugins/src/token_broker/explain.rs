@@ -8,7 +8,7 @@ use super::fault::Fault;
 use super::flow::Operation;
 use super::verify::is_token;
 use doorward_net::http::path::normalize;
-use doorward_plugin_api::filter::{Code, Exchange, Outlook};
+use doorward_plugin_api::filter::{Code, Exchange, FilterExplanation};
 
 /// Every code.
 pub(super) const CODES: &[Code] = &[
@@ -93,11 +93,11 @@ pub(super) const CODES: &[Code] = &[
 
 impl TokenBroker {
     /// What would become of a request of which the head is known.
-    pub(super) async fn outlook(
+    pub(super) async fn explanation(
         &self,
         request: &RequestHeader,
         exchange: &mut Exchange,
-    ) -> Result<Outlook, Fault> {
+    ) -> Result<FilterExplanation, Fault> {
         let (Some(broker), Ok(path)) = (&self.broker, normalize(request.uri.path())) else {
             return Err(Fault::store());
         };
@@ -107,16 +107,18 @@ impl TokenBroker {
         let names = std::sync::Arc::clone(&broker.names());
         let facts = self.facts(request, suffix, exchange, broker, &names);
         let Ok(flow) = self.flow(&facts) else {
-            return Ok(Outlook::depends("which flow the body is for"));
+            return Ok(FilterExplanation::depends("which flow the body is for"));
         };
         let verify = match &flow.ok_or_else(nowhere)?.operation {
             Operation::Verify(verify) if verify.is_unread(&facts) => {
-                return Ok(Outlook::depends("the token in the body"));
+                return Ok(FilterExplanation::depends("the token in the body"));
             }
             Operation::Verify(verify) => verify,
-            Operation::Pass => return Ok(Outlook::passes("its flow asks for nothing")),
+            Operation::Pass => return Ok(FilterExplanation::passes("its flow asks for nothing")),
             Operation::Generate(_) | Operation::Refresh(_) | Operation::Invalidate(_) => {
-                return Ok(Outlook::depends("the tokens that its flow makes or ends"));
+                return Ok(FilterExplanation::depends(
+                    "the tokens that its flow makes or ends",
+                ));
             }
         };
         let shown = Self::shown(verify, &facts)?;
@@ -130,15 +132,17 @@ impl TokenBroker {
         let token = token.ok_or_else(|| Fault::unknown_token(self.split_codes))?;
         self.covering(verify, &token, &facts)?;
         exchange.token = Some(std::sync::Arc::clone(&token.access));
-        Ok(Outlook::passes("the token is good; its quota is not asked"))
+        Ok(FilterExplanation::passes(
+            "the token is good; its quota is not asked",
+        ))
     }
 }
 
 impl Fault {
     /// What a request that it refuses would get.
-    pub(super) fn outlook(&self) -> Outlook {
+    pub(super) fn explanation(&self) -> FilterExplanation {
         let known = CODES.iter().find(|code| code.code == self.label);
-        Outlook::Answers {
+        FilterExplanation::Answers {
             status: self.status.as_u16(),
             code: self.label.to_owned(),
             reason: known.map_or(&*self.text, |code| code.meaning).to_owned(),

@@ -67,7 +67,7 @@ pub(super) fn kept_host<'a>(session: &'a Session, ctx: &Ctx) -> Option<&'a str> 
 
 /// A client of HTTP/1.0 would take an interim response for the answer (RFC 9110
 /// §15.2), and waits for none.
-pub(super) fn spare_interim(session: &mut Session) {
+pub(super) fn suppress_informational(session: &mut Session) {
     session.as_downstream_mut().set_ignore_info_resp(true);
     session.req_header_mut().remove_header(&header::EXPECT);
 }
@@ -137,7 +137,7 @@ pub(super) fn prepare_way(
 
 /// HTTP/1.0 knows no chunks: the end of the connection ends the body (RFC 9112
 /// §6.1).
-pub(super) fn unchunk(session: &mut Session, response: &mut ResponseHeader) {
+pub(super) fn drop_chunked(session: &mut Session, response: &mut ResponseHeader) {
     if response.remove_header(&header::TRANSFER_ENCODING).is_some() {
         session.set_keepalive(None);
     }

@@ -28,7 +28,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::upload::transport;
 use doorward_core::clock::random_bytes;
-use doorward_plugin_api::filter::{Exchange, Lasting};
+use doorward_plugin_api::filter::{Exchange, SessionLiveness};
 
 /// How often is looked whether the session is over.
 const LOOK: Duration = Duration::from_secs(1);
@@ -39,18 +39,19 @@ const CUT: u8 = 10;
 const CLOSE: &[u8] = b"\x88\x13\x03\xf0session has ended";
 
 /// Makes connections that end with a session.
-pub struct Endings {
+pub struct SessionBoundConnector {
     authorities: Option<PathBuf>,
     connector: OnceLock<Arc<TransportConnector>>,
 }
 
-impl fmt::Debug for Endings {
+impl fmt::Debug for SessionBoundConnector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endings").finish_non_exhaustive()
+        f.debug_struct("SessionBoundConnector")
+            .finish_non_exhaustive()
     }
 }
 
-impl Endings {
+impl SessionBoundConnector {
     /// Over TLS the authorities in the file `ca` are trusted, without one those of
     /// the system.
     #[must_use]
@@ -114,11 +115,11 @@ pub(super) fn check(exchange: &Exchange, upgraded: bool) -> Result<()> {
     }
 }
 
-/// Connects as the engine would, to what is behind a [`Bound`].
+/// Connects as the engine would, to what is behind a [`SessionBoundStream`].
 struct Connector {
     inner: HttpPeer,
     transport: Arc<TransportConnector>,
-    lasting: Arc<dyn Lasting>,
+    lasting: Arc<dyn SessionLiveness>,
     frames: bool,
 }
 
@@ -134,7 +135,7 @@ impl Connect for Connector {
         let stream = self.transport.new_stream(&self.inner).await?;
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let bound = Bound {
+        let bound = SessionBoundStream {
             stream,
             lasting: Arc::clone(&self.lasting),
             looks,
@@ -149,9 +150,9 @@ impl Connect for Connector {
 
 /// A connection that ends with a session.
 #[derive(Debug)]
-struct Bound {
+struct SessionBoundStream {
     stream: protocols::Stream,
-    lasting: Arc<dyn Lasting>,
+    lasting: Arc<dyn SessionLiveness>,
     looks: Interval,
     /// Where a WebSocket is.
     frames: Option<Frames>,
@@ -162,7 +163,7 @@ struct Bound {
     left: &'static [u8],
 }
 
-impl Bound {
+impl SessionBoundStream {
     /// Looks whether it ends now.
     fn look(&mut self) {
         if self.over || !self.lasting.is_over() {
@@ -179,7 +180,7 @@ impl Bound {
     }
 }
 
-impl AsyncRead for Bound {
+impl AsyncRead for SessionBoundStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -205,7 +206,7 @@ impl AsyncRead for Bound {
     }
 }
 
-impl AsyncWrite for Bound {
+impl AsyncWrite for SessionBoundStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -223,7 +224,7 @@ impl AsyncWrite for Bound {
     }
 }
 
-impl VirtualSocket for Bound {
+impl VirtualSocket for SessionBoundStream {
     fn set_socket_option(&self, _: VirtualSockOpt) -> std::io::Result<()> {
         Ok(())
     }

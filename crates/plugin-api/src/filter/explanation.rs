@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// What a filter would do with a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "decision", rename_all = "lowercase")]
-pub enum Outlook {
+pub enum FilterExplanation {
     /// It lets the request go on.
     Passes {
         /// Why, for operators.
@@ -27,7 +27,7 @@ pub enum Outlook {
     },
 }
 
-impl Outlook {
+impl FilterExplanation {
     /// The request goes on, for this reason.
     pub fn passes(reason: impl Into<String>) -> Self {
         let reason = reason.into();
