@@ -104,6 +104,11 @@ async fn every_step_of_passkeys_works() {
     walk_from_nothing(include_str!("../../docs/get-started-passkeys.md"), 4).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_a_client_of_the_broker_works() {
+    walk_from_nothing(include_str!("../../docs/get-started-broker.md"), 7).await;
+}
+
 /// Walks through `page` with the demo, which runs already.
 async fn walk_demo(page: &str, least: usize) -> Walk {
     let walk = walk(page, demo_door(), &DEMO, least).await;
