@@ -109,6 +109,11 @@ async fn every_step_of_a_client_of_the_broker_works() {
     walk_from_nothing(include_str!("../../docs/get-started-broker.md"), 7).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_configuration_in_ci_works() {
+    walk_from_nothing(include_str!("../../docs/how-to-ci.md"), 7).await;
+}
+
 /// Walks through `page` with the demo, which runs already.
 async fn walk_demo(page: &str, least: usize) -> Walk {
     let walk = walk(page, demo_door(), &DEMO, least).await;
