@@ -124,6 +124,11 @@ async fn every_step_of_monitoring_works() {
     walk_from_nothing(include_str!("../../docs/how-to-monitor.md"), 2).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_hardening_works() {
+    walk_from_nothing(include_str!("../../docs/how-to-harden.md"), 7).await;
+}
+
 /// Walks through `page` with the demo, which runs already.
 async fn walk_demo(page: &str, least: usize) -> Walk {
     let walk = walk(page, demo_door(), &DEMO, least).await;
