@@ -90,7 +90,7 @@ async fn every_step_of_back_up_and_restore_works() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_step_of_a_move_works() {
-    let walk = walk_from_nothing(include_str!("../../docs/migrate.md"), 2).await;
+    let walk = walk_from_nothing(include_str!("../../docs/migrate.md"), 1).await;
     assert_eq!(walk.upstream_requests, 1);
 }
 
@@ -127,6 +127,11 @@ async fn every_step_of_monitoring_works() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_step_of_hardening_works() {
     walk_from_nothing(include_str!("../../docs/how-to-harden.md"), 7).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_moving_sign_in_works() {
+    walk_from_nothing(include_str!("../../docs/migrate-sign-in.md"), 4).await;
 }
 
 /// Walks through `page` with the demo, which runs already.
