@@ -8,6 +8,7 @@
 //! it is answered, logged and counted like any other.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -155,6 +156,8 @@ struct Requests {
     refusal: Option<Refusal>,
     /// Whether the last head asked for another protocol.
     upgrade: bool,
+    /// Whether the last head is as nearly all are.
+    plain: bool,
     /// Heads so far.
     heads: u32,
 }
@@ -165,6 +168,7 @@ impl Requests {
             state: State::Head(0),
             refusal: None,
             upgrade: false,
+            plain: false,
             heads: 0,
         }
     }
@@ -230,6 +234,7 @@ impl Requests {
                 self.heads = self.heads.wrapping_add(1);
                 self.refusal = Some(refusal);
                 self.upgrade = false;
+                self.plain = false;
                 self.state = State::Open;
                 Outcome::Instead(bytes.len(), instead)
             }
@@ -239,6 +244,7 @@ impl Requests {
     fn begin(&mut self, head: &Head) {
         self.heads = self.heads.wrapping_add(1);
         self.upgrade = head.upgrade;
+        self.plain = head.plain;
         match head.body {
             Body::Length(0) => self.ended(),
             Body::Length(length) => self.state = State::Length(length),
@@ -325,6 +331,48 @@ impl FramedStream {
             tunnel: AtomicBool::new(false),
             answered: AtomicU32::new(0),
             upload: Mutex::default(),
+        }
+    }
+
+    /// Whether the connection speaks HTTP/2.
+    pub fn is_http2(&self) -> bool {
+        matches!(self.reader, Reader::Http2(_))
+    }
+
+    /// Waits for the head of the next request of HTTP/1, and hands on nothing.
+    ///
+    /// Whether that request is plain: of HTTP/1.1, with a path for a target, without a
+    /// body, an expectation, a change of protocol and hop-by-hop fields other than
+    /// `Connection: keep-alive` or `close`. What ends or breaks the rules is not.
+    ///
+    /// # Errors
+    /// What reading from the client gives.
+    pub async fn awaits_plain_request(&mut self) -> io::Result<bool> {
+        poll_fn(|cx| self.poll_head(cx)).await
+    }
+
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if self.flushing {
+            let flushed = Pin::new(&mut self.inner).poll_flush(cx)?;
+            self.flushing = flushed.is_pending();
+        }
+        loop {
+            self.settle();
+            let Reader::Http1(requests) = &self.reader else {
+                return Poll::Ready(Ok(false));
+            };
+            let is_head = matches!(requests.state, State::Head(_));
+            if self.ready > 0 {
+                return Poll::Ready(Ok(is_head && requests.plain));
+            }
+            if !is_head {
+                return Poll::Ready(Ok(false));
+            }
+            if !self.held.is_empty() && !self.stale {
+                self.look();
+            } else if !ready!(self.read_aside(cx))? {
+                return Poll::Ready(Ok(false));
+            }
         }
     }
 
