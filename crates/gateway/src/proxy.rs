@@ -37,6 +37,9 @@ const UNRESOLVED: usize = 4;
 /// Longest time for which a client may take nothing of an answer.
 const WRITE_STALL: Duration = Duration::from_secs(60);
 
+/// How long an upstream may be silent that sends events as they come, at least.
+const EVENTS: Duration = Duration::from_secs(3600);
+
 /// What happens to requests: one for each worker, sharing everything.
 #[derive(Clone)]
 pub struct Gateway {
@@ -196,6 +199,10 @@ impl Gateway {
         ctx.tries.begin(address);
         log_phase::note_try(ctx, address, &self.settings.clock);
         let mut peer = peer;
+        if ctx.exchange.awaits_events {
+            let limit = peer.options.read_timeout.unwrap_or(EVENTS);
+            peer.options.read_timeout = Some(limit.max(EVENTS));
+        }
         let session_bound = &self.settings.session_bound;
         session_bound.bind(&mut peer, session.req_header(), &ctx.exchange);
         self.uploads.bind(&mut peer, session, ctx);
