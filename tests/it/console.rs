@@ -514,3 +514,19 @@ async fn a_file_can_switch_the_console_off() {
     let door = Setup::new().admin(admin).start().await;
     assert_eq!(door.admin_get("/console").await.status, 404);
 }
+
+#[tokio::test]
+async fn records_of_the_provider_are_listed_and_no_session_is_ended_by_a_link() {
+    let door = Setup::new().start().await;
+    let mut browser = Browser::new(&door);
+    for list in ["realms", "clients", "sessions", "keys", "lockouts"] {
+        let path = format!("/console/identity/{list}");
+        browser.get(&path).await.expect(200);
+    }
+    let realm = browser.get("/console/identity/realms/root").await;
+    assert!(realm.expect(200).body.contains("effective_settings."));
+    let ended = browser.get("/console/end/sessions/x").await;
+    assert_eq!(ended.status, 405);
+    let none = browser.post("/console/end/sessions/x", &[]).await;
+    assert_eq!(none.status, 404);
+}

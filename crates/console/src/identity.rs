@@ -13,7 +13,7 @@ use super::session::Role;
 use super::table::{Button, Cell, Filter, Mark, Row, Table};
 use super::texts::Texts;
 use super::visit::Visit;
-use super::{path, record};
+use super::{difference, path, record};
 
 /// A list of the provider.
 struct List {
@@ -230,11 +230,14 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
     let query = [("realm", visit.query("realm"))];
     let body = visit.api().get(&path::with_query(&target, query)).await?;
     let shown = record::masked(&body, false);
-    let rows = shown
-        .as_object()
+    // Records within the record, such as a realm's settings, by dotted names.
+    let rows = difference::lines(&Value::Null, &shown)
         .into_iter()
-        .flatten()
-        .map(|(name, value)| Row::new(vec![Cell::code(name.as_str()), cell(name, value)]));
+        .map(|line| {
+            let value = record::get(&shown, &line.name).unwrap_or(&Value::Null);
+            let cell = cell(&line.name, value);
+            Row::new(vec![Cell::code(line.name), cell])
+        });
     let title = record::text(&shown[list.key]);
     frame::show(&ListPage {
         frame: Frame::of(&visit, title, &list.address()),

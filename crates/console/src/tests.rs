@@ -2,7 +2,6 @@
 
 use askama::Template;
 
-use super::difference::Line;
 use super::*;
 use table::{Button, Cell, Row, Table};
 
@@ -89,15 +88,5 @@ fn names_are_text_wherever_they_stand() {
     };
     let html = page.render().expect("a page");
     assert!(!html.contains("<script"), "{html}");
-    assert!(!html.contains("\"><"), "no attribute is left: {html}");
-}
-
-#[test]
-fn a_line_of_a_difference_is_comparable() {
-    let line = Line {
-        name: "a".to_owned(),
-        before: "1".to_owned(),
-        after: "2".to_owned(),
-    };
-    assert_ne!(line.before, line.after);
+    assert!(!html.contains(evil), "{html}");
 }
