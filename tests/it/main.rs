@@ -12,6 +12,7 @@ mod clients;
 mod compression;
 mod config_api;
 mod connections;
+mod console;
 mod consumers;
 mod cycles;
 mod deck;
