@@ -1,6 +1,7 @@
 //! The steps of [`Gateway`] as the engine calls them.
 
 use std::any::Any;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,10 @@ use super::{log_phase, observe};
 use doorward_net::http::framing;
 use doorward_net::telemetry::connections::Connection;
 
+/// A step that waits, in the form that `async_trait` gives it. Written out where the
+/// step is large: a block around it would copy it once more.
+type Step<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
+
 #[async_trait]
 impl ProxyHttp for Gateway {
     // Boxed: the engine moves its futures, and the context in them, many times.
@@ -29,16 +34,32 @@ impl ProxyHttp for Gateway {
 
     fn init_downstream_modules(&self, _modules: &mut pingora::modules::http::HttpModules) {}
 
-    async fn request_filter(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Result<bool> {
-        self.filter_request(session, ctx).await
+    fn request_filter<'g, 's, 'c, 'f>(
+        &'g self,
+        session: &'s mut Session,
+        ctx: &'c mut Box<Ctx>,
+    ) -> Step<'f, Result<bool>>
+    where
+        'g: 'f,
+        's: 'f,
+        'c: 'f,
+        Self: 'f,
+    {
+        Box::pin(self.filter_request(session, ctx))
     }
 
-    async fn upstream_peer(
-        &self,
-        session: &mut Session,
-        ctx: &mut Box<Ctx>,
-    ) -> Result<Box<HttpPeer>> {
-        self.choose_peer(session, ctx).await
+    fn upstream_peer<'g, 's, 'c, 'f>(
+        &'g self,
+        session: &'s mut Session,
+        ctx: &'c mut Box<Ctx>,
+    ) -> Step<'f, Result<Box<HttpPeer>>>
+    where
+        'g: 'f,
+        's: 'f,
+        'c: 'f,
+        Self: 'f,
+    {
+        Box::pin(self.choose_peer(session, ctx))
     }
 
     async fn upstream_request_filter(
@@ -70,13 +91,20 @@ impl ProxyHttp for Gateway {
         Ok(())
     }
 
-    async fn response_filter(
-        &self,
-        session: &mut Session,
-        response: &mut ResponseHeader,
-        ctx: &mut Box<Ctx>,
-    ) -> Result<()> {
-        self.filter_head(session, response, ctx).await
+    fn response_filter<'g, 's, 'r, 'c, 'f>(
+        &'g self,
+        session: &'s mut Session,
+        response: &'r mut ResponseHeader,
+        ctx: &'c mut Box<Ctx>,
+    ) -> Step<'f, Result<()>>
+    where
+        'g: 'f,
+        's: 'f,
+        'r: 'f,
+        'c: 'f,
+        Self: 'f,
+    {
+        Box::pin(self.filter_head(session, response, ctx))
     }
 
     fn response_body_filter(
@@ -193,7 +221,19 @@ impl ProxyHttp for Gateway {
         }
     }
 
-    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Box<Ctx>) {
-        self.end(session, error, ctx).await;
+    fn logging<'g, 's, 'e, 'c, 'f>(
+        &'g self,
+        session: &'s mut Session,
+        error: Option<&'e Error>,
+        ctx: &'c mut Box<Ctx>,
+    ) -> Step<'f, ()>
+    where
+        'g: 'f,
+        's: 'f,
+        'e: 'f,
+        'c: 'f,
+        Self: 'f,
+    {
+        Box::pin(self.end(session, error, ctx))
     }
 }
