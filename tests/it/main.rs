@@ -26,6 +26,7 @@ mod explain;
 mod first_minute;
 mod forward_auth;
 mod forwarded_headers;
+mod forwarder;
 mod framing;
 mod grpc;
 mod grpc_web;
