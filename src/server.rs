@@ -47,8 +47,10 @@ use places::Place;
 /// thousands of idle connections, large enough to send a common answer whole.
 const READ_BUFFER: usize = 1 << 10;
 const WRITE_BUFFER: usize = 8 << 10;
-/// Which part of a worker's idle upstream connections is for long request bodies.
+/// Which part of a worker's idle upstream connections is for long request bodies, and
+/// which for what else the engine serves; the others are the forwarding loop's.
 const UPLOAD_PART: usize = 8;
+const ENGINE_PART: usize = 4;
 /// What the process exits with when a worker is lost (EX_SOFTWARE).
 const WORKER_LOST: i32 = 70;
 /// How long requests to the admin listener may finish after SIGTERM.
@@ -275,12 +277,13 @@ fn proxy_services(
     shares: Shares,
     in_flight: &Gauge,
 ) -> Vec<ProxyService> {
-    // Both pools together keep the worker's share.
+    // All pools together keep the worker's share.
     let upload_pool = shares.pool / UPLOAD_PART;
+    let engine_pool = shares.pool / ENGINE_PART;
     let conf = ServerConf {
         threads: 1,
         work_stealing: false,
-        upstream_keepalive_pool_size: shares.pool - upload_pool,
+        upstream_keepalive_pool_size: engine_pool,
         max_retries: MAX_TRIES,
         ca_file: config
             .upstream_ca
@@ -309,7 +312,8 @@ fn proxy_services(
         options.allow_connect_method_proxying = true;
         let mut engine = http_proxy(&conf, gateway.clone());
         engine.server_options = Some(options);
-        let connections = ConnectorOptions::from_server_conf(&conf);
+        let mut connections = ConnectorOptions::from_server_conf(&conf);
+        connections.keepalive_pool_size = shares.pool - upload_pool - engine_pool;
         Arc::new(Forwarder::new(gateway, engine, connections))
     };
     let (http1, http2) = (speaking(false), speaking(true));
