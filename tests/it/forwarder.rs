@@ -51,16 +51,22 @@ async fn requests_that_come_before_their_turn_are_answered_in_order() {
     let all = "GET /h1/1 HTTP/1.1\r\nHost: a.test\r\n\r\n\
                GET /h2/2 HTTP/1.1\r\nHost: a.test\r\n\r\n\
                POST /h1/3 HTTP/1.1\r\nHost: a.test\r\nContent-Length: 2\r\n\r\nhi\
+               GET /h1/4 HTTP/1.1\r\nHost: a.test\r\n\r\n\
                GET /nowhere HTTP/1.1\r\nHost: a.test\r\n\r\n\
                GET /h1/5 HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
     connection.send(all.as_bytes()).await;
-    for status in [200, 200, 200, 404, 200] {
+    for status in [200, 200, 200, 200, 404, 200] {
         assert_eq!(connection.response().await.status, status);
     }
-    let paths: Vec<_> = upstream
-        .seen()
-        .iter()
-        .map(|seen| seen.target.clone())
+    let seen = upstream.seen();
+    let requests: Vec<_> = (seen.iter())
+        .map(|seen| (&*seen.method, &*seen.target))
         .collect();
-    assert_eq!(paths, ["/h1/1", "/h1/3", "/h1/5"]);
+    let expected = [
+        ("GET", "/h1/1"),
+        ("POST", "/h1/3"),
+        ("GET", "/h1/4"),
+        ("GET", "/h1/5"),
+    ];
+    assert_eq!(requests, expected, "no byte of a request is lost");
 }

@@ -1,6 +1,7 @@
 //! One plain request, from its head to its last byte.
 
 use pingora::Result;
+use pingora::apps::{HttpPersistentSettings, ReusedHttpStream};
 use pingora::prelude::{Error, ErrorType};
 use pingora::proxy::{ProxyHttp as _, Session};
 use pingora::server::ShutdownWatch;
@@ -22,7 +23,7 @@ struct Outcome {
 impl Forwarder {
     /// Serves the plain request that waits on a connection.
     pub(super) async fn serve_plain(&self, idle: Idle, shutdown: &ShutdownWatch) -> Option<Idle> {
-        let mut session = self.session(idle.stream, idle.prefix);
+        let mut session = self.session(idle.stream, idle.settings);
         if !read_head(&mut session).await {
             return None;
         }
@@ -50,14 +51,10 @@ impl Forwarder {
         if !outcome.keep {
             return None;
         }
+        let settings = HttpPersistentSettings::for_session(&session);
         let reusable = session.downstream_session.finish().await.ok()??;
-        let (stream, prefix) = reusable.into_parts();
-        Some(Idle {
-            stream,
-            connection,
-            prefix: prefix.filter(|prefix| !prefix.is_empty()),
-            settings: None,
-        })
+        let served = ReusedHttpStream::from_reusable_stream(reusable, settings);
+        Some(Idle::of(served, connection))
     }
 
     /// Tries upstreams until one has answered, or none is left to try.

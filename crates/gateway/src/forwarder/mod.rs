@@ -13,8 +13,7 @@ mod relay;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::BytesMut;
-use pingora::apps::{HttpPersistentSettings, HttpServerApp as _, ServerApp};
+use pingora::apps::{HttpPersistentSettings, HttpServerApp as _, ReusedHttpStream, ServerApp};
 use pingora::connectors::ConnectorOptions;
 use pingora::connectors::http::v1::Connector;
 use pingora::modules::http::HttpModules;
@@ -24,7 +23,6 @@ use pingora::proxy::{HttpProxy, Session};
 use pingora::server::ShutdownWatch;
 
 use super::proxy::Gateway;
-use super::stopping::Stopping;
 use doorward_net::http::accept::KEEP;
 use doorward_net::http::framing::FramedStream;
 use doorward_net::telemetry::connections::Connection;
@@ -37,7 +35,6 @@ pub struct Forwarder {
     /// Connections to upstreams of HTTP/1.1.
     connector: Connector,
     modules: HttpModules,
-    stopping: Stopping,
 }
 
 /// A client's connection between two requests.
@@ -45,10 +42,29 @@ struct Idle {
     stream: Stream,
     /// What is known of the connection, once it has had a request.
     connection: Option<Arc<Connection>>,
-    /// What was read of the next request.
-    prefix: Option<BytesMut>,
-    /// What the engine keeps from one request to the next, where it served the last.
+    /// What sessions keep from one request to the next, with what was read of it.
     settings: Option<HttpPersistentSettings>,
+}
+
+impl Idle {
+    /// The connection that a request has given back.
+    fn of(served: ReusedHttpStream, connection: Option<Arc<Connection>>) -> Self {
+        let (stream, settings) = served.consume();
+        Self {
+            stream,
+            connection,
+            settings,
+        }
+    }
+}
+
+/// Prepares a session that reads the next request of a connection.
+fn prepare(session: &mut ServerSession, settings: Option<HttpPersistentSettings>) {
+    if let Some(settings) = settings {
+        settings.apply_to_session(session);
+    }
+    session.set_keepalive(Some(KEEP));
+    session.set_pipelining_enabled(true);
 }
 
 impl Forwarder {
@@ -56,7 +72,6 @@ impl Forwarder {
     /// `options` says how many are kept, and leaves all others to `engine`.
     pub fn new(gateway: Gateway, engine: HttpProxy<Gateway>, options: ConnectorOptions) -> Self {
         Self {
-            stopping: gateway.stopping.clone(),
             gateway,
             engine: Arc::new(engine),
             connector: Connector::new(Some(options)),
@@ -70,7 +85,6 @@ impl Forwarder {
         let Idle {
             stream,
             connection,
-            prefix,
             settings,
         } = idle;
         // Every listener of the proxy wraps its connections so.
@@ -78,12 +92,11 @@ impl Forwarder {
         let is_plain = tokio::select! {
             biased;
             plain = framed.awaits_plain_request() => plain.ok()?,
-            () = self.stopping.begun() => return None,
+            () = self.gateway.stopping.begun() => return None,
         };
         let idle = Idle {
             stream: framed,
             connection,
-            prefix,
             settings,
         };
         if is_plain {
@@ -96,13 +109,7 @@ impl Forwarder {
 
     async fn serve_by_engine(&self, idle: Idle, shutdown: &ShutdownWatch) -> Option<Idle> {
         let mut session = ServerSession::new_http1(idle.stream);
-        session.set_keepalive(Some(KEEP));
-        if let Some(settings) = idle.settings {
-            settings.apply_to_session(&mut session);
-        }
-        if let Some(prefix) = idle.prefix {
-            session.set_pipelined_prefix(prefix);
-        }
+        prepare(&mut session, idle.settings);
         if let Some(connection) = idle.connection {
             session.set_connection_user_context(Some(Box::new(connection)));
         }
@@ -112,27 +119,20 @@ impl Forwarder {
     /// Lets the engine serve the request that `session` has, or is about to read.
     async fn run_engine(&self, session: ServerSession, shutdown: &ShutdownWatch) -> Option<Idle> {
         let served = self.engine.process_new_http(session, shutdown).await?;
-        let (stream, mut settings) = served.consume();
-        let context = settings
+        let mut idle = Idle::of(served, None);
+        let context = idle
+            .settings
             .as_mut()
             .and_then(HttpPersistentSettings::take_user_context);
         let connection = context.and_then(|context| context.downcast::<Arc<Connection>>().ok());
-        Some(Idle {
-            stream,
-            connection: connection.map(|connection| *connection),
-            prefix: None,
-            settings,
-        })
+        idle.connection = connection.map(|connection| *connection);
+        Some(idle)
     }
 
-    /// A session that reads the next request of a connection.
-    fn session(&self, stream: Stream, prefix: Option<BytesMut>) -> Session {
+    /// A session that reads the plain request that waits on a connection.
+    fn session(&self, stream: Stream, settings: Option<HttpPersistentSettings>) -> Session {
         let mut session = Session::new_h1_with_modules(stream, &self.modules);
-        session.set_keepalive(Some(KEEP));
-        session.set_pipelining_enabled(true);
-        if let Some(prefix) = prefix {
-            session.set_pipelined_prefix(prefix);
-        }
+        prepare(&mut session, settings);
         session
     }
 }
@@ -151,7 +151,6 @@ impl ServerApp for Forwarder {
         let mut next = Some(Idle {
             stream,
             connection: None,
-            prefix: None,
             settings: None,
         });
         while let Some(idle) = next {
@@ -161,7 +160,7 @@ impl ServerApp for Forwarder {
     }
 
     async fn cleanup(&self) {
-        self.stopping.begin();
+        self.gateway.stopping.begin();
         self.engine.cleanup().await;
     }
 }
