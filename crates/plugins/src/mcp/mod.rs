@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCEPT_ENCODING, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
     ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY, WWW_AUTHENTICATE,
 };
@@ -30,6 +30,7 @@ use serde_json::{Map, Value};
 use url::form_urlencoded;
 
 use config::Config;
+use doorward_net::http::quality;
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::Metrics;
 use doorward_net::telemetry::metrics::Counter;
@@ -40,9 +41,6 @@ use doorward_plugin_api::filter::{
 };
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 use sessions::Sessions;
-
-/// The media type of streams of events (WHATWG HTML §9.2).
-const EVENT_STREAM: &[u8] = b"text/event-stream";
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -265,7 +263,7 @@ impl Filter for Mcp {
         if let Some(reply) = self.answered_early(session.req_header(), exchange) {
             return Verdict::Now(Flow::Respond(reply));
         }
-        exchange.awaits_events = may_get_events(session.req_header());
+        exchange.awaits_events = quality::accepts_events(&session.req_header().headers);
         match self.plugin.on_request(session, exchange) {
             Verdict::Now(Flow::Continue) => self.admitted(session, exchange),
             Verdict::Now(flow) => Verdict::Now(self.finish(flow, exchange)),
@@ -369,16 +367,4 @@ impl Filter for Mcp {
     fn warnings(&self) -> Vec<String> {
         self.plugin.warnings()
     }
-}
-
-/// Whether the answer may be a stream of events: of the server's own, or of a call that
-/// takes its time.
-fn may_get_events(request: &RequestHeader) -> bool {
-    let accepts = request.headers.get_all(ACCEPT);
-    let is_events = |value: &HeaderValue| {
-        let text = value.as_bytes();
-        text.windows(EVENT_STREAM.len())
-            .any(|part| part.eq_ignore_ascii_case(EVENT_STREAM))
-    };
-    accepts.iter().any(is_events)
 }
