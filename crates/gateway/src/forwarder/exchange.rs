@@ -13,11 +13,20 @@ use crate::context::Ctx;
 use crate::peer::Dialer;
 use crate::tries::MAX_TRIES;
 
-/// What became of a request.
+/// What became of a request, or of a try.
 struct Outcome {
     /// Whether the client's connection may have another one.
     keep: bool,
     error: Option<Box<Error>>,
+}
+
+impl Outcome {
+    fn failed(error: Box<Error>) -> Self {
+        Self {
+            keep: false,
+            error: Some(error),
+        }
+    }
 }
 
 impl Forwarder {
@@ -38,10 +47,7 @@ impl Forwarder {
             Ok(false) => return Box::pin(self.hand_over(session, ctx, shutdown)).await,
             Err(error) => {
                 Box::pin(self.fail(&mut session, &mut ctx, &error, None)).await;
-                Outcome {
-                    keep: false,
-                    error: Some(error),
-                }
+                Outcome::failed(error)
             }
         };
         let error = outcome.error.as_deref();
@@ -62,40 +68,32 @@ impl Forwarder {
         let mut tries = 0;
         loop {
             tries += 1;
-            let (keep, error) = self.try_upstream(session, ctx).await;
-            let Some(error) = error else {
-                return Outcome { keep, error: None };
+            let outcome = self.try_upstream(session, ctx).await;
+            let Some(error) = &outcome.error else {
+                return outcome;
             };
             if error.retry() && tries < MAX_TRIES {
                 let request = self.gateway.request_summary(session, ctx);
                 log::warn!("Fail to proxy: {error}, tries: {tries}, retry: true, {request}");
                 continue;
             }
-            Box::pin(self.fail(session, ctx, &error, Some(tries))).await;
-            return Outcome {
-                keep,
-                error: Some(error),
-            };
+            Box::pin(self.fail(session, ctx, error, Some(tries))).await;
+            return outcome;
         }
     }
 
-    /// One try: whether the client's connection may have another request, and what went
-    /// wrong.
-    async fn try_upstream(
-        &self,
-        session: &mut Session,
-        ctx: &mut Box<Ctx>,
-    ) -> (bool, Option<Box<Error>>) {
+    /// One try.
+    async fn try_upstream(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Outcome {
         let peer = match self.gateway.choose_peer(session, ctx).await {
             Ok(peer) => peer,
-            Err(error) => return (false, Some(error)),
+            Err(error) => return Outcome::failed(error),
         };
         let (mut upstream, reused) = match self.connector.get_http_session(&*peer).await {
             Ok(connected) => connected,
             Err(error) => {
                 let error = error.into_up();
                 let error = self.gateway.fail_to_connect(session, &peer, ctx, error);
-                return (false, Some(error.into_up()));
+                return Outcome::failed(error.into_up());
             }
         };
         let Relayed {
@@ -113,7 +111,10 @@ impl Forwarder {
             self.gateway
                 .error_while_proxy(&peer, session, error, ctx, reused)
         });
-        (keep_client, error)
+        Outcome {
+            keep: keep_client,
+            error,
+        }
     }
 
     /// Answers a request that failed after so many tries, and says so in the log of the
