@@ -70,3 +70,29 @@ async fn requests_that_come_before_their_turn_are_answered_in_order() {
     ];
     assert_eq!(requests, expected, "no byte of a request is lost");
 }
+
+#[tokio::test]
+async fn a_request_behind_an_announced_empty_body_loses_no_byte() {
+    let upstream = Upstream::echo().await;
+    let [door, _behind] = doors(&upstream).await;
+    for length in ["0", "00"] {
+        let mut connection = Connection::open(&door.proxy()).await;
+        let head = |method: &str, n: u8| {
+            format!("{method} /h1/{n} HTTP/1.1\r\nHost: a.test\r\nContent-Length: {length}\r\n\r\n")
+        };
+        let all = ["POST", "GET", "DELETE", "GET", "GET"];
+        let all = all.into_iter().zip(1..).map(|(method, n)| head(method, n));
+        connection.send(all.collect::<String>().as_bytes()).await;
+        for _ in 1..=5 {
+            assert_eq!(connection.response().await.status, 200);
+        }
+        let seen = upstream.seen();
+        let methods: Vec<_> = seen
+            .iter()
+            .rev()
+            .take(5)
+            .map(|seen| &*seen.method)
+            .collect();
+        assert_eq!(methods, ["GET", "GET", "DELETE", "GET", "POST"], "{length}");
+    }
+}

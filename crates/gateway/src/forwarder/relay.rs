@@ -124,6 +124,9 @@ impl Forwarder {
         ctx: &mut Box<Ctx>,
         mut unsent: Option<Box<Error>>,
     ) -> Result<bool> {
+        // The engine settles where the body ends when it is first asked, and forgets
+        // what it has read beyond: the next request, once the wait below has begun it.
+        session.downstream_session.is_body_done();
         loop {
             let task = tokio::select! {
                 biased;
