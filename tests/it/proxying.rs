@@ -233,6 +233,25 @@ async fn http2_with_prior_knowledge_is_spoken_in_the_clear() {
 }
 
 #[tokio::test]
+async fn an_answer_without_content_announces_none() {
+    for framing in ["Content-Length: 2", "Transfer-Encoding: chunked"] {
+        let head = format!("HTTP/1.1 204 No\r\n{framing}\r\n\r\n");
+        let upstream = Upstream::start(move |_| Reply::Raw(head.clone().into_bytes())).await;
+        let door = door_to(&upstream.url(""), "").await;
+        http::client();
+        for builder in [http::builder(), http::builder().http2_prior_knowledge()] {
+            let client = builder.build().expect("a client");
+            let answer = client.get(door.proxy_url("/")).send().await;
+            let answer = answer.expect("an answer");
+            assert_eq!(answer.status(), 204);
+            for name in ["content-length", "transfer-encoding"] {
+                assert!(!answer.headers().contains_key(name), "{framing}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn cookies_of_http2_arrive_as_one_field() {
     let upstream = Upstream::echo().await;
     let door = door_to(&upstream.url(""), "").await;

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use http::{HeaderName, Version, header};
+use http::{HeaderName, StatusCode, Version, header};
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
 
@@ -116,10 +116,15 @@ pub(super) fn finish_head(
     parts.version = Version::HTTP_11;
     let headers = &mut parts.headers;
     if fields.has(HeadFields::CONNECTION) {
-        head::strip_nominated(headers);
+        head::strip_nominated(headers, parts.status);
     }
     if fields.has(HeadFields::LENGTHS) {
         head::unify_length(headers);
+    }
+    if parts.status == StatusCode::NO_CONTENT {
+        // It has no body to speak of (RFC 9110 §8.6, RFC 9112 §6.1).
+        headers.remove(header::CONTENT_LENGTH);
+        headers.remove(header::TRANSFER_ENCODING);
     }
     if fields.has(HeadFields::TRAILER) && !(http2 && ctx.is_http2()) {
         // Trailers pass from HTTP/2 to HTTP/2 only (RFC 9110 §6.5.1).
