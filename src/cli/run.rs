@@ -465,7 +465,8 @@ fn settings(
         probes: Probes::new(&probes, parts.store.clone()),
         port: plain,
         tls_port: tls,
-        port_texts: [plain, tls].map(HeaderValue::from),
+        // Whom a proxy in front calls https came by the only listener there is.
+        port_texts: [plain, if tls == 0 { plain } else { tls }].map(HeaderValue::from),
         own_cookies: parts
             .identity
             .as_ref()
