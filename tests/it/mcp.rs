@@ -14,7 +14,7 @@ async fn door(upstream: &Upstream) -> Door {
 }
 
 /// The same with further lines of the plugin's configuration.
-async fn door_with(upstream: &Upstream, rules: &str) -> Door {
+pub(crate) async fn door_with(upstream: &Upstream, rules: &str) -> Door {
     let settings = "
   realms:
     /:
@@ -64,14 +64,20 @@ async fn token(door: &Door, scope: &str, resource: Option<&str>) -> String {
         .to_owned()
 }
 
-/// A token of a user for the server.
+/// A token of alice for the server.
 async fn users_token(door: &Door, resource: &str) -> String {
+    token_of(door, "alice", resource).await
+}
+
+/// A token of a user for the server; the password has the name.
+pub(crate) async fn token_of(door: &Door, name: &str, resource: &str) -> String {
+    let password = format!("Ch4ng31t-{name}");
     let pairs = [
         ("grant_type", "password"),
         ("client_id", "orders"),
         ("client_secret", "orders-secret"),
-        ("username", "alice"),
-        ("password", "Ch4ng31t-alice"),
+        ("username", name),
+        ("password", password.as_str()),
         ("scope", "openid read"),
         ("resource", resource),
     ];
@@ -185,6 +191,7 @@ async fn an_editor_registers_with_a_scheme_of_its_own_and_any_local_port() {
         "token_endpoint_auth_method": "none",
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
+        "scope": "email",
     });
     let url = door.proxy_url("/oauth2/connect/register");
     let registered = http::send(http::client().post(&url).json(&client))
@@ -231,6 +238,25 @@ async fn an_editor_registers_with_a_scheme_of_its_own_and_any_local_port() {
         let answer = authorize(bad, &resource).await;
         assert_eq!(answer.status, 400, "{bad}");
         assert_eq!(answer.header("location"), "");
+    }
+    // It registered no scope that the server wants, and asks for one when told to.
+    for (scope, known) in [("email profile", true), ("email admin", false)] {
+        let query = [
+            ("response_type", "code"),
+            ("client_id", id),
+            ("redirect_uri", "http://localhost:51004/callback"),
+            ("scope", scope),
+            (
+                "code_challenge",
+                "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
+            ),
+            ("code_challenge_method", "S256"),
+        ];
+        let address = door.proxy_url("/oauth2/authorize");
+        let address = Url::parse_with_params(&address, query).expect("an address");
+        let answer = http::send(http::client().get(address)).await;
+        let refused = answer.header("location").contains("error=invalid_scope");
+        assert_eq!(refused, !known, "{scope}: {}", answer.header("location"));
     }
     let scheme =
         json!({"redirect_uris": ["javascript://x/alert"], "token_endpoint_auth_method": "none"});
@@ -284,6 +310,16 @@ async fn a_page_of_another_origin_is_refused_and_a_known_one_may_read() {
         preflight
             .header("access-control-allow-headers")
             .contains("MCP-Protocol-Version")
+    );
+    // Tools name the headers that repeat their parameters.
+    let names = "content-type, Mcp-Param-Region,x-forwarded-user, mcp-param-a";
+    let preflight = from("https://app.test", reqwest::Method::OPTIONS)
+        .header("access-control-request-headers", names);
+    let preflight = http::send(preflight).await.expect(204);
+    let allowed = preflight.header("access-control-allow-headers");
+    assert!(
+        allowed.ends_with("Last-Event-ID, mcp-param-region, mcp-param-a"),
+        "{allowed}"
     );
     let refused = http::send(from("https://app.test", reqwest::Method::POST))
         .await

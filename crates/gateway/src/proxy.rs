@@ -199,7 +199,7 @@ impl Gateway {
         ctx.tries.begin(address);
         log_phase::note_try(ctx, address, &self.settings.clock);
         let mut peer = peer;
-        if ctx.exchange.awaits_events {
+        if ctx.exchange.awaits_events.is_some() {
             let limit = peer.options.read_timeout.unwrap_or(EVENTS);
             peer.options.read_timeout = Some(limit.max(EVENTS));
         }

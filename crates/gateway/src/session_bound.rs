@@ -29,7 +29,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::upload::transport;
 use doorward_core::clock::random_bytes;
 use doorward_net::http::quality;
-use doorward_plugin_api::filter::{Exchange, SessionLiveness};
+use doorward_plugin_api::filter::{AwaitedEvents, Exchange, SessionLiveness};
 
 /// How often is looked whether the session is over.
 const LOOK: Duration = Duration::from_secs(1);
@@ -69,8 +69,7 @@ impl SessionBoundConnector {
             return;
         };
         let is_socket = request.headers.contains_key(UPGRADE);
-        let is_stream = quality::accepts_events(&request.headers);
-        if !is_socket && !is_stream {
+        if !is_socket && !may_be_silent(request, exchange) {
             return;
         }
         // Its own: nobody else's answer ends with this session.
@@ -96,6 +95,15 @@ impl SessionBoundConnector {
             .connector
             .get_or_init(|| transport(self.authorities.as_deref(), 1));
         Arc::clone(made)
+    }
+}
+
+/// Whether nothing may come for long after the session is over. An answer to one
+/// call is looked at as it comes, and shares connections.
+fn may_be_silent(request: &RequestHeader, exchange: &Exchange) -> bool {
+    match exchange.awaits_events {
+        Some(events) => events == AwaitedEvents::OfSubscription,
+        None => quality::accepts_events(&request.headers),
     }
 }
 

@@ -422,13 +422,22 @@ pub struct Exchange {
     pub attributes: Vec<(Box<str>, Value<'static>)>,
     /// What the answer must not outlast, if a filter said so.
     pub lasting: Option<Arc<dyn SessionLiveness>>,
-    /// Whether the upstream may be silent for longer than its read timeout says: it
-    /// sends events as they come.
-    pub awaits_events: bool,
+    /// The events that the client awaits, if a filter said so: the upstream may be
+    /// silent for longer than its read timeout says.
+    pub awaits_events: Option<AwaitedEvents>,
     /// The call of the Model Context Protocol that the request makes, for the log.
     pub mcp_call: Option<Box<McpCall>>,
     /// Distinct code of a refusal, for log and metrics (`token_expired`, …).
     pub refusal: Option<Cow<'static, str>>,
+}
+
+/// Why a client awaits events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AwaitedEvents {
+    /// They lead to the answer of one call.
+    OfCall,
+    /// They are all that there is, for as long as both sides like.
+    OfSubscription,
 }
 
 /// A call of the Model Context Protocol in words that the configuration knows.
@@ -475,7 +484,7 @@ impl Default for Exchange {
             vouched: Vec::new(),
             attributes: Vec::new(),
             lasting: None,
-            awaits_events: false,
+            awaits_events: None,
             mcp_call: None,
             refusal: None,
         }

@@ -63,6 +63,8 @@ pub(crate) enum Reply {
     Json(u16, Value),
     /// The bytes of a whole response, as they stand.
     Raw(Vec<u8>),
+    /// The bytes of a response that goes on, in silence, until the client leaves.
+    Unended(Vec<u8>),
     /// 200 and so many bytes, with a `Content-Length` or chunked.
     Stream { length: u64, chunked: bool },
     /// Closes the connection instead of answering.
@@ -204,6 +206,12 @@ async fn serve(stream: TcpStream, number: usize, state: Arc<State>) {
                 if write_stream(&mut stream, length, chunked).await.is_err() {
                     return;
                 }
+            }
+            Reply::Unended(bytes) => {
+                let mut ignored = Vec::new();
+                let _ = stream.write_all(&bytes).await;
+                let _ = stream.read_to_end(&mut ignored).await;
+                return;
             }
             Reply::Hang => {
                 let mut ignored = Vec::new();

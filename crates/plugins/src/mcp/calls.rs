@@ -57,7 +57,7 @@ const UNREADABLE_MESSAGE: Code = Code::new(
 pub(super) const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+pub(super) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -348,7 +348,7 @@ fn check_headers(headers: &HeaderMap, messages: &[Message], batch: bool) -> Resu
     let [message] = messages else {
         return Err(mismatch);
     };
-    let agrees = |header: Option<String>, body: Option<&str>| match (header, body) {
+    let agrees = |header: Option<String>, body: Option<&str>, required: bool| match (header, body) {
         (Some(header), Some(body)) => header == body,
         (Some(_), None) => false,
         (None, Some(_)) => !required,
@@ -359,7 +359,8 @@ fn check_headers(headers: &HeaderMap, messages: &[Message], batch: bool) -> Resu
         None => None,
     };
     let called = message.call().map(|(_, name)| name);
-    if agrees(method, message.method.as_deref()) && agrees(name, called) {
+    let named = required && message.has_name_header();
+    if agrees(method, message.method.as_deref(), required) && agrees(name, called, named) {
         Ok(())
     } else {
         Err(mismatch)

@@ -48,6 +48,9 @@ pub(super) fn schema() -> &'static Schema {
             Field::new("bind_sessions", Type::Boolean)
                 .default(true)
                 .required(),
+            Field::new("end_with_session", Type::Boolean)
+                .default(true)
+                .required(),
             Field::new("max_body", Type::Integer(1, MOST_BODY))
                 .default(1 << 20)
                 .required(),
@@ -213,6 +216,7 @@ fn checks(config: Settings<'_>, url: &Url, scopes: &[&str]) -> Map<String, Value
         "bearer_token_param_type": ["header"],
         "audience_required": audiences,
         "hide_credentials": true,
+        "end_with_session": config.flag("end_with_session"),
         "upstream_access_token_header": null,
     });
     if !scopes.is_empty() {

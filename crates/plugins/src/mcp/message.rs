@@ -15,7 +15,8 @@ const MAX_BATCH: usize = 100;
 
 /// Members that decide, of a message and of its parameters.
 const OF_MESSAGE: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
-const OF_PARAMS: [&str; 3] = ["name", "uri", "_meta"];
+const OF_PARAMS: [&str; 4] = ["name", "uri", "ref", "_meta"];
+const OF_REFERENCE: [&str; 3] = ["type", "name", "uri"];
 
 /// The message is no JSON (JSON-RPC 2.0 section 5.1).
 pub(super) const PARSE_ERROR: i64 = -32700;
@@ -54,17 +55,77 @@ pub(super) enum Subject {
 }
 
 impl Subject {
-    /// What a method calls by name, and the parameter that names it.
-    pub(super) fn of(method: &str) -> Option<(Self, &'static str)> {
-        match method {
-            "tools/call" => Some((Self::Tool, "name")),
-            "prompts/get" => Some((Self::Prompt, "name")),
-            "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
-                Some((Self::Resource, "uri"))
-            }
-            _ => None,
+    /// The member that names it.
+    fn key(self) -> &'static str {
+        match self {
+            Self::Tool | Self::Prompt => "name",
+            Self::Resource => "uri",
         }
     }
+}
+
+/// Where the parameters of a method name what it calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Naming {
+    /// Nothing is called by name.
+    None,
+    /// A member of the parameters must.
+    Required(Subject),
+    /// A member of the parameters may: revisions without the method leave it to the
+    /// server to say so.
+    Optional(Subject),
+    /// The member `ref` must, which says what it is.
+    Reference,
+}
+
+impl Naming {
+    fn of(method: &str) -> Self {
+        match method {
+            "tools/call" => Self::Required(Subject::Tool),
+            "prompts/get" => Self::Required(Subject::Prompt),
+            "resources/read" => Self::Required(Subject::Resource),
+            "resources/subscribe" | "resources/unsubscribe" => Self::Optional(Subject::Resource),
+            "completion/complete" => Self::Reference,
+            _ => Self::None,
+        }
+    }
+
+    /// What the parameters call by name.
+    fn read(self, params: Members) -> Result<Option<(Subject, String)>, Fault> {
+        let nothing = Fault::new(INVALID_PARAMS, "the call names nothing");
+        let (subject, members) = match self {
+            Self::None => return Ok(None),
+            Self::Required(subject) | Self::Optional(subject) => (subject, params),
+            Self::Reference => {
+                let Some(Strict::Object(reference)) = member(params, "ref") else {
+                    return Err(nothing);
+                };
+                check_names(&reference, &OF_REFERENCE)?;
+                let mut kinds = reference.iter().filter(|(name, _)| name == "type");
+                let subject = match kinds.next() {
+                    Some((_, Strict::Scalar(Value::String(kind)))) => match kind.as_str() {
+                        "ref/prompt" => Subject::Prompt,
+                        "ref/resource" => Subject::Resource,
+                        _ => return Err(nothing),
+                    },
+                    _ => return Err(nothing),
+                };
+                (subject, reference)
+            }
+        };
+        match member(members, subject.key()) {
+            Some(Strict::Scalar(Value::String(name))) => Ok(Some((subject, name))),
+            None if matches!(self, Self::Optional(_)) => Ok(None),
+            _ => Err(nothing),
+        }
+    }
+}
+
+fn member(members: Members, key: &str) -> Option<Strict> {
+    let mut members = members.into_iter();
+    members
+        .find(|(name, _)| name == key)
+        .map(|(_, value)| value)
 }
 
 /// One message.
@@ -74,15 +135,21 @@ pub(super) struct Message {
     pub(super) id: Value,
     /// The method; `None`: an answer to the server.
     pub(super) method: Option<String>,
-    /// The name of a tool or prompt, or the address of a resource.
-    pub(super) name: Option<String>,
+    /// The tool, prompt or resource, with its name or address.
+    named: Option<(Subject, String)>,
 }
 
 impl Message {
     /// What it calls by name.
     pub(super) fn call(&self) -> Option<(Subject, &str)> {
-        let (subject, _) = Subject::of(self.method.as_deref()?)?;
-        Some((subject, self.name.as_deref()?))
+        let (subject, name) = self.named.as_ref()?;
+        Some((*subject, name))
+    }
+
+    /// Whether a header has to repeat the name in revisions that have it.
+    pub(super) fn has_name_header(&self) -> bool {
+        let naming = self.method.as_deref().map(Naming::of);
+        self.named.is_some() && naming != Some(Naming::Reference)
     }
 }
 
@@ -118,7 +185,7 @@ fn message(members: Members) -> Result<Message, Fault> {
     let mut read = Message {
         id: Value::Null,
         method: None,
-        name: None,
+        named: None,
     };
     let (mut params, mut version, mut has_outcome) = (None, None, false);
     for (name, value) in members {
@@ -152,13 +219,7 @@ fn message(members: Members) -> Result<Message, Fault> {
     }
     let params = params.unwrap_or_default();
     check_names(&params, &OF_PARAMS)?;
-    if let Some((_, key)) = Subject::of(method) {
-        let named = params.into_iter().find(|(name, _)| name == key);
-        let Some((_, Strict::Scalar(Value::String(name)))) = named else {
-            return Err(Fault::new(INVALID_PARAMS, "the call names nothing"));
-        };
-        read.name = Some(name);
-    }
+    read.named = Naming::of(method).read(params)?;
     Ok(read)
 }
 
@@ -202,8 +263,8 @@ enum Strict {
     Object(Members),
 }
 
-/// How deep values are kept: a batch, a message, its parameters.
-const KEPT_DEPTH: u8 = 3;
+/// How deep values are kept: a batch, a message, its parameters, a reference.
+const KEPT_DEPTH: u8 = 4;
 
 impl<'de> Deserialize<'de> for Strict {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -311,6 +372,56 @@ mod tests {
         assert_eq!(messages[0].id, json!(7));
         let answer = read(br#"{"jsonrpc":"2.0","id":"a","result":{}}"#).expect("an answer");
         assert_eq!(answer.0[0].method, None);
+    }
+
+    #[test]
+    fn a_completion_calls_the_prompt_or_resource_that_it_refers_to() {
+        let complete = |reference: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{{"ref":{reference},
+                "argument":{{"name":"x","value":"y"}}}}}}"#
+            )
+        };
+        for (reference, expected) in [
+            (
+                r#"{"type":"ref/prompt","name":"plan"}"#,
+                (Subject::Prompt, "plan"),
+            ),
+            (
+                r#"{"uri":"file:///{p}","type":"ref/resource"}"#,
+                (Subject::Resource, "file:///{p}"),
+            ),
+        ] {
+            let body = complete(reference);
+            let batch = format!("[{body}]");
+            for body in [body, batch] {
+                let (messages, _) = read(body.as_bytes()).expect("a message");
+                assert_eq!(messages[0].call(), Some(expected), "{body}");
+                assert!(!messages[0].has_name_header());
+            }
+        }
+        for reference in [
+            r#""plan""#,
+            "{}",
+            r#"{"type":"ref/prompt"}"#,
+            r#"{"type":"ref/prompt","uri":"file:///a"}"#,
+            r#"{"type":"ref/other","name":"plan"}"#,
+        ] {
+            assert_eq!(code(&complete(reference)), INVALID_PARAMS, "{reference}");
+        }
+        let twofold = r#"{"type":"ref/prompt","name":"plan","Name":"pay"}"#;
+        assert_eq!(code(&complete(twofold)), INVALID_REQUEST);
+    }
+
+    #[test]
+    fn a_subscription_without_an_address_is_left_to_the_server() {
+        let of = |params: &str| {
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"resources/subscribe"{params}}}"#)
+        };
+        let bare = of("");
+        let (messages, _) = read(bare.as_bytes()).expect("a message");
+        assert_eq!(messages[0].call(), None);
+        assert_eq!(code(&of(r#","params":{"uri":7}"#)), INVALID_PARAMS);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use http::header::{
     ACCEPT_ENCODING, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
-    ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY, WWW_AUTHENTICATE,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY, WWW_AUTHENTICATE,
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -37,7 +37,8 @@ use doorward_net::telemetry::metrics::Counter;
 use doorward_openid_connect as openid_connect;
 use doorward_openid_connect::refusal::Refusal;
 use doorward_plugin_api::filter::{
-    Code, Exchange, Filter, FilterExplanation, Flow, ProtectedResource, ResponseFlow, Verdict,
+    AwaitedEvents, Code, Exchange, Filter, FilterExplanation, Flow, ProtectedResource,
+    ResponseFlow, Verdict,
 };
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 use sessions::Sessions;
@@ -74,6 +75,8 @@ const HEADERS: HeaderValue = HeaderValue::from_static(
     "Authorization, Content-Type, Accept, MCP-Protocol-Version, Mcp-Method, Mcp-Name, \
      Mcp-Session-Id, Last-Event-ID",
 );
+/// Most headers for parameters that a page is allowed at once.
+const MAX_PARAMETERS: usize = 64;
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
 const EXPOSED: HeaderValue =
     HeaderValue::from_static("WWW-Authenticate, Mcp-Session-Id, MCP-Protocol-Version");
@@ -147,7 +150,7 @@ impl Mcp {
         is_preflight(request).then(|| {
             Reply::empty(StatusCode::NO_CONTENT)
                 .header(ACCESS_CONTROL_ALLOW_METHODS, METHODS)
-                .header(ACCESS_CONTROL_ALLOW_HEADERS, HEADERS)
+                .header(ACCESS_CONTROL_ALLOW_HEADERS, allowed_headers(request))
                 .header(ACCESS_CONTROL_MAX_AGE, MAX_AGE)
         })
     }
@@ -257,13 +260,48 @@ fn is_preflight(request: &RequestHeader) -> bool {
     request.method == Method::OPTIONS && request.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
+/// The headers that a page may send: those of the protocol, and of those that it asks
+/// for the ones that repeat parameters of tools (`Mcp-Param-…`).
+fn allowed_headers(request: &RequestHeader) -> HeaderValue {
+    let asked = request.headers.get_all(ACCESS_CONTROL_REQUEST_HEADERS);
+    let asked = asked.iter().filter_map(|value| value.to_str().ok());
+    let names = asked.flat_map(|value| value.split(','));
+    let names = names.filter_map(|name| HeaderName::try_from(name.trim()).ok());
+    let of_parameters = names.filter(|name| name.as_str().starts_with("mcp-param-"));
+    let mut allowed = String::new();
+    for name in of_parameters.take(MAX_PARAMETERS) {
+        allowed += ", ";
+        allowed += name.as_str();
+    }
+    if allowed.is_empty() {
+        return HEADERS;
+    }
+    allowed.insert_str(0, HEADERS.to_str().unwrap_or_default());
+    HeaderValue::try_from(allowed).unwrap_or(HEADERS)
+}
+
+/// The events that a client awaits. A subscription is a `GET`, or in the newest
+/// revision the call whose method a header names.
+fn awaited_events(request: &RequestHeader) -> Option<AwaitedEvents> {
+    if !quality::accepts_events(&request.headers) {
+        return None;
+    }
+    let method = request.headers.get(calls::METHOD);
+    let listens = method.is_some_and(|method| method.as_bytes() == b"subscriptions/listen");
+    Some(if listens || request.method == Method::GET {
+        AwaitedEvents::OfSubscription
+    } else {
+        AwaitedEvents::OfCall
+    })
+}
+
 #[async_trait]
 impl Filter for Mcp {
     fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
         if let Some(reply) = self.answered_early(session.req_header(), exchange) {
             return Verdict::Now(Flow::Respond(reply));
         }
-        exchange.awaits_events = quality::accepts_events(&session.req_header().headers);
+        exchange.awaits_events = awaited_events(session.req_header());
         match self.plugin.on_request(session, exchange) {
             Verdict::Now(Flow::Continue) => self.admitted(session, exchange),
             Verdict::Now(flow) => Verdict::Now(self.finish(flow, exchange)),
