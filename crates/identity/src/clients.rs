@@ -45,6 +45,38 @@ pub(super) struct LiveClient {
     pub(super) subjects: SubjectSource,
 }
 
+/// The grants in which a user agrees to every scope, or did.
+const GRANTS_BY_CONSENT: [&str; 5] = [
+    "authorization_code",
+    "implicit",
+    "refresh_token",
+    device::GRANT,
+    device::EARLIER_GRANT,
+];
+
+/// The scopes that a client may ask for: those of its record. A client that registered
+/// itself names those that it begins with, and asks for more of what its realm has for
+/// such clients when a call needs it (RFC 7591 §2 leaves that to the server). It may do
+/// so where a user agrees to every scope: a service has no user, and keeps its own.
+fn scopes(client: &Client, realm: &Realm) -> Vec<String> {
+    let metadata = &client.metadata;
+    let by_consent = |grant: &String| GRANTS_BY_CONSENT.contains(&grant.as_str());
+    let more = match client.owner {
+        Owner::Client if metadata.grant_types.iter().all(by_consent) => {
+            realm.settings.registration.scope.as_str()
+        }
+        _ => "",
+    };
+    let all = [metadata.scope.as_str(), more];
+    let mut scopes: Vec<String> = Vec::new();
+    for scope in all.into_iter().flat_map(str::split_ascii_whitespace) {
+        if !scopes.iter().any(|known| known == scope) {
+            scopes.push(scope.to_owned());
+        }
+    }
+    scopes
+}
+
 impl LiveClient {
     fn new(client: Client, realm: &Realm, salt: &Salt) -> Self {
         let words = |text: &str| text.split_ascii_whitespace().map(str::to_owned).collect();
@@ -63,7 +95,7 @@ impl LiveClient {
         let secret = plain(&client, declared.as_ref());
         let signer = |alg| Signer::from_secret(alg, secret?.expose());
         Self {
-            scopes: words(&metadata.scope),
+            scopes: scopes(&client, realm),
             default_scopes: words(default),
             shared: metadata.shared_algs().filter_map(signer).collect(),
             keys,
