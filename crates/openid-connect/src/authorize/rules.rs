@@ -169,6 +169,12 @@ impl Rules {
         Ok(end.into_iter().chain(too_old).min())
     }
 
+    /// When a token with these claims ends, in seconds, if they say so.
+    pub(crate) fn end_of(&self, claims: &Map<String, Value>) -> Option<i64> {
+        let end = time(claims, "exp").ok().flatten();
+        end.map(|end| end.saturating_add(self.leeway))
+    }
+
     /// Of which kind a token is, whose, and until when, by what is said of it.
     fn check_said(
         &self,

@@ -119,6 +119,12 @@ impl IntrospectionConfig {
             .rules
             .check_introspected(&response, &claims, &metadata.issuer, now);
         let end = end.map_err(|refusal| metadata.undiscovered_or(refusal))?;
+        // Userinfo does not say when a token ends. What that says itself can only make
+        // the end come sooner, so that it counts whoever signed it.
+        let is_silent = responses.introspection.is_none();
+        let own = is_silent.then(|| with_own_claims(&Map::new(), token));
+        let own_end = own.and_then(|own| self.rules.end_of(&own));
+        let end = end.into_iter().chain(own_end).min();
         let end = end.map(|end| end.saturating_mul(1000));
         let ends_at = self.lifetimes.until(end, now_ms);
         let checked = CheckedClaims {
