@@ -183,7 +183,7 @@ pub(super) fn key_set(
 ) -> Result<Option<KeySet>, RecordError> {
     let wrong = |path: &str, message: &str| Err(RecordError::new(path, message));
     if jwks.is_some() && jwks_uri.is_some() {
-        let text = "can't be given together with jwks_uri (RFC 7591 §2)";
+        let text = "can't be given together with jwks_uri (RFC 7591 section 2)";
         return wrong("jwks", text);
     }
     if let Some(uri) = jwks_uri
@@ -222,7 +222,7 @@ fn check_scopes(metadata: &ClientMetadata) -> Result<(), RecordError> {
     let legal = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
     let registered: Vec<_> = metadata.scope.split_ascii_whitespace().collect();
     if !registered.iter().all(|scope| scope.bytes().all(legal)) {
-        let text = "has a character that no scope can have (RFC 6749 §3.3)";
+        let text = "has a character that no scope can have (RFC 6749 section 3.3)";
         return Err(RecordError::new("scope", text));
     }
     let defaults = metadata.default_scope.as_deref().unwrap_or_default();

@@ -184,6 +184,8 @@ async fn a_proof_for_another_request_or_time_is_refused() {
         key.proof("POST", &url, json!({"iat": now - 3600})),
         key.proof("POST", &url, json!({"iat": now + 3600})),
         key.proof("POST", &url, json!({"iat": null})),
+        key.proof("POST", &url, json!({"exp": now - 3600})),
+        key.proof("POST", &url, json!({"nbf": now + 3600})),
         key.proof("POST", &url, json!({"jti": null})),
         key.proof("POST", &url, json!({"htu": null})),
         key.proof("POST", &url, json!({"htm": null})),

@@ -603,7 +603,7 @@ async fn wrong_metadata_are_refused_by_name() {
     let mut both = web();
     both["jwks_uri"] = json!("https://app.example/keys");
     both["jwks"] = json!({"keys": []});
-    let text = "jwks: can't be given together with jwks_uri (RFC 7591 ?2)";
+    let text = "jwks: can't be given together with jwks_uri (RFC 7591 section 2)";
     let answer = register(&door, &both).await;
     assert_error(answer, 400, "invalid_client_metadata", text);
 }
