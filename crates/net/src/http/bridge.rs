@@ -80,6 +80,16 @@ pub enum BodyError {
 }
 
 impl BodyError {
+    /// What an error of the engine means: its patience ends at about the same time as
+    /// that of whoever waits here.
+    fn of(error: Box<pingora::Error>) -> Self {
+        if error.etype() == &pingora::ErrorType::ReadTimedout {
+            Self::TooSlow
+        } else {
+            Self::Broken(error)
+        }
+    }
+
     /// The status that tells the client.
     pub fn status(&self) -> StatusCode {
         match self {
@@ -104,14 +114,10 @@ pub async fn read_body(session: &mut ServerSession, bounds: Bounds) -> Result<By
     if announced.is_some_and(|length| length > bounds.body) {
         return Err(BodyError::TooLarge);
     }
-    invite_body(session).await.map_err(BodyError::Broken)?;
+    invite_body(session).await.map_err(BodyError::of)?;
     let read = async {
         let mut body = BytesMut::new();
-        while let Some(piece) = session
-            .read_request_body()
-            .await
-            .map_err(BodyError::Broken)?
-        {
+        while let Some(piece) = session.read_request_body().await.map_err(BodyError::of)? {
             if body.len() + piece.len() > bounds.body {
                 return Err(BodyError::TooLarge);
             }
@@ -213,14 +219,14 @@ pub async fn take_body(
 
 async fn take_long_body(session: &mut Session, length: usize) -> Result<Bytes, BodyError> {
     let downstream = session.as_downstream_mut();
-    invite_body(downstream).await.map_err(BodyError::Broken)?;
+    invite_body(downstream).await.map_err(BodyError::of)?;
     let mut body = BytesMut::new();
     loop {
         if length.saturating_sub(body.len()) <= BUFFERED_MAX {
             downstream.enable_retry_buffering();
         }
         let piece = downstream.read_request_body().await;
-        let Some(piece) = piece.map_err(BodyError::Broken)? else {
+        let Some(piece) = piece.map_err(BodyError::of)? else {
             break;
         };
         if body.len() + piece.len() > length {
