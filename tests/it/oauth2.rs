@@ -199,7 +199,7 @@ async fn a_code_is_good_once_for_one_client_with_its_verifier() {
         ("response_type", "code"),
     ];
     let refused = post(&door, "/oauth2/authorize", &form).await.expect(400);
-    assert!(text(&refused, "redirect_uri").contains("required+for+public+clients"));
+    assert!(text(&refused, "redirect_uri").contains("required%20for%20public%20clients"));
 }
 
 #[tokio::test]

@@ -81,6 +81,24 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
     bytes
 }
 
+/// Letters and digits, the alphabet of texts that are made here.
+pub const ALPHANUMERIC: &[u8; 62] =
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+
+/// `N` random letters and digits, of 5.95 bits each.
+pub fn random_alphanumeric<const N: usize>() -> String {
+    let mut text = String::with_capacity(N);
+    while text.len() < N {
+        for byte in random_bytes::<64>() {
+            // The bytes beyond a multiple of 62 would favour some letters.
+            if byte < 248 && text.len() < N {
+                text.push(char::from(ALPHANUMERIC[usize::from(byte) % 62]));
+            }
+        }
+    }
+    text
+}
+
 /// A UUID that begins with the time (version 7, RFC 9562 section 5.7).
 ///
 /// Rows that are added one after the other lie together in an index of them;
@@ -123,5 +141,12 @@ mod tests {
         let told = |id: Uuid| id.get_timestamp().map(|time| time.to_unix().0);
         assert!(told(one) <= told(other));
         assert!(told(one) > Some(1_700_000_000));
+    }
+
+    #[test]
+    fn random_texts_are_letters_and_digits() {
+        let text = random_alphanumeric::<28>();
+        assert!(text.len() == 28 && text.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        assert_ne!(text, random_alphanumeric::<28>());
     }
 }

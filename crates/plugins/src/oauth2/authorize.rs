@@ -202,7 +202,9 @@ fn with_members(target: &str, members: &Map<String, Value>, in_fragment: bool) -
         };
     }
     let mark = if in_fragment { '#' } else { '?' };
-    format!("{base}{mark}{}", text.finish())
+    // Pages decode a fragment by themselves, and most know no plus for a blank.
+    let text = text.finish().replace('+', "%20");
+    format!("{base}{mark}{text}")
 }
 
 #[cfg(test)]
@@ -214,8 +216,8 @@ mod tests {
         let members = json!({"code": "a b"});
         let members = members.as_object().expect("members");
         let uri = with_members("https://a.test/back?x=1&code=old", members, false);
-        assert_eq!(uri, "https://a.test/back?x=1&code=a+b");
+        assert_eq!(uri, "https://a.test/back?x=1&code=a%20b");
         let uri = with_members("https://a.test/back?x=1", members, true);
-        assert_eq!(uri, "https://a.test/back?x=1#code=a+b");
+        assert_eq!(uri, "https://a.test/back?x=1#code=a%20b");
     }
 }

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use quick_cache::sync::Cache;
 use uuid::Uuid;
 
-use doorward_core::clock::{random_bytes, random_uuid};
+use doorward_core::clock::{random_alphanumeric, random_uuid};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::oauth2::{OAuth2Facts, StoredOAuth2Code, StoredOAuth2Token};
 use doorward_store::{Store, StoreError};
@@ -16,6 +14,8 @@ use doorward_store::{Store, StoreError};
 const REMEMBERED: usize = 65_536;
 /// For how long, in milliseconds: what was revoked elsewhere is good no longer.
 const FRESH_MS: i64 = 1000;
+/// Letters and digits of codes and tokens: 190 bits.
+const TOKEN: usize = 32;
 /// How long a code is good, in milliseconds.
 const CODE_MS: i64 = 300_000;
 
@@ -97,7 +97,7 @@ impl TokenStore {
         facts: OAuth2Facts,
         now_ms: i64,
     ) -> Result<String, StoreError> {
-        let code = random_text();
+        let code = random_alphanumeric::<TOKEN>();
         let stored = StoredOAuth2Code {
             hash: TokenHash::of(&code),
             credential,
@@ -176,9 +176,9 @@ impl TokenStore {
 
 fn made(wish: Wish, now_ms: i64) -> (IssuedToken, StoredOAuth2Token) {
     let expires_in = wish.facts.expires_in;
-    let refresh = (wish.refreshes && expires_in > 0).then(random_text);
+    let refresh = (wish.refreshes && expires_in > 0).then(random_alphanumeric::<TOKEN>);
     let issued = IssuedToken {
-        access: random_text(),
+        access: random_alphanumeric::<TOKEN>(),
         refresh,
         expires_in,
     };
@@ -201,9 +201,4 @@ fn made(wish: Wish, now_ms: i64) -> (IssuedToken, StoredOAuth2Token) {
         facts: wish.facts,
     };
     (issued, stored)
-}
-
-/// 192 random bits.
-fn random_text() -> String {
-    URL_SAFE_NO_PAD.encode(random_bytes::<24>())
 }

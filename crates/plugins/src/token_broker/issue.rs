@@ -15,10 +15,10 @@ use super::callout::{Granted, Question};
 use super::client::Client;
 use super::fault::{Fault, json};
 use super::flow::{Ended, Generate, Issue};
-use super::records::random_text;
 use super::response::TokenResponse;
 use super::secret::check_secret;
 use super::variable::{EXTERNAL_STATUS, Facts, Variable};
+use doorward_core::clock::random_alphanumeric;
 use doorward_core::model::audit::Kind;
 use doorward_core::model::broker::refresh_token::{self, LENGTH};
 use doorward_core::model::broker::{
@@ -325,7 +325,7 @@ fn new_tokens(
         other => facts.value(other).map(Cow::into_owned),
     };
     let access = match &generate.access_token {
-        None => random_text::<ACCESS>(),
+        None => random_alphanumeric::<ACCESS>(),
         Some(variable) => imported(variable)
             .filter(|token| !token.is_empty())
             .ok_or_else(Fault::extraction)?,
@@ -333,7 +333,7 @@ fn new_tokens(
     // What is not asked for by a person can be asked for again.
     let refresh = match &generate.refresh_token {
         _ if !generate.external || !generate.stored => None,
-        None => Some(random_text::<LENGTH>()),
+        None => Some(random_alphanumeric::<LENGTH>()),
         Some(variable) => imported(variable),
     };
     let own = generate.issue.life_ms;

@@ -8,8 +8,7 @@ use uuid::Uuid;
 
 use super::path_pattern::PathPattern;
 use crate::throttling::rate::Rate;
-use doorward_core::clock::{random_bytes, random_uuid};
-use doorward_core::model::broker::refresh_token::ALPHABET;
+use doorward_core::clock::{random_alphanumeric, random_uuid};
 use doorward_core::model::broker::{Application, Developer, Kind, Product, Record};
 use doorward_core::model::client::ClientSecret;
 use doorward_core::model::secret::Secret;
@@ -90,7 +89,7 @@ pub fn rotated(old: &Record, given: Option<Secret>, now_ms: i64) -> Result<NewRe
     let (kept, made) = match given {
         Some(secret) => (digested(&secret)?, None),
         None => {
-            let secret = Secret::new(random_text::<MADE>());
+            let secret = Secret::new(random_alphanumeric::<MADE>());
             (ClientSecret::digested(&secret), Some(secret))
         }
     };
@@ -220,7 +219,7 @@ pub fn of_application(
         // One with a key of its own is known elsewhere, and so is its secret.
         (None, None) if !application.consumer_key.is_empty() => ClientSecret::None,
         (None, None) => {
-            let secret = Secret::new(random_text::<MADE>());
+            let secret = Secret::new(random_alphanumeric::<MADE>());
             let kept = ClientSecret::digested(&secret);
             made = Some(secret);
             kept
@@ -229,7 +228,7 @@ pub fn of_application(
     if application.consumer_key.is_empty() {
         application.consumer_key = match old.and_then(|old| old.key.clone()) {
             Some(key) => key,
-            None => random_text::<MADE>(),
+            None => random_alphanumeric::<MADE>(),
         };
     }
     check_visible("consumer_key", &application.consumer_key)?;
@@ -309,20 +308,6 @@ fn check_length(member: &str, length: usize) -> Result<(), RecordError> {
         return Err(RecordError::new(member, message));
     }
     Ok(())
-}
-
-/// `N` random letters and digits.
-pub(super) fn random_text<const N: usize>() -> String {
-    let mut text = String::with_capacity(N);
-    while text.len() < N {
-        for byte in random_bytes::<64>() {
-            // The bytes beyond a multiple of 62 would favour some letters.
-            if byte < 248 && text.len() < N {
-                text.push(char::from(ALPHABET[usize::from(byte) % 62]));
-            }
-        }
-    }
-    text
 }
 
 #[cfg(test)]
@@ -406,12 +391,5 @@ mod tests {
         ] {
             assert_eq!(refused(kind, members.clone()), path, "{members}");
         }
-    }
-
-    #[test]
-    fn made_texts_are_letters_and_digits() {
-        let text = random_text::<28>();
-        assert!(text.len() == 28 && text.bytes().all(|byte| byte.is_ascii_alphanumeric()));
-        assert_ne!(text, random_text::<28>());
     }
 }

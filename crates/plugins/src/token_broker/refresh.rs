@@ -12,9 +12,9 @@ use super::fault::Fault;
 use super::flow::Refreshing;
 use super::issue::{ACCESS, Issued, MAX_TOKEN, credentials, issued, posted, required, store};
 use super::issue::{New, stored, swept};
-use super::records::random_text;
 use super::secret::check_secret;
 use super::variable::Facts;
+use doorward_core::clock::random_alphanumeric;
 use doorward_core::model::audit::Kind;
 use doorward_core::model::broker::refresh_token::{self, FAMILY, PresentedRefreshToken, SECRET};
 use doorward_core::model::broker::{Refresh, RevocationTarget, StoredTokens, TokenFacts};
@@ -115,7 +115,7 @@ async fn find<'a>(
     let family = match (tokens.family, refresh_token::family_of(presented)) {
         (Some(_), Some(name)) => name.to_owned(),
         // A provider has given it before, and it was replaced then, too.
-        _ if is_begun => random_text::<FAMILY>(),
+        _ if is_begun => random_alphanumeric::<FAMILY>(),
         _ => refresh_token::begun(presented),
     };
     Ok(Some(ActiveRefreshToken {
@@ -197,7 +197,7 @@ fn replaced(
     now_ms: i64,
 ) -> New {
     let (old, issue) = (&found.tokens, &refreshing.issue);
-    let access = random_text::<ACCESS>();
+    let access = random_alphanumeric::<ACCESS>();
     let mut about = TokenFacts {
         refresh_count: old.facts.refresh_count + 1,
         begun_ms: old.begun_ms(),
@@ -216,7 +216,7 @@ fn replaced(
         found.presented.to_owned()
     } else {
         tokens.family = Some(refresh_token::family(&found.family));
-        format!("{}{}", found.family, random_text::<SECRET>())
+        format!("{}{}", found.family, random_alphanumeric::<SECRET>())
     };
     tokens.refresh = Some(TokenHash::of(&refresh));
     New {

@@ -6,6 +6,7 @@
 //! provider made, and what was made before there were families, is found by
 //! itself, and begins a family with its first successor.
 
+use crate::clock::ALPHANUMERIC;
 use crate::model::grant::TokenHash;
 
 /// Letters and digits of the family: 59 bits.
@@ -14,9 +15,6 @@ pub const FAMILY: usize = 10;
 pub const LENGTH: usize = 32;
 /// Letters and digits of its secret: 131 bits.
 pub const SECRET: usize = LENGTH - FAMILY;
-
-/// The letters and digits of what is made here.
-pub const ALPHABET: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
 /// A refresh token that somebody shows, by what it may be found by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +48,8 @@ pub fn family_of(token: &str) -> Option<&str> {
 pub fn begun(token: &str) -> String {
     let TokenHash(digest) = TokenHash::of_bytes(format!("begins {token}").as_bytes());
     let letters = digest.iter().take(FAMILY);
-    let letters = letters.map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()]));
+    let letters =
+        letters.map(|byte| char::from(ALPHANUMERIC[usize::from(*byte) % ALPHANUMERIC.len()]));
     letters.collect()
 }
 
