@@ -66,6 +66,23 @@ pub(crate) fn fields() -> Vec<Field> {
     fields
 }
 
+/// Writes the older fields of an input into its record, where that does not say
+/// itself: a partial update by their names changes what holds.
+pub(crate) fn shorthand(input: &mut Map<String, Value>, _: &mut Violations) {
+    for (flat, name) in FLAT {
+        let Some(value) = input.get(*flat).filter(|value| !value.is_null()).cloned() else {
+            continue;
+        };
+        let record = input.entry("redis").or_insert(Value::Null);
+        if record.is_null() {
+            *record = Value::Object(Map::new());
+        }
+        if let Value::Object(record) = record {
+            record.entry(*name).or_insert(value);
+        }
+    }
+}
+
 /// Writes the older fields into the record, where that does not say itself, and
 /// shows in them what holds.
 pub(crate) fn prefill(config: &mut Map<String, Value>) {
@@ -189,6 +206,21 @@ mod tests {
         assert_eq!(config["redis"], json!({"host": "b", "port": null}));
         assert_eq!(config["redis_host"], "b");
         assert_eq!(prefilled(json!({"redis": null})), json!({"redis": null}));
+    }
+
+    #[test]
+    fn an_older_field_of_an_input_says_what_its_record_does_not() {
+        let expanded = |input: Value| {
+            let mut input = input.as_object().unwrap().clone();
+            shorthand(&mut input, &mut Violations::default());
+            Value::Object(input)
+        };
+        let input = expanded(json!({"redis_host": "b", "redis": null}));
+        assert_eq!(input["redis"], json!({"host": "b"}));
+        let input =
+            expanded(json!({"redis_host": "b", "redis_port": null, "redis": {"host": "c"}}));
+        assert_eq!(input["redis"], json!({"host": "c"}));
+        assert_eq!(expanded(json!({"minute": 1})), json!({"minute": 1}));
     }
 
     #[test]

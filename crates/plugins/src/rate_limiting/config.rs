@@ -33,6 +33,7 @@ pub(super) fn schema() -> &'static Schema {
         ]);
         fields.extend(redis_settings::fields());
         Schema::new(fields)
+            .shorthand(redis_settings::shorthand)
             .prefill(redis_settings::prefill)
             .check(check_limits)
             .check(check_companions)
