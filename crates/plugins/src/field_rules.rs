@@ -39,9 +39,15 @@ pub(crate) fn check_header_names(text: &str) -> Result<(), String> {
     header(old).and_then(|_| header(new)).map(drop)
 }
 
-/// The check of a header's name.
-pub(crate) fn check_header(text: &str) -> Result<(), String> {
-    header(text).map(drop)
+/// The check of an entry that removes a header.
+pub(crate) fn check_header_to_remove(text: &str) -> Result<(), String> {
+    to_remove(text).map(drop)
+}
+
+/// The header that an entry removes. What follows a colon says nothing: files have
+/// `name:value` there too.
+pub(crate) fn to_remove(text: &str) -> Result<HeaderName, String> {
+    header(pair(text).map_or(text, |(name, _)| name))
 }
 
 /// The header called `text`, if a rule may touch it.
@@ -84,7 +90,7 @@ impl<V> FieldRules<V> {
             entries.collect::<Result<Box<[_]>, ConfigError>>()
         };
         let (replace, add, append) = (pairs("replace")?, pairs("add")?, pairs("append")?);
-        let names = config.record("remove").texts("headers").map(header);
+        let names = config.record("remove").texts("headers").map(to_remove);
         let names: Result<_, _> = names.collect();
         let renames = config.record("rename").texts("headers").map(|text| {
             let (old, new) = pair(text).ok_or_else(|| format!("invalid value: {text}"))?;

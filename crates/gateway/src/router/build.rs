@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::entry::{Entry, Extra, HeaderRule, NONE, Span, Text, index, known_method, method_mask};
 use super::hosts::HostPattern;
+use super::path;
 use super::pattern::{self, Pattern};
 use super::precedence::Precedence;
 use super::table::Hosts;
@@ -94,7 +95,7 @@ impl<'a> Builder<'a, '_> {
     /// The literal text of a path, and its expression if it is one.
     fn path(&mut self, path: &'a str) -> Result<(Text, u32), String> {
         let Some(source) = path.strip_prefix('~') else {
-            return Ok((self.text(Cow::Borrowed(path)), NONE));
+            return Ok((self.text(path::encoded(path)), NONE));
         };
         let pattern = self.pattern(source, &pattern::of_path(source))?;
         let prefix = pattern::literals(source).prefix;

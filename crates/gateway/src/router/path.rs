@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use doorward_net::http::path::is_dots;
-pub use doorward_net::http::path::{PathError, normalize};
+pub use doorward_net::http::path::{PathError, encoded, normalize};
 
 /// Whether stripping the first `matched` bytes of a normal path leaves one
 /// that begins with a dot segment: `/foo..` matches the prefix `/foo`, and the

@@ -76,12 +76,11 @@ pub(super) fn is_ip(text: &str) -> bool {
 }
 
 /// Letters, digits, `-` and `_` in labels, 253 in all. The imitated gateway
-/// has no bound on a single label.
+/// has no bound on a single label, and one may begin with `-`.
 pub(super) fn is_hostname(text: &str) -> bool {
     let text = text.strip_suffix('.').unwrap_or(text);
     let label = |label: &str| {
         !label.is_empty()
-            && !label.starts_with('-')
             && !label.ends_with('-')
             && label
                 .bytes()

@@ -152,9 +152,10 @@ pub fn route_path(text: &str) -> Result<(), String> {
     if !text.starts_with('/') {
         return Err(PATH_START.to_owned());
     }
-    uri_characters(text)?;
-    match path::normalize(text) {
-        Ok(normal) if normal == text => Ok(()),
+    let encoded = path::encoded(text);
+    uri_characters(&encoded)?;
+    match path::normalize(&encoded) {
+        Ok(normal) if normal == encoded => Ok(()),
         Ok(normal) => Err(format!(
             "non-normalized path, consider use '{normal}' instead"
         )),

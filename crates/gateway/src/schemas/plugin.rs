@@ -15,9 +15,21 @@ const PROTOCOLS: &[&str] = &["grpc", "grpcs", "http", "https"];
 /// Kinds whose files list the protocols of streams too, which no route here has:
 /// whether they do by default.
 const OF_STREAMS: &[(&str, bool)] = &[
+    ("datadog", false),
+    ("file-log", false),
+    ("grpc-web", false),
+    ("http-log", false),
     ("ip-restriction", true),
+    ("loggly", false),
+    ("prometheus", false),
+    ("proxy-cache", false),
     ("request-transformer", false),
     ("session", false),
+    ("statsd", false),
+    ("syslog", false),
+    ("tcp-log", false),
+    ("udp-log", false),
+    ("zipkin", false),
 ];
 const WITH_STREAMS: &[&str] = &["grpc", "grpcs", "http", "https", "tcp", "tls"];
 const ALL_PROTOCOLS: &[&str] = &[

@@ -313,7 +313,16 @@ fn hosts_may_have_one_wildcard_label_and_a_port() {
 
 #[test]
 fn paths_are_normal_prefixes_or_expressions() {
-    for path in ["/", "/a", "/a/", "~/a/(?<id>\\d+)$", "/a%2Fb", "/~x"] {
+    for path in [
+        "/",
+        "/a",
+        "/a/",
+        "~/a/(?<id>\\d+)$",
+        "/a%2Fb",
+        "/~x",
+        "/a b",
+        "/日本",
+    ] {
         made(route(), json!({"paths":[path]})).expect(path);
     }
     for (path, message) in [
@@ -324,8 +333,8 @@ fn paths_are_normal_prefixes_or_expressions() {
         ("/%61", "non-normalized path, consider use '/a' instead"),
         ("/a%2", "invalid url-encoded value: '%2'"),
         (
-            "/a b",
-            "invalid path: '/a b' (characters outside of the reserved list of RFC 3986 found)",
+            "/a|b",
+            "invalid path: '/a|b' (characters outside of the reserved list of RFC 3986 found)",
         ),
     ] {
         assert_eq!(

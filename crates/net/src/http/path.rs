@@ -81,13 +81,35 @@ fn decode_unreserved(bytes: &[u8]) -> Result<String, PathError> {
         if value.is_ascii_alphanumeric() || matches!(value, b'-' | b'.' | b'_' | b'~') {
             out.push(char::from(value));
         } else {
-            out.push('%');
-            out.push(char::from(b"0123456789ABCDEF"[usize::from(value >> 4)]));
-            out.push(char::from(b"0123456789ABCDEF"[usize::from(value & 15)]));
+            push_encoded(&mut out, value);
         }
         i += 3;
     }
     Ok(out)
+}
+
+fn push_encoded(out: &mut String, byte: u8) {
+    out.push('%');
+    out.push(char::from(b"0123456789ABCDEF"[usize::from(byte >> 4)]));
+    out.push(char::from(b"0123456789ABCDEF"[usize::from(byte & 15)]));
+}
+
+/// A path as a person writes it, with blanks and letters beyond ASCII, as requests
+/// have it (RFC 3987 §3.1). What is encoded already stays.
+pub fn encoded(path: &str) -> Cow<'_, str> {
+    let is_foreign = |byte: u8| byte == b' ' || !byte.is_ascii();
+    if !path.bytes().any(is_foreign) {
+        return Cow::Borrowed(path);
+    }
+    let mut out = String::with_capacity(3 * path.len());
+    for byte in path.bytes() {
+        if is_foreign(byte) {
+            push_encoded(&mut out, byte);
+        } else {
+            out.push(char::from(byte));
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// Whether some reader would see `..` where this one sees none.

@@ -7,7 +7,7 @@ use http::{HeaderValue, Method};
 use serde_json::{Map, Value, json};
 
 use super::query::QueryRules;
-use crate::field_rules::{FieldRules, check_header, header, pair};
+use crate::field_rules::{FieldRules, check_header_to_remove, header, pair};
 use crate::settings::{Settings, wrong};
 use crate::template::Template;
 use doorward_core::model::schema::{Field, Schema, TextCheck, Type};
@@ -21,7 +21,7 @@ pub(super) fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         let records = OPERATIONS.map(|operation| {
             let (of_headers, of_others): (TextCheck, Option<TextCheck>) = match operation {
-                "remove" => (check_header, None),
+                "remove" => (check_header_to_remove, None),
                 "rename" => (check_rename, Some(check_value)),
                 _ => (check_field, Some(check_value)),
             };

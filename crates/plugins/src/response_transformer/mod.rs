@@ -15,7 +15,9 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 use serde_json::{Map, Value, json};
 
-use crate::field_rules::{FieldRules, check_header, check_header_names, check_header_pair};
+use crate::field_rules::{
+    FieldRules, check_header_names, check_header_pair, check_header_to_remove,
+};
 use crate::settings::Settings;
 use doorward_core::model::schema::{Field, Schema, TextCheck, Type};
 use doorward_plugin_api::filter::{
@@ -43,7 +45,7 @@ fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         let fields = OPERATIONS.map(|operation| {
             let (headers, body): (TextCheck, Type) = match operation {
-                "remove" => (check_header, Type::text()),
+                "remove" => (check_header_to_remove, Type::text()),
                 "rename" => (check_header_names, Type::checked(check_pair)),
                 _ => (check_header_pair, Type::checked(check_pair)),
             };

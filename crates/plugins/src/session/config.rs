@@ -3,10 +3,10 @@
 use std::sync::LazyLock;
 
 use http::Method;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::settings::{Settings, wrong};
-use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_core::model::schema::{Field, Schema, Type, Violations};
 use doorward_net::session::cookie::{SameSite, Style};
 use doorward_net::session::seal::Sealer;
 use doorward_net::session::timers::Timers;
@@ -22,6 +22,17 @@ const TELLINGS: &[&str] = &[
     "rolling-timeout",
     "absolute-timeout",
 ];
+
+/// Rewrites what older files say: when a session is renewed follows from its timeouts,
+/// and cookies without `SameSite` are `Lax` to browsers.
+fn shorthand(input: &mut Map<String, Value>, _: &mut Violations) {
+    input.remove("cookie_renew");
+    if let Some(same_site) = input.get_mut("cookie_samesite")
+        && same_site == "off"
+    {
+        *same_site = "Lax".into();
+    }
+}
 
 pub(super) fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
@@ -63,6 +74,7 @@ pub(super) fn schema() -> &'static Schema {
             text("logout_query_arg", "session_logout"),
             text("logout_post_arg", "session_logout"),
         ])
+        .shorthand(shorthand)
     });
     &SCHEMA
 }

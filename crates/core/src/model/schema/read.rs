@@ -86,7 +86,13 @@ impl Reader {
         match (kind, value) {
             (Type::Array(of), value) => self.list(of, value),
             (Type::Set(of), value) => without_repetition(self.list(of, value)),
-            (Type::Record(schema), Value::Object(map)) => Value::Object(self.record(schema, map)),
+            (Type::Record(schema), Value::Object(mut map)) => {
+                if let Some(shorthand) = schema.shorthand {
+                    // Those of records inside others refuse nothing.
+                    shorthand(&mut map, &mut Violations::default());
+                }
+                Value::Object(self.record(schema, map))
+            }
             (Type::Map(_) | Type::Members(..), Value::Object(map)) => map
                 .into_iter()
                 .map(|(key, value)| {
