@@ -249,6 +249,12 @@ impl Chains {
         }
     }
 
+    /// The plugins of everything: they see the answers to requests that no route takes.
+    pub(super) fn everywhere(&self) -> Box<[Link]> {
+        let all = chosen(self.of_all.iter().collect());
+        all.into_iter().cloned().collect()
+    }
+
     /// The plugins of everything that want to know of requests that are over: they
     /// are told of those that no route takes, too.
     pub(super) fn observers(&self) -> Arc<[Link]> {

@@ -19,7 +19,7 @@ use super::log_phase::trail::Trail;
 use super::own_headers::OwnHeaders;
 use super::responses::body_filters::BodyFilters;
 use super::settings::Settings;
-use super::snapshot::{LiveRoute, LiveService};
+use super::snapshot::{LiveRoute, LiveService, Snapshot};
 use super::stopping::Stopping;
 use super::tries::Tries;
 use doorward_net::http::upload::Upload;
@@ -163,6 +163,13 @@ impl Ctx {
     pub(super) fn filters(&self) -> &[Link] {
         let of_route = self.route.as_ref().map(|route| &*route.filters);
         self.chain.as_deref().or(of_route).unwrap_or_default()
+    }
+
+    /// Has the filters of everything see the answer to a request that no route takes.
+    pub(super) fn answer_without_route(&mut self, snapshot: &Snapshot) {
+        if !snapshot.everywhere.is_empty() {
+            self.chain = Some(snapshot.everywhere.clone());
+        }
     }
 
     /// Whether anybody but the gateway may change its heads.

@@ -231,9 +231,15 @@ impl Gateway {
             {
                 Ok(Some(Guard::into_inner(snapshot)))
             }
-            // The operator's own page, where there is one, says what this one would.
-            Err(Unrouted::NoRoute) if ctx.pages.is_some() => Err(no_route()),
-            Err(Unrouted::NoRoute) => Err(no_route_for(request, &ctx.exchange)),
+            Err(Unrouted::NoRoute) => {
+                ctx.answer_without_route(&snapshot);
+                // The operator's own page, where there is one, says what this one would.
+                Err(if ctx.pages.is_some() {
+                    no_route()
+                } else {
+                    no_route_for(request, &ctx.exchange)
+                })
+            }
         }
     }
 

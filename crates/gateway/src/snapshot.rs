@@ -83,6 +83,8 @@ pub struct Snapshot {
     pub cookie_givers: Arc<[Arc<dyn Filter>]>,
     /// The metadata of the resources that filters protect.
     pub resource_metadata: Arc<ResourceMetadata>,
+    /// Filters that see the answers to requests that no route takes.
+    pub everywhere: Box<[Link]>,
     /// Filters that are told of requests that no route takes.
     pub observers: Arc<[Link]>,
     services: Services,
@@ -147,6 +149,7 @@ impl Snapshot {
                 None => context.mount.clone(),
             },
             providers,
+            everywhere: chains.everywhere(),
             observers: chains.observers(),
             services,
             filters,

@@ -52,6 +52,7 @@ pub(crate) async fn ask(
         Ok(Some(handler)) => walk.through(handler).await,
         Ok(None) => {
             ctx.journey = None;
+            ctx.answer_without_route(snapshot);
             return Some(no_route_for(session.req_header(), &ctx.exchange));
         }
         Err(reply) => End::Reply(reply),

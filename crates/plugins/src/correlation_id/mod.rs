@@ -164,6 +164,20 @@ impl Filter for CorrelationId {
             let _ = response.insert_header(self.header.clone(), id);
         }
     }
+
+    /// An answer to a request that was refused before this filter has one too.
+    fn on_own_response(
+        &self,
+        request: &RequestHeader,
+        exchange: &Exchange,
+        response: &mut ResponseHeader,
+    ) {
+        if self.echo && !response.headers.contains_key(&self.header) {
+            let sent = self.sent(request);
+            let id = sent.unwrap_or_else(|| self.generate(exchange));
+            let _ = response.insert_header(self.header.clone(), id);
+        }
+    }
 }
 
 /// The first value with this name.
