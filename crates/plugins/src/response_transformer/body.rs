@@ -11,7 +11,7 @@ use crate::settings::Settings;
 use doorward_plugin_api::filter::BodyFilter;
 
 /// Longest body that is changed; longer ones pass as they are.
-pub(super) const MAX_BODY: usize = 1 << 20;
+pub(super) const MAX_BODY: usize = 8 << 20;
 
 /// Digests of a body, which is another one afterwards.
 const DIGESTS: [HeaderName; 3] = [
@@ -117,15 +117,20 @@ fn typed(value: &str, json_type: Option<&str>) -> Option<Box<str>> {
     }
 }
 
+/// Whether a media type is JSON, by itself or by its suffix (RFC 6839 §3.1).
+fn is_json(essence: &str) -> bool {
+    let essence = essence.to_ascii_lowercase();
+    let subtype = essence.strip_prefix("application/");
+    subtype.is_some_and(|subtype| subtype == "json" || subtype.ends_with("+json"))
+}
+
 /// Whether the body of an answer can be changed. If so, its head no longer says
 /// what is about the old one.
 pub(super) fn prepare(response: &mut ResponseHeader) -> bool {
     let headers = &response.headers;
     let is_json = headers.get_all(CONTENT_TYPE).iter().any(|value| {
         let essences = value.to_str().unwrap_or_default().split([',', ';']);
-        essences
-            .map(str::trim)
-            .any(|essence| essence.eq_ignore_ascii_case("application/json"))
+        essences.map(str::trim).any(is_json)
     });
     let encoded = headers.get_all(CONTENT_ENCODING).iter();
     let encoded = encoded

@@ -106,13 +106,17 @@ async fn what_is_no_plain_json_passes_as_it_is() {
     let length = (body::MAX_BODY + 1).to_string();
     for fields in [
         vec![("content-type", "text/html")],
-        vec![("content-type", "application/problem+json")],
+        vec![("content-type", "image/svg+json")],
+        vec![("content-type", "application/json-seq")],
         vec![JSON, ("content-encoding", "gzip")],
         vec![JSON, ("content-range", "bytes 0-1/3")],
         vec![JSON, ("content-length", &length)],
     ] {
         assert_eq!(body(&config, &fields, &["{}"]).await, None, "{fields:?}");
     }
+    let problem = [("content-type", "application/problem+json; charset=utf-8")];
+    let got = body(&config, &problem, &["{}"]).await;
+    assert_eq!(got.as_deref(), Some(r#"{"a":"1"}"#));
     for malformed in ["{", "[1]", "", "null"] {
         let got = body(&config, &[JSON], &[malformed]).await;
         assert_eq!(got.as_deref(), Some(malformed));
