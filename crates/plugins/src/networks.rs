@@ -40,8 +40,10 @@ impl Networks {
     /// # Errors
     /// The first text that names none.
     pub(crate) fn read<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Self, String> {
-        let ranges = texts.map(|text| network(text).map(range));
-        let mut ranges: Vec<_> = ranges.collect::<Result<_, _>>()?;
+        let mut ranges = Vec::new();
+        for text in texts {
+            ranges.extend(ranges_of(network(text)?));
+        }
         ranges.sort_unstable();
         let mut merged: Vec<(u128, u128)> = Vec::with_capacity(ranges.len());
         for (first, last) in ranges {
@@ -77,8 +79,21 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-fn range(network: IpNet) -> (u128, u128) {
-    (number(network.network()), number(network.broadcast()))
+/// The addresses of IPv4 as numbers of IPv6.
+const IPV4: (u128, u128) = (0xffff_0000_0000, 0xffff_ffff_ffff);
+
+/// The addresses of a network. One of IPv6 has none of IPv4, however short its prefix
+/// is: `::/0` says nothing of clients that come by IPv4.
+fn ranges_of(network: IpNet) -> impl Iterator<Item = (u128, u128)> {
+    let (first, last) = (number(network.network()), number(network.broadcast()));
+    let around = first < IPV4.0 && last >= IPV4.1;
+    let parts = if around {
+        [(first, IPV4.0 - 1), (IPV4.1 + 1, last)]
+    } else {
+        // The second one has nothing.
+        [(first, last), (1, 0)]
+    };
+    parts.into_iter().filter(|(first, last)| first <= last)
 }
 
 #[cfg(test)]
@@ -128,8 +143,15 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_of_ipv6_holds_ipv4_too_and_that_of_ipv4_does_not() {
-        assert!(has(&networks(&["::/0"]), "10.0.0.1"));
+    fn the_whole_of_one_version_holds_none_of_the_other() {
+        for all in ["::/0", "::/80"] {
+            assert!(!has(&networks(&[all]), "10.0.0.1"));
+            assert!(!has(&networks(&[all]), "::ffff:10.0.0.1"));
+            assert!(has(&networks(&[all]), "::1"));
+        }
+        assert!(has(&networks(&["::/0"]), "2001:db8::1"));
+        assert!(has(&networks(&["::ffff:0:0/96"]), "10.0.0.1"));
         assert!(!has(&networks(&["0.0.0.0/0"]), "2001:db8::1"));
+        assert!(has(&networks(&["0.0.0.0/0", "::/0"]), "10.0.0.1"));
     }
 }
