@@ -2,6 +2,7 @@
 
 use aws_lc_rs::digest::{Context, SHA256};
 use http::{HeaderMap, HeaderName, Method, header};
+use percent_encoding::percent_decode_str;
 use pingora::http::RequestHeader;
 use url::form_urlencoded;
 
@@ -172,9 +173,28 @@ pub(super) fn of(
     key
 }
 
+/// Where a parameter stands in the key, in which the order of parameters does not
+/// count. It does among those that some program behind the gateway may take for one:
+/// by case, by percent-encoding, by brackets, or by what it writes for other characters.
+fn order_of(piece: &str) -> String {
+    let name = piece.split('=').next().unwrap_or_default();
+    let name = percent_decode_str(name).decode_utf8_lossy();
+    let name = name.split('[').next().unwrap_or_default();
+    let plain = |letter: char| {
+        if letter.is_ascii_alphanumeric() {
+            letter.to_ascii_lowercase()
+        } else {
+            '_'
+        }
+    };
+    name.chars().map(plain).collect()
+}
+
 fn add_query(parts: &mut Parts, config: &Config, query: &str) {
     if config.parameters.is_empty() {
-        return parts.add(query.as_bytes());
+        let mut pieces: Vec<_> = query.split('&').collect();
+        pieces.sort_by_cached_key(|piece| order_of(piece));
+        return parts.add_all(pieces.into_iter().map(str::as_bytes));
     }
     let pairs = form_urlencoded::parse(query.as_bytes());
     let mut pairs: Vec<_> = pairs

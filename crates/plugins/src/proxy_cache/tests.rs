@@ -493,3 +493,22 @@ fn wrong_settings_are_refused_with_the_imitated_words() {
         assert!(message.contains(words), "{message}");
     }
 }
+
+#[tokio::test]
+async fn the_order_of_different_parameters_does_not_count_and_that_of_alike_ones_does() {
+    let cache = Cache::new(&json!({}));
+    assert_eq!(cache.status("GET /?a=b&b=c", "", &[]).await, "Miss");
+    assert_eq!(cache.status("GET /?b=c&a=b", "", &[]).await, "Hit");
+    // Programs differ in which of two names they take for one.
+    for (one, other) in [
+        ("a=1&a=2", "a=2&a=1"),
+        ("a=1&%61=2", "%61=2&a=1"),
+        ("a=1&A=2", "A=2&a=1"),
+        ("a[]=1&a[x]=2", "a[x]=2&a[]=1"),
+        ("a.b=1&a_b=2", "a_b=2&a.b=1"),
+    ] {
+        let (one, other) = (format!("GET /?{one}"), format!("GET /?{other}"));
+        assert_eq!(cache.status(&one, "", &[]).await, "Miss", "{one}");
+        assert_eq!(cache.status(&other, "", &[]).await, "Miss", "{other}");
+    }
+}
