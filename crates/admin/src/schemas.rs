@@ -11,8 +11,9 @@ use super::entity::Answer;
 use super::error::ApiError;
 use super::reply;
 use doorward_core::clock;
+use doorward_core::model::plugin::Plugin;
 use doorward_core::model::schema::Schema;
-use doorward_gateway::entities::{Kind, Origin};
+use doorward_gateway::entities::{self, Kind, Origin};
 use doorward_gateway::records;
 use doorward_gateway::schemas;
 use doorward_plugins::kind;
@@ -98,7 +99,10 @@ fn validated(kind: Kind, call: &Call) -> Result<Response, ApiError> {
         }
     }
     resource.stamp(&mut record, clock::random_uuid(), draft.now_ms);
-    resource.finish(record, Origin::Store)?;
+    let record = resource.finish(record, Origin::Store)?;
+    if let Some(plugin) = entities::typed::<Plugin>(&*record) {
+        call.state.control.check_plugin(&plugin.value)?;
+    }
     Ok(reply::message(
         StatusCode::OK,
         "schema validation successful",

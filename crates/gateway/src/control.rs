@@ -195,6 +195,15 @@ impl Control {
         Providers::of(&self.context.parts)
     }
 
+    /// Whether the filter of `plugin` could be built, if it is enabled; changes nothing.
+    ///
+    /// # Errors
+    /// What a change that puts it in force would be refused with.
+    pub fn check_plugin(&self, plugin: &Plugin) -> Result<(), ChangeError> {
+        let entities = self.entities();
+        snapshot::check_plugin(plugin, &self.context.parts, &entities).map_err(Into::into)
+    }
+
     /// Whether `declared` could be put in force together with what the store
     /// holds; changes nothing.
     ///
