@@ -228,13 +228,14 @@ fn fixed(config: &Config) -> String {
         .map(|token| fingerprint(token.expose()));
     let identity = config.identity.as_ref();
     format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         proxy,
         admin,
         token,
         fingerprint(&config.store.0),
         config.telemetry,
         config.redis,
+        config.acme,
         identity.map(|identity| &identity.base_url),
         identity.map(|identity| &identity.session.cookie_name)
     )

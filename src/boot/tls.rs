@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use crate::config::{Config, TlsConfig};
 use crate::server::ServerError;
 use crate::server::tls::{Prepared, Tls};
+use doorward_acme::Acme;
 use doorward_core::clock::Clock;
 use doorward_gateway::snapshot::Snapshot;
 use doorward_net::telemetry::listeners::Expiry;
@@ -19,6 +20,8 @@ pub struct TlsSections {
     pub proxy: Option<Arc<Tls>>,
     /// `admin.tls`.
     pub admin: Option<Arc<Tls>>,
+    /// Certificates of an authority.
+    pub acme: Option<Arc<Acme>>,
 }
 
 impl TlsSections {
@@ -41,8 +44,8 @@ impl TlsSections {
             .collect()
     }
 
-    /// Tells when the certificates of both sections, and those of the
-    /// snapshot in force, expire.
+    /// Tells when the certificates of both sections, those of the snapshot in force, and
+    /// those of an authority expire.
     pub fn expiries(
         &self,
         live: &Arc<ArcSwap<Snapshot>>,
@@ -59,7 +62,9 @@ impl TlsSections {
             let snapshot = live.load();
             let stored = snapshot.certificates.labelled();
             let stored = stored.map(|(label, identity)| (label, identity.not_after));
+            let issued = sections.acme.iter().flat_map(|acme| acme.expiries());
             own.chain(stored)
+                .chain(issued)
                 .map(|(label, not_after)| Expiry {
                     label,
                     seconds_left: not_after.saturating_sub(now),

@@ -18,6 +18,7 @@ use crate::server::places::{Address, ProxyPlaces, RouterPlace};
 use crate::server::tls::Tls;
 use crate::server::{RouterListener, ServerError, Shared, indispensable};
 use crate::systemd::{self, InheritedSockets, Watchdog};
+use doorward_acme::Acme;
 use doorward_admin::{self as admin, AdminState};
 use doorward_core::clock::Clock;
 use doorward_core::model::audit::{Actor, Event, Kind, Trace};
@@ -34,6 +35,7 @@ use doorward_gateway::session_bound::SessionBoundConnector;
 use doorward_gateway::settings::Settings;
 use doorward_net::http::accept::{ConnectionAcceptor, Limits};
 use doorward_net::http::bridge::Bounds;
+use doorward_net::http::challenges::HttpChallenges;
 use doorward_net::http::proxy_protocol::ProxyNetworks;
 use doorward_net::telemetry::access_log::AccessLog;
 use doorward_net::telemetry::{Telemetry, process_log};
@@ -120,7 +122,14 @@ async fn serve(
             return ExitCode::FAILURE;
         }
     };
-    let tls = match open_tls(config, clock, &parts) {
+    let acme = match boot::open_acme(config, clock, &parts).await {
+        Ok(acme) => acme,
+        Err(error) => {
+            complain(&error);
+            return ExitCode::from(USAGE);
+        }
+    };
+    let tls = match open_tls(config, clock, &parts, acme.clone()) {
         Ok(tls) => tls,
         Err(error) => {
             complain(&error.located(config));
@@ -138,7 +147,10 @@ async fn serve(
     let watchdog = Watchdog::from_environment();
     let shared = Shared {
         live: parts.control.live(),
-        settings: Arc::new(settings(config, clock, &parts, log.clone())),
+        settings: Arc::new(Settings {
+            challenges: acme.clone().map(|acme| acme as Arc<dyn HttpChallenges>),
+            ..settings(config, clock, &parts, log.clone())
+        }),
         tls: tls.proxy.as_deref().map(Tls::door),
         counters: parts.telemetry.proxy_listener.clone(),
         watchdog: watchdog.clone(),
@@ -164,6 +176,11 @@ async fn serve(
     parts
         .telemetry
         .watch_certificates(tls.expiries(&parts.control.live(), clock));
+    if let Some(acme) = acme {
+        let ordering = acme.run(stopped.clone());
+        // Without it certificates would expire unnoticed.
+        tokio::spawn(indispensable(stopped.clone(), ordering));
+    }
     tokio::spawn(warn_of_expiry(parts.telemetry.clone()));
     tokio::spawn(boot::watch(reloader.with_tls(tls), forced));
     let control = &parts.control;
@@ -287,15 +304,21 @@ impl Signals {
     }
 }
 
-fn open_tls(config: &Config, clock: &Clock, parts: &Opened) -> Result<TlsSections, ServerError> {
-    let open = |name, section: Option<&TlsConfig>, live| {
-        let opened = section.map(|section| Tls::open(name, section, live, clock).map(Arc::new));
-        opened.transpose()
+fn open_tls(
+    config: &Config,
+    clock: &Clock,
+    parts: &Opened,
+    acme: Option<Arc<Acme>>,
+) -> Result<TlsSections, ServerError> {
+    let open = |name, section: Option<&TlsConfig>, live, acme| {
+        let opened = section.map(|section| Tls::open(name, section, live, acme, clock));
+        opened.map(|opened| opened.map(Arc::new)).transpose()
     };
     let live = Some(parts.control.live());
     Ok(TlsSections {
-        proxy: open("proxy.tls", config.proxy.tls.as_ref(), live)?,
-        admin: open("admin.tls", config.admin.tls.as_ref(), None)?,
+        proxy: open("proxy.tls", config.proxy.tls.as_ref(), live, acme.clone())?,
+        admin: open("admin.tls", config.admin.tls.as_ref(), None, None)?,
+        acme,
     })
 }
 
@@ -369,6 +392,10 @@ fn admin_listener<'a>(
             .as_ref()
             .map(|identity| identity.admin_router()),
         broker: Some(parts.broker.clone()),
+        acme: tls
+            .acme
+            .clone()
+            .map(|acme| -> admin::Report { Box::new(move || acme.status()) }),
     };
     let gate = admin::gate(&state);
     let router = admin::router(state);
@@ -432,6 +459,7 @@ fn settings(
         error_pages: error_pages(config),
         hsts: config.proxy.hsts.as_ref().map(Hsts::value),
         probes: Probes::new(&probes, parts.store.clone()),
+        challenges: None,
         port: plain,
         tls_port: tls,
         port_texts: [plain, tls].map(HeaderValue::from),

@@ -88,6 +88,9 @@ pub const MAX_CONFIG: usize = 32 << 20;
 /// The one workspace there is.
 const WORKSPACE: &str = "default";
 
+/// Tells the state of a part of the process.
+pub type Report = Box<dyn Fn() -> serde_json::Value + Send + Sync>;
+
 /// What the Admin API works on.
 pub struct AdminState {
     /// The owner of the entities.
@@ -127,6 +130,8 @@ pub struct AdminState {
     pub identity: Option<Router>,
     /// The token broker, if there is one.
     pub broker: Option<Arc<Broker>>,
+    /// Certificates of an authority, if any are ordered.
+    pub acme: Option<Report>,
 }
 
 struct State {
@@ -145,6 +150,7 @@ struct State {
     route_files: Board,
     identity: Option<Router>,
     broker: Option<Arc<Broker>>,
+    acme: Option<Report>,
     node: info::Node,
 }
 
@@ -170,6 +176,7 @@ pub fn router(state: AdminState) -> Router {
         route_files: state.route_files,
         identity: state.identity,
         broker: state.broker,
+        acme: state.acme,
         node: info::Node::of_this_process(),
     });
     let id = state.node.id().to_string();
@@ -226,6 +233,7 @@ static ENDPOINTS: &[Endpoint] = &[
     endpoint("/audit/export", READ, audit::export),
     endpoint("/status", READ, info::status),
     endpoint("/status/ready", READ, info::ready),
+    endpoint("/acme", READ, info::acme),
     endpoint("/metrics", READ, info::metrics),
     endpoint("/endpoints", READ, info::endpoints),
     endpoint("/explain", &["POST"], explain::explain),
