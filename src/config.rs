@@ -239,6 +239,8 @@ pub struct AdminConfig {
     pub cors_origins: Vec<String>,
     /// Whether keys are stored as text, and the secrets of credentials shown.
     pub show_credentials: bool,
+    /// Whether `/console` is served.
+    pub console: bool,
     /// Its TLS listener.
     pub tls: Option<TlsConfig>,
     /// Most open connections to it.
@@ -253,6 +255,7 @@ impl Default for AdminConfig {
             hosts: Vec::new(),
             cors_origins: Vec::new(),
             show_credentials: false,
+            console: true,
             tls: None,
             max_connections: 256,
         }

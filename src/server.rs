@@ -16,9 +16,10 @@ use arc_swap::ArcSwap;
 use axum::Router;
 use futures_util::future::join_all;
 use pingora::apps::HttpServerOptions;
+use pingora::connectors::ConnectorOptions;
 use pingora::listeners::{ListenerConfig, TcpSocketOptions};
 use pingora::protocols::l4::stream::L4BufferSettings;
-use pingora::proxy::{HttpProxy, http_proxy};
+use pingora::proxy::http_proxy;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::listening::Service;
@@ -26,10 +27,12 @@ use pingora::services::listening::Service;
 use crate::config::{Config, ProxyConfig, unix_path};
 use crate::systemd::{InheritedError, Watchdog};
 use descriptors::Shares;
+use doorward_gateway::forwarder::Forwarder;
 use doorward_gateway::proxy::Gateway;
 use doorward_gateway::settings::Settings;
 use doorward_gateway::snapshot::Snapshot;
-use doorward_gateway::tries::RetryBudget;
+use doorward_gateway::stopping::Stopping;
+use doorward_gateway::tries::{MAX_TRIES, RetryBudget};
 use doorward_gateway::upload::Uploads;
 use doorward_net::http::accept::{ConnectionAcceptor, Limits, ProtocolDispatcher};
 use doorward_net::http::bridge::Bounds;
@@ -44,8 +47,10 @@ use places::Place;
 /// thousands of idle connections, large enough to send a common answer whole.
 const READ_BUFFER: usize = 1 << 10;
 const WRITE_BUFFER: usize = 8 << 10;
-/// Which part of a worker's idle upstream connections is for long request bodies.
+/// Which part of a worker's idle upstream connections is for long request bodies, and
+/// which for what else the engine serves; the others are the forwarding loop's.
 const UPLOAD_PART: usize = 8;
+const ENGINE_PART: usize = 4;
 /// What the process exits with when a worker is lost (EX_SOFTWARE).
 const WORKER_LOST: i32 = 70;
 /// How long requests to the admin listener may finish after SIGTERM.
@@ -263,7 +268,7 @@ async fn drained(watch: &mut ShutdownWatch, in_flight: &Gauge, limit: Duration) 
 }
 
 type RouterGreeter = ProtocolDispatcher<RouterApp>;
-type ProxyService = Service<ProtocolDispatcher<HttpProxy<Gateway>>>;
+type ProxyService = Service<ProtocolDispatcher<Forwarder>>;
 
 /// One worker's listeners: without TLS, and with it.
 fn proxy_services(
@@ -272,14 +277,14 @@ fn proxy_services(
     shares: Shares,
     in_flight: &Gauge,
 ) -> Vec<ProxyService> {
-    // Both pools together keep the worker's share.
+    // All pools together keep the worker's share.
     let upload_pool = shares.pool / UPLOAD_PART;
+    let engine_pool = shares.pool / ENGINE_PART;
     let conf = ServerConf {
         threads: 1,
         work_stealing: false,
-        upstream_keepalive_pool_size: shares.pool - upload_pool,
-        // The service's own `retries` are what counts.
-        max_retries: 1 << 15,
+        upstream_keepalive_pool_size: engine_pool,
+        max_retries: MAX_TRIES,
         ca_file: config
             .upstream_ca
             .as_ref()
@@ -289,8 +294,11 @@ fn proxy_services(
     let conf = Arc::new(conf);
     let retry_budget = Arc::new(RetryBudget::default());
     let uploads = Arc::new(Uploads::new(config.upstream_ca.as_deref(), upload_pool));
+    // One for all listeners of the worker: whoever is told first tells the others.
+    let stopping = Stopping::default();
     let speaking = |h2c| {
         let gateway = Gateway {
+            stopping: stopping.clone(),
             retry_budget: retry_budget.clone(),
             uploads: uploads.clone(),
             live: shared.live.clone(),
@@ -302,9 +310,11 @@ fn proxy_services(
         options.h2_idle_timeout = Some(Duration::from_secs(75));
         // They reach the gateway, which refuses them in its own words.
         options.allow_connect_method_proxying = true;
-        let mut proxy = http_proxy(&conf, gateway);
-        proxy.server_options = Some(options);
-        Arc::new(proxy)
+        let mut engine = http_proxy(&conf, gateway.clone());
+        engine.server_options = Some(options);
+        let mut connections = ConnectorOptions::from_server_conf(&conf);
+        connections.keepalive_pool_size = shares.pool - upload_pool - engine_pool;
+        Arc::new(Forwarder::new(gateway, engine, connections))
     };
     let (http1, http2) = (speaking(false), speaking(true));
     let greeter = |tls| ProtocolDispatcher {

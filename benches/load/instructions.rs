@@ -24,9 +24,11 @@ const WARM_UP: usize = 100;
 const FLOOR: &str = "bare Pingora (floor)";
 /// Functions of ours that are named.
 const COSTLIEST: usize = 10;
+/// The row without a plugin.
+const PLAIN: &str = "no plugin";
 /// The row that everyday plugins are compared with, and the instructions that one may
 /// add.
-const PLAIN: &str = "no plugin";
+const WITHOUT: &str = "no plugin, with the fields of a browser";
 const BAR: f64 = 2500.0;
 const FORM: &str = "application/x-www-form-urlencoded";
 
@@ -114,9 +116,9 @@ impl Table {
     /// What an everyday plugin adds to a request, against its bar. One that answers
     /// itself adds less than nothing.
     fn print_everyday(&self) {
-        let plain = self.rows.iter().find(|(name, _)| *name == PLAIN);
+        let plain = self.rows.iter().find(|(name, _)| *name == WITHOUT);
         let plain = plain.map_or(0.0, |(_, each)| *each);
-        println!("\nwhat an everyday plugin adds to '{PLAIN}'");
+        println!("\nwhat an everyday plugin adds to '{WITHOUT}'");
         for (name, each) in &self.rows {
             if EVERYDAY.iter().any(|(plugin, _)| plugin == name) {
                 let added = each - plain;
@@ -253,10 +255,14 @@ fn floor(upstream: &Port, bearer: &str, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// Each everyday plugin on a route of its own.
+/// Each everyday plugin on a route of its own, and the same request to a route without
+/// one: its fields cost something by themselves.
 fn everyday(door: &Door) -> impl Iterator<Item = (Row, &Port)> {
-    EVERYDAY.iter().map(|(name, _)| {
-        let path = format!("/everyday/{name}");
+    let plain = (WITHOUT, "/plain/everyday".to_owned());
+    let plugins = EVERYDAY
+        .iter()
+        .map(|(name, _)| (*name, format!("/everyday/{name}")));
+    std::iter::once(plain).chain(plugins).map(|(name, path)| {
         let lines = "Origin: https://app.example\r\nUser-Agent: Mozilla/5.0\r\n";
         (Row::get(name, door.port(), &path, lines, 200), door.port())
     })

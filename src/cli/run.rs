@@ -1,5 +1,6 @@
 //! `doorward run`: start, serve, reload, drain.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ use crate::server::tls::Tls;
 use crate::server::{RouterListener, ServerError, Shared, indispensable};
 use crate::systemd::{self, InheritedSockets, Watchdog};
 use doorward_acme::Acme;
-use doorward_admin::{self as admin, AdminState};
+use doorward_admin::{self as admin, AdminService, AdminState};
+use doorward_console::{Console, ConsoleState};
 use doorward_core::clock::Clock;
 use doorward_core::model::audit::{Actor, Event, Kind, Trace};
 use doorward_gateway::balance::background::BackgroundTasks;
@@ -160,7 +162,7 @@ async fn serve(
     let started = bind(config).and_then(|(proxy, admin)| {
         let proxy = proxy.start(&config.proxy, &shared, shares, &stopped)?;
         let admin = admin.start(
-            admin_listener(config, clock, &parts, &tls, shares),
+            admin_listener(config, clock, &parts, &tls, shares, &stopped),
             &stopped,
         )?;
         Ok((proxy, admin))
@@ -367,6 +369,7 @@ fn admin_listener<'a>(
     parts: &Opened,
     tls: &TlsSections,
     shares: Shares,
+    stopped: &watch::Receiver<bool>,
 ) -> RouterListener<'a> {
     let state = AdminState {
         control: parts.control.clone(),
@@ -398,7 +401,11 @@ fn admin_listener<'a>(
             .map(|acme| -> admin::Report { Box::new(move || acme.status()) }),
     };
     let gate = admin::gate(&state);
-    let router = admin::router(state);
+    let service = admin::service(state);
+    let (router, gate) = match console(config, clock, parts, &service, stopped) {
+        Some(console) => (console.router().merge(service.router()), console.gate(gate)),
+        None => (service.router(), gate),
+    };
     let bounds = Bounds {
         body: ADMIN_BODY,
         time: Duration::from_secs(60),
@@ -426,6 +433,30 @@ fn admin_listener<'a>(
         bounds,
         keeper,
     }
+}
+
+/// The console, unless the configuration switches it off.
+fn console(
+    config: &Config,
+    clock: &Clock,
+    parts: &Opened,
+    admin: &AdminService,
+    stopped: &watch::Receiver<bool>,
+) -> Option<Console> {
+    if !config.admin.console {
+        return None;
+    }
+    let listen = config.admin.listen.parse::<SocketAddr>();
+    let console = Console::new(ConsoleState {
+        admin: admin.clone(),
+        telemetry: parts.telemetry.clone(),
+        clock: clock.clone(),
+        stopping: stopped.clone(),
+        port: listen.map_or(0, |address| address.port()),
+    });
+    console
+        .inspect_err(|error| tracing::error!(%error, "there is no console"))
+        .ok()
 }
 
 fn settings(

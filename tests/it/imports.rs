@@ -57,6 +57,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "gateway",
         ],
     ),
+    ("console", &["core", "net", "admin"]),
 ];
 
 #[test]

@@ -90,13 +90,48 @@ async fn every_step_of_back_up_and_restore_works() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_step_of_a_move_works() {
-    let walk = walk_from_nothing(include_str!("../../docs/migrate.md"), 2).await;
+    let walk = walk_from_nothing(include_str!("../../docs/migrate.md"), 1).await;
     assert_eq!(walk.upstream_requests, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_step_of_rotation_works() {
     walk_from_nothing(include_str!("../../docs/how-to-rotate.md"), 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_passkeys_works() {
+    walk_from_nothing(include_str!("../../docs/get-started-passkeys.md"), 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_a_client_of_the_broker_works() {
+    walk_from_nothing(include_str!("../../docs/get-started-broker.md"), 7).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_configuration_in_ci_works() {
+    walk_from_nothing(include_str!("../../docs/how-to-ci.md"), 7).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_an_upgrade_works() {
+    walk_from_nothing(include_str!("../../docs/how-to-upgrade.md"), 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_monitoring_works() {
+    walk_from_nothing(include_str!("../../docs/how-to-monitor.md"), 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_hardening_works() {
+    walk_from_nothing(include_str!("../../docs/how-to-harden.md"), 7).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_moving_sign_in_works() {
+    walk_from_nothing(include_str!("../../docs/migrate-sign-in.md"), 4).await;
 }
 
 /// Walks through `page` with the demo, which runs already.

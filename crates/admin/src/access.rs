@@ -67,6 +67,31 @@ impl Access {
         !asks_first && self.check(method, uri, headers).is_ok()
     }
 
+    /// Lets a request to a page of this listener pass, or says why not. Unlike a
+    /// token, browsers add cookies by themselves: names that a stranger can bend
+    /// to this address are refused here with a token too, and so is what changes
+    /// something without a word of the browser that it comes from this origin.
+    pub(super) fn check_page(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), ApiError> {
+        let host = host(uri, headers)?;
+        if host.as_ref().is_none_or(|host| !self.knows(host)) {
+            return Err(ApiError::Forbidden("Host not allowed"));
+        }
+        same_origin(method, host.as_ref(), headers)?;
+        let own_site = headers
+            .get(FETCH_SITE)
+            .is_some_and(|site| site == "same-origin");
+        let reads = matches!(*method, Method::GET | Method::HEAD);
+        if reads || own_site || headers.contains_key(header::ORIGIN) {
+            return Ok(());
+        }
+        Err(ApiError::Forbidden("Cross-origin requests are not allowed"))
+    }
+
     /// Whether a request may come from where it comes from.
     fn origin(
         &self,
@@ -295,6 +320,35 @@ mod tests {
         }
         let typed = [("host", "localhost"), ("sec-fetch-site", "none")];
         check(&access, Method::GET, &typed).expect("typed into the address bar");
+    }
+
+    #[test]
+    fn a_page_is_safe_from_rebinding_and_foreign_forms_with_a_token_too() {
+        let access = Access {
+            token: Some(Secret::new("s3cret")),
+            hosts: vec!["gate.example".to_owned()],
+            origins: vec!["https://other.example".to_owned()],
+        };
+        let page = |method: Method, headers: &[(&str, &str)]| {
+            let mut map = HeaderMap::new();
+            for (name, value) in headers {
+                let name = HeaderName::from_bytes(name.as_bytes()).expect("a name");
+                map.append(name, HeaderValue::from_str(value).expect("a value"));
+            }
+            access.check_page(&method, &Uri::from_static("/console"), &map)
+        };
+        let host = ("host", "gate.example");
+        page(Method::GET, &[host]).expect("an address that was typed");
+        page(Method::GET, &[("host", "evil.example")]).expect_err("a rebound name");
+        page(Method::GET, &[]).expect_err("no name");
+        page(Method::POST, &[host]).expect_err("no word of the browser");
+        page(Method::POST, &[host, ("sec-fetch-site", "none")]).expect_err("no page");
+        page(Method::POST, &[host, ("sec-fetch-site", "same-site")]).expect_err("a neighbour");
+        page(Method::POST, &[host, ("sec-fetch-site", "same-origin")]).expect("its own");
+        page(Method::POST, &[host, ("origin", "https://gate.example")]).expect("its own");
+        for origin in ["https://other.example", "null", "https://evil.example"] {
+            page(Method::POST, &[host, ("origin", origin)]).expect_err(origin);
+        }
     }
 
     #[test]

@@ -44,9 +44,15 @@ pub(super) async fn answer(
     };
     let state = call.state.clone();
     let now_ms = state.clock.now_ms();
-    let event = Event::new(kind, Actor::Admin)
+    let operator = call.operator.as_ref();
+    let actor = operator.map_or(Actor::Admin, |operator| operator.actor.clone());
+    let event = Event::new(kind, actor)
         .address(call.client.map(|info| info.addr.ip()))
         .target(&target(endpoint, &call));
+    let event = match operator {
+        Some(operator) => event.with("via", operator.via),
+        None => event,
+    };
     let told = (event.clone(), trace(request_id));
     let act = async {
         let answered = (endpoint.handler)(call).await;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
-use super::State;
 use super::draft::Key;
+use super::{Operator, State};
 use doorward_gateway::records::Disclosure;
 use doorward_net::http::ClientInfo;
 
@@ -23,6 +23,8 @@ pub(super) struct Call {
     pub(super) body: Bytes,
     /// Who sent it.
     pub(super) client: Option<ClientInfo>,
+    /// On whose behalf another part of the process sent it.
+    pub(super) operator: Option<Operator>,
 }
 
 impl Call {

@@ -22,6 +22,7 @@ mod error;
 mod explain;
 mod form;
 mod health;
+mod identity;
 mod info;
 mod issuers;
 mod keys;
@@ -36,6 +37,7 @@ mod refusal;
 mod reply;
 mod route_files;
 mod schemas;
+mod service;
 mod tags;
 mod targets;
 mod throttling;
@@ -49,7 +51,6 @@ use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, Method, header};
-use tower::ServiceExt;
 
 use access::Access;
 use call::Call;
@@ -79,6 +80,7 @@ use doorward_store::Store;
 
 pub use info::Listener;
 pub use refusal::refusal;
+pub use service::{AdminService, Operator};
 
 /// Largest request body, in bytes.
 pub const MAX_BODY: usize = 1 << 20;
@@ -156,6 +158,11 @@ struct State {
 
 /// The Admin API as a `Router`.
 pub fn router(state: AdminState) -> Router {
+    service(state).router()
+}
+
+/// The Admin API for its listener and for other parts of the process.
+pub fn service(state: AdminState) -> AdminService {
     let state = Arc::new(State {
         control: state.control,
         store: state.store,
@@ -182,7 +189,7 @@ pub fn router(state: AdminState) -> Router {
     let id = state.node.id().to_string();
     let kong = &state.telemetry.metrics.kong;
     kong.identify(&id, info::INTERFACE_VERSION);
-    Router::new().fallback(move |request: Request| answer(state.clone(), request))
+    AdminService::new(state)
 }
 
 /// Whether a request may use the Admin API, by its head alone: nobody else's
@@ -479,11 +486,17 @@ impl Endpoint {
     }
 }
 
-async fn answer(state: Arc<State>, request: Request) -> Response {
+/// Answers a request of the listener, or one of an operator whom another part of
+/// the process has let in.
+async fn answer(state: Arc<State>, operator: Option<Operator>, request: Request) -> Response {
     let started = clock::monotonic_ns();
     let (head, body) = request.into_parts();
     let origin = head.headers.get(header::ORIGIN).cloned();
-    let access = state.access.check(&head.method, &head.uri, &head.headers);
+    let access = if operator.is_some() {
+        Ok(())
+    } else {
+        state.access.check(&head.method, &head.uri, &head.headers)
+    };
     let latency = state.latency;
     let is_head = head.method == Method::HEAD;
     let id = clock::random_uuid().simple().to_string();
@@ -495,7 +508,7 @@ async fn answer(state: Arc<State>, request: Request) -> Response {
             response
         }
         Ok(()) => {
-            let mut response = dispatch(state, head, body, &id)
+            let mut response = dispatch(state, operator, (head, body), &id)
                 .await
                 .unwrap_or_else(ApiError::into_response);
             cors::allow_origin(response.headers_mut(), origin);
@@ -521,45 +534,23 @@ async fn answer(state: Arc<State>, request: Request) -> Response {
     response
 }
 
-/// What pages of other origins may send below `/identity`.
-const OF_IDENTITY: &str = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
-
-/// The identity provider answers; `below` is the path that it knows.
-async fn forward_to_identity(
-    identity: &Router,
-    below: String,
-    mut head: http::request::Parts,
-    body: axum::body::Body,
-) -> Result<Response, ApiError> {
-    let target = match head.uri.query() {
-        Some(query) => format!("{below}?{query}"),
-        None => below,
-    };
-    head.uri = target.parse().map_err(|_| ApiError::NotFound)?;
-    let request = Request::from_parts(head, body);
-    match identity.clone().oneshot(request).await {
-        Ok(response) => Ok(response),
-        Err(never) => match never {},
-    }
-}
-
 const LATENCY: HeaderName = HeaderName::from_static("x-kong-admin-latency");
 /// What the audit log and the bodies of refusals call the request.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-kong-admin-request-id");
 
 async fn dispatch(
     state: Arc<State>,
-    head: http::request::Parts,
-    body: axum::body::Body,
+    operator: Option<Operator>,
+    (head, body): (http::request::Parts, axum::body::Body),
     id: &str,
 ) -> Result<Response, ApiError> {
-    if let Some(identity) = &state.identity
+    if let Some(provider) = &state.identity
         && let Some(below) = path::of_identity(head.uri.path())
     {
         if head.method == Method::OPTIONS {
-            return Ok(cors::options(OF_IDENTITY, &head.headers));
+            return Ok(cors::options(identity::METHODS, &head.headers));
         }
-        return forward_to_identity(identity, below, head, body).await;
+        return identity::forward(provider, below, head, body).await;
     }
     let segments = path::segments(head.uri.path())?;
     let (endpoint, params) = endpoints()
@@ -596,6 +587,7 @@ async fn dispatch(
         headers: head.headers,
         body,
         client,
+        operator,
     };
     audit_events::answer(endpoint, call, id).await
 }

@@ -30,6 +30,7 @@ pub(super) struct Page {
     size: Option<usize>,
     after: Option<Uuid>,
     tags: Option<Tags>,
+    search: Option<Search>,
     scope: Scope,
     /// Query parameters as sent, decoded.
     query: Vec<(String, String)>,
@@ -104,6 +105,7 @@ impl Page {
             size: find("size").map(|text| size(text)).transpose()?,
             after: find("offset").map(|text| offset(text)).transpose()?,
             tags: find("tags").map(|text| tags(text)).transpose()?,
+            search: find(Search::NAME).and_then(|text| Search::of(text)),
             scope: Scope::of(&query)?,
             query,
         })
@@ -128,6 +130,10 @@ impl Page {
             self.scope.admits(&record.origin)
                 && !record.value.is_over(disclosure.now_ms)
                 && self.tags.as_ref().is_none_or(chosen)
+                && self.search.as_ref().is_none_or(|search| {
+                    let shown = T::show(record, entities, disclosure);
+                    search.admits(&shown)
+                })
                 && (fields.is_empty() || {
                     let shown = T::show(record, entities, disclosure);
                     let fits = |(key, wanted): &(&str, &str)| shown_as(&shown, key, wanted);
@@ -167,7 +173,7 @@ impl Page {
 
     /// In the older dialect any other parameter is an equality filter.
     fn field_filters<T: Resource>(&self) -> Vec<(&str, &str)> {
-        let own = ["size", "offset", "tags", Scope::NAME];
+        let own = ["size", "offset", "tags", Search::NAME, Scope::NAME];
         self.query
             .iter()
             .filter(|(key, _)| T::LEGACY_LIST && !own.contains(&key.as_str()))
@@ -188,10 +194,49 @@ impl Page {
                 let _ = write!(next, "&size={size}");
             }
         }
+        if let Some(search) = &self.search {
+            let _ = write!(next, "&{}={}", Search::NAME, encode(&search.text));
+        }
         if self.scope == Scope::Declared {
             let _ = write!(next, "&{}=true", Scope::NAME);
         }
         next
+    }
+}
+
+/// A text that records are looked for by.
+#[derive(Debug)]
+struct Search {
+    text: String,
+    lower: String,
+}
+
+impl Search {
+    /// The query parameter.
+    const NAME: &str = "q";
+    /// Longest text, in bytes; the rest is not looked for.
+    const MAX: usize = 256;
+
+    /// `None` for an empty text, which every record has.
+    fn of(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let end = text.floor_char_boundary(Self::MAX);
+        let text = text[..end].to_owned();
+        let lower = text.to_lowercase();
+        (!text.is_empty()).then_some(Self { text, lower })
+    }
+
+    /// Whether a record has the text in a field of texts or in a list of them,
+    /// whatever the case. What lies deeper, such as a plugin's configuration, does
+    /// not count.
+    fn admits(&self, record: &Map<String, Value>) -> bool {
+        let fits = |text: &str| text.to_lowercase().contains(&self.lower);
+        record.values().any(|value| match value {
+            // Nobody looks for a certificate by a piece of its text.
+            Value::String(text) => text.len() <= 1024 && fits(text),
+            Value::Array(list) => list.iter().filter_map(Value::as_str).any(fits),
+            _ => false,
+        })
     }
 }
 

@@ -16,6 +16,7 @@ use super::context::Ctx;
 use super::head::HeadFields;
 use super::peer::{Dialer, host_of};
 use super::resolve::{ResolveError, Resolver};
+use super::stopping::Stopping;
 use super::{admit, observe, tries};
 use doorward_net::http::{accept, framing};
 
@@ -83,9 +84,9 @@ pub(super) fn keep_after_interim(session: &mut Session, ctx: &Ctx) {
 
 /// Promises no next request where the process has begun to stop while this one,
 /// for so long, was under way.
-pub(super) fn close_if_stopping(session: &mut Session, taken: Duration) {
+pub(super) fn close_if_stopping(session: &mut Session, ctx: &Ctx, taken: Duration) {
     // Of short ones it was asked before.
-    if taken > SHORT && session.is_process_shutting_down() {
+    if taken > SHORT && ctx.stopping.as_ref().is_some_and(Stopping::has_begun) {
         session.set_keepalive(None);
     }
 }

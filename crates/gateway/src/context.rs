@@ -20,6 +20,7 @@ use super::own_headers::OwnHeaders;
 use super::responses::body_filters::BodyFilters;
 use super::settings::Settings;
 use super::snapshot::{LiveRoute, LiveService};
+use super::stopping::Stopping;
 use super::tries::Tries;
 use doorward_net::http::upload::Upload;
 use doorward_net::telemetry::connections::Connection;
@@ -57,6 +58,8 @@ pub struct Ctx {
     pub(super) upstream_time: Option<Duration>,
     /// Whether the client's connection was to stay open when the request began.
     pub(super) keep: bool,
+    /// Whether the worker has been told to stop; set when the request begins.
+    pub(super) stopping: Option<Stopping>,
     /// The version of HTTP that the client speaks.
     pub(super) version: Version,
     /// Whether the gateway gave an answer in the place of one that failed.
@@ -75,7 +78,13 @@ pub struct Ctx {
     pub(super) dialect: Option<Dialect>,
     /// Whether another answer was written in the place of the upstream's.
     pub(super) diverted: bool,
+    /// The head as the filters left it, where the request was decided before the
+    /// engine has read it.
+    pub(super) decided: Option<Box<RequestHeader>>,
 }
+
+/// A request that has found its route and has passed its filters.
+pub(super) struct DecidedRequest(pub(super) Box<Ctx>);
 
 fn whole_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
@@ -108,6 +117,7 @@ impl Ctx {
             upstream_started: None,
             upstream_time: None,
             keep: false,
+            stopping: None,
             version: Version::HTTP_11,
             answered: false,
             connection: None,
@@ -117,6 +127,7 @@ impl Ctx {
             body_filters: BodyFilters::default(),
             dialect: None,
             diverted: false,
+            decided: None,
         }
     }
 

@@ -42,7 +42,7 @@ impl Gateway {
         if let Some(probes) = &self.settings.probes
             && let Some(probe) = probes.find(session.req_header().uri.path())
         {
-            let is_stopping = session.is_process_shutting_down();
+            let is_stopping = self.stopping.has_begun();
             let method = &session.req_header().method;
             return Some(Box::pin(probes.answer(probe, method, is_stopping)).await);
         }

@@ -47,7 +47,7 @@ pub(super) async fn respond(
     let now = Instant::now();
     ctx.upstream_time = Some(now - started);
     log_phase::note_status(ctx, head.status);
-    connection::close_if_stopping(session, now - ctx.started);
+    connection::close_if_stopping(session, ctx, now - ctx.started);
     let fields = HeadFields::of(&head.headers);
     if responses::is_seen(ctx, &head)
         && let Some(reply) = Box::pin(responses::inspect(session, ctx, &mut head)).await

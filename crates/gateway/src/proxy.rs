@@ -1,17 +1,15 @@
 //! The data path: what happens to a request, in the order in which it happens.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, Version, header};
+use http::{StatusCode, Version, header};
+use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::prelude::{Error, ErrorType, HttpPeer};
-use pingora::proxy::{FailToProxy, ProxyHttp, Session};
-use pingora::{ErrorSource, Result};
+use pingora::proxy::Session;
 
 use super::attempt::Attempts;
 use super::balance::Outcome;
@@ -22,6 +20,7 @@ use super::head::HeadFields;
 use super::outgoing::finish_head;
 use super::settings::Settings;
 use super::snapshot::{Snapshot, Upstream};
+use super::stopping::Stopping;
 use super::tries::RetryBudget;
 use super::upload::Uploads;
 use super::{
@@ -30,8 +29,7 @@ use super::{
 };
 use doorward_expr as expr;
 use doorward_net::http::reply::Reply;
-use doorward_net::http::{accept, bridge, framing};
-use doorward_net::telemetry::connections::Connection;
+use doorward_net::http::{accept, bridge};
 use doorward_net::telemetry::metrics::Gauge;
 
 /// Most targets whose names a request waits for in vain.
@@ -39,7 +37,11 @@ const UNRESOLVED: usize = 4;
 /// Longest time for which a client may take nothing of an answer.
 const WRITE_STALL: Duration = Duration::from_secs(60);
 
-/// The proxy application: one for each worker, sharing everything.
+/// How long an upstream may be silent that sends events as they come, at least.
+const EVENTS: Duration = Duration::from_secs(3600);
+
+/// What happens to requests: one for each worker, sharing everything.
+#[derive(Clone)]
 pub struct Gateway {
     /// The snapshot in force.
     pub live: Arc<ArcSwap<Snapshot>>,
@@ -51,6 +53,8 @@ pub struct Gateway {
     pub retry_budget: Arc<RetryBudget>,
     /// Makes this worker's connections for long request bodies.
     pub uploads: Arc<Uploads>,
+    /// Whether this worker has been told to stop.
+    pub stopping: Stopping,
 }
 
 impl Gateway {
@@ -61,7 +65,7 @@ impl Gateway {
         ctx: &mut Ctx,
         reply: Reply,
     ) -> Result<()> {
-        connection::close_if_stopping(session, ctx.started.elapsed());
+        connection::close_if_stopping(session, ctx, ctx.started.elapsed());
         if ctx.journey.is_some() {
             return Box::pin(unwind::reply(session, ctx, reply)).await;
         }
@@ -73,31 +77,21 @@ impl Gateway {
     }
 }
 
-#[async_trait]
-impl ProxyHttp for Gateway {
-    // Boxed: the engine moves its futures, and the context in them, many times.
-    type CTX = Box<Ctx>;
-
-    fn new_ctx(&self) -> Box<Ctx> {
-        Box::new(Ctx::new())
-    }
-
-    fn init_downstream_modules(&self, _modules: &mut pingora::modules::http::HttpModules) {}
-
+impl Gateway {
     /// 1. Find the route, run its filters in order, answer what ends here.
-    async fn request_filter(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Result<bool> {
+    pub(super) async fn filter_request(
+        &self,
+        session: &mut Session,
+        ctx: &mut Box<Ctx>,
+    ) -> Result<bool> {
         accept::head_read();
+        self.settle_connection(session, ctx);
+        if let Some(head) = ctx.decided.take() {
+            *session.req_header_mut() = *head;
+            return Ok(false);
+        }
         ctx.in_flight = Some(self.in_flight.enter());
         self.retry_budget.deposit();
-        let stopping = session.is_process_shutting_down();
-        // HTTP/1.0 and `Connection: close` have switched it off.
-        ctx.version = session.req_header().version;
-        ctx.keep = !stopping && session.get_keepalive().is_some();
-        session.set_keepalive(ctx.keep.then_some(accept::KEEP));
-        session.set_write_timeout(Some(WRITE_STALL));
-        session.set_total_drain_timeout(Some(bridge::LINGER_ALL));
-        // What comes early waits for its turn (RFC 9112 §9.3.2).
-        session.as_downstream_mut().set_pipelining_enabled(true);
         if session.req_header().version == Version::HTTP_10 {
             connection::suppress_informational(session);
         }
@@ -147,8 +141,21 @@ impl ProxyHttp for Gateway {
         Ok(true)
     }
 
+    /// Tells the connection of a request how long it may be kept, and may stall.
+    fn settle_connection(&self, session: &mut Session, ctx: &mut Ctx) {
+        // HTTP/1.0 and `Connection: close` have switched it off.
+        ctx.version = session.req_header().version;
+        ctx.stopping = Some(self.stopping.clone());
+        ctx.keep = !self.stopping.has_begun() && session.get_keepalive().is_some();
+        session.set_keepalive(ctx.keep.then_some(accept::KEEP));
+        session.set_write_timeout(Some(WRITE_STALL));
+        session.set_total_drain_timeout(Some(bridge::LINGER_ALL));
+        // What comes early waits for its turn (RFC 9112 §9.3.2).
+        session.as_downstream_mut().set_pipelining_enabled(true);
+    }
+
     /// 2. Choose the peer; called again for every try.
-    async fn upstream_peer(
+    pub(super) async fn choose_peer(
         &self,
         session: &mut Session,
         ctx: &mut Box<Ctx>,
@@ -192,6 +199,10 @@ impl ProxyHttp for Gateway {
         ctx.tries.begin(address);
         log_phase::note_try(ctx, address, &self.settings.clock);
         let mut peer = peer;
+        if ctx.exchange.awaits_events {
+            let limit = peer.options.read_timeout.unwrap_or(EVENTS);
+            peer.options.read_timeout = Some(limit.max(EVENTS));
+        }
         let session_bound = &self.settings.session_bound;
         session_bound.bind(&mut peer, session.req_header(), &ctx.exchange);
         self.uploads.bind(&mut peer, session, ctx);
@@ -199,11 +210,10 @@ impl ProxyHttp for Gateway {
     }
 
     /// 3. Turn the client's request into the upstream's.
-    async fn upstream_request_filter(
+    pub(super) fn prepare_upstream_request(
         &self,
-        _session: &mut Session,
         request: &mut RequestHeader,
-        ctx: &mut Box<Ctx>,
+        ctx: &mut Ctx,
     ) -> Result<()> {
         if ctx.gathered {
             // The client was told to go on, and has.
@@ -226,12 +236,11 @@ impl ProxyHttp for Gateway {
 
     /// Ends a request whose body is too long or malformed, and gives upstreams what
     /// filters make of the client's.
-    async fn request_body_filter(
+    pub(super) fn filter_body(
         &self,
-        _session: &mut Session,
         body: &mut Option<Bytes>,
         end: bool,
-        ctx: &mut Box<Ctx>,
+        ctx: &mut Ctx,
     ) -> Result<()> {
         let end = end || body.is_none();
         if let Some(limit) = ctx.exchange.body_limit {
@@ -252,25 +261,19 @@ impl ProxyHttp for Gateway {
         Ok(())
     }
 
-    /// Notes what the engine is about to change in the head: afterwards every answer
-    /// says where it ends.
-    async fn upstream_response_filter(
-        &self,
-        _session: &mut Session,
-        response: &mut ResponseHeader,
-        ctx: &mut Box<Ctx>,
-    ) -> Result<()> {
+    /// Notes whether the head of an answer says where that ends: afterwards every answer
+    /// does.
+    pub(super) fn note_upstream_head(&self, response: &ResponseHeader, ctx: &mut Ctx) {
         if responses::is_seen(ctx, response) {
             let headers = &response.headers;
             let framed = headers.contains_key(header::CONTENT_LENGTH)
                 || headers.contains_key(header::TRANSFER_ENCODING);
             ctx.exchange.unframed = response.version < Version::HTTP_2 && !framed;
         }
-        Ok(())
     }
 
     /// 4. Finish the response head for the client.
-    async fn response_filter(
+    pub(super) async fn filter_head(
         &self,
         session: &mut Session,
         response: &mut ResponseHeader,
@@ -290,7 +293,7 @@ impl ProxyHttp for Gateway {
         log_phase::note_status(ctx, response.status);
         if !response.status.is_informational() {
             connection::keep_after_interim(session, ctx);
-            connection::close_if_stopping(session, now - ctx.started);
+            connection::close_if_stopping(session, ctx, now - ctx.started);
         }
         if responses::is_seen(ctx, response)
             && let Some(reply) = Box::pin(responses::inspect(session, ctx, response)).await
@@ -317,13 +320,13 @@ impl ProxyHttp for Gateway {
     }
 
     /// Drops what follows an answer that another one has replaced.
-    fn response_body_filter(
+    pub(super) fn filter_piece(
         &self,
-        session: &mut Session,
+        session: &Session,
         body: &mut Option<Bytes>,
         end: bool,
-        ctx: &mut Box<Ctx>,
-    ) -> Result<Option<Duration>> {
+        ctx: &mut Ctx,
+    ) -> Result<()> {
         session_bound::check(&ctx.exchange, session.was_upgraded())?;
         if ctx.diverted {
             *body = None;
@@ -337,109 +340,11 @@ impl ProxyHttp for Gateway {
         {
             *body = None;
         }
-        Ok(None)
-    }
-
-    /// Gives out what filters of bodies have held back.
-    async fn response_trailer_filter(
-        &self,
-        _session: &mut Session,
-        trailers: &mut HeaderMap,
-        ctx: &mut Box<Ctx>,
-    ) -> Result<Option<Bytes>> {
-        Ok(ctx.body_filters.rest(trailers))
-    }
-
-    fn error_while_proxy(
-        &self,
-        peer: &HttpPeer,
-        session: &mut Session,
-        error: Box<Error>,
-        ctx: &mut Box<Ctx>,
-        reused: bool,
-    ) -> Box<Error> {
-        let error = error.more_context(format!("Peer: {peer}"));
-        let error = self.on_proxy_error(session, error, ctx, reused);
-        log_phase::note_failure(ctx, &error);
-        error
-    }
-
-    fn fail_to_connect(
-        &self,
-        session: &mut Session,
-        _peer: &HttpPeer,
-        ctx: &mut Box<Ctx>,
-        error: Box<Error>,
-    ) -> Box<Error> {
-        log_phase::note_failure(ctx, &error);
-        self.on_connect_error(session, ctx, error)
-    }
-
-    async fn fail_to_proxy(
-        &self,
-        session: &mut Session,
-        error: &Error,
-        ctx: &mut Box<Ctx>,
-    ) -> FailToProxy {
-        let given_up = |code| FailToProxy {
-            error_code: code,
-            can_reuse_downstream: false,
-        };
-        let broken = *error.esource() == ErrorSource::Downstream
-            && framing::is_broken(session.as_downstream());
-        let failure = if broken {
-            Some((StatusCode::BAD_REQUEST, "Invalid chunked coding".into()))
-        } else {
-            observe::failure(error)
-        };
-        let Some((status, message)) = failure else {
-            return given_up(0);
-        };
-        if session.response_written().is_some() {
-            return given_up(status.as_u16());
-        }
-        let form = (self.settings.error_default_type, ctx.request_id.as_ref());
-        let reply = observe::engine_reply(status, message, session.req_header(), form);
-        session.set_keepalive(None);
-        match self.reply(session, ctx, reply).await {
-            Ok(()) => ctx.answered = true,
-            Err(error) => tracing::debug!(%error, "error answer not written"),
-        }
-        given_up(status.as_u16())
-    }
-
-    fn suppress_error_log(&self, _session: &Session, _ctx: &Box<Ctx>, error: &Error) -> bool {
-        // Clients leave all the time; the access log shows that they did.
-        // So does whose fault it is that a body is too long.
-        *error.esource() == ErrorSource::Downstream || observe::is_too_large(error)
-    }
-
-    /// What the engine logs of a failed request: no query, it may hold a token.
-    fn request_summary(&self, session: &Session, ctx: &Box<Ctx>) -> String {
-        let request = session.req_header();
-        format!("{} {}", request.method, ctx.path(request))
-    }
-
-    fn persist_connection_context(
-        &self,
-        _session: &Session,
-        ctx: &Box<Ctx>,
-    ) -> Option<Box<dyn Any + Send + Sync>> {
-        let connection = ctx.connection.clone()?;
-        Some(Box::new(connection))
-    }
-
-    fn on_connection_reuse(
-        &self,
-        _session: &mut Session,
-        ctx: &mut Box<Ctx>,
-        previous: Box<dyn Any + Send + Sync>,
-    ) {
-        ctx.connection = previous.downcast::<Arc<Connection>>().ok().map(|c| *c);
+        Ok(())
     }
 
     /// 5. Count and log, whatever the outcome, and part as is proper.
-    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Box<Ctx>) {
+    pub(super) async fn end(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Ctx) {
         accept::head_awaited(session.as_downstream());
         let seen = observe::finished(&self.settings, session, error, ctx);
         log_phase::end(&self.live, &self.settings, session, ctx, seen);

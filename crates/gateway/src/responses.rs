@@ -157,6 +157,6 @@ pub(super) async fn stored(
         head.remove_header(&header::TRANSFER_ENCODING);
         head.insert_header(header::CONTENT_LENGTH, body.len())?;
     }
-    connection::close_if_stopping(session, ctx.started.elapsed());
+    connection::close_if_stopping(session, ctx, ctx.started.elapsed());
     answer::write(session, head, body).await
 }

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use http::header::{ACCEPT, UPGRADE};
+use http::header::UPGRADE;
 use pingora::connectors::TransportConnector;
 use pingora::connectors::l4::Connect;
 use pingora::http::RequestHeader;
@@ -28,6 +28,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::upload::transport;
 use doorward_core::clock::random_bytes;
+use doorward_net::http::quality;
 use doorward_plugin_api::filter::{Exchange, SessionLiveness};
 
 /// How often is looked whether the session is over.
@@ -68,10 +69,7 @@ impl SessionBoundConnector {
             return;
         };
         let is_socket = request.headers.contains_key(UPGRADE);
-        let is_stream = request.headers.get_all(ACCEPT).iter().any(|accept| {
-            let accept = accept.to_str().unwrap_or_default();
-            accept.contains("text/event-stream")
-        });
+        let is_stream = quality::accepts_events(&request.headers);
         if !is_socket && !is_stream {
             return;
         }

@@ -26,6 +26,8 @@ const SAVINGS: u32 = 10_000;
 /// Pause before an address is tried again that failed for this request.
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
+/// Most tries of a request; a service's own `retries` are what counts.
+pub const MAX_TRIES: usize = 1 << 15;
 
 /// Keeps further tries from multiplying the load on upstreams that fail under
 /// it: over time, at most [`DEPOSIT`] for each request. One for each worker.

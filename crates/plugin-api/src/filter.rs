@@ -422,6 +422,9 @@ pub struct Exchange {
     pub attributes: Vec<(Box<str>, Value<'static>)>,
     /// What the answer must not outlast, if a filter said so.
     pub lasting: Option<Arc<dyn SessionLiveness>>,
+    /// Whether the upstream may be silent for longer than its read timeout says: it
+    /// sends events as they come.
+    pub awaits_events: bool,
     /// The call of the Model Context Protocol that the request makes, for the log.
     pub mcp_call: Option<Box<McpCall>>,
     /// Distinct code of a refusal, for log and metrics (`token_expired`, …).
@@ -472,6 +475,7 @@ impl Default for Exchange {
             vouched: Vec::new(),
             attributes: Vec::new(),
             lasting: None,
+            awaits_events: false,
             mcp_call: None,
             refusal: None,
         }

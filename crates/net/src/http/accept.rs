@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use pingora::apps::{HttpServerApp, ServerApp};
+use pingora::apps::ServerApp;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::{ALPN, Stream};
 use pingora::server::ShutdownWatch;
@@ -136,7 +136,7 @@ pub struct ProtocolDispatcher<A> {
 }
 
 #[async_trait]
-impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for ProtocolDispatcher<A> {
+impl<A: ServerApp + Send + Sync + 'static> ServerApp for ProtocolDispatcher<A> {
     /// The engine's task is made for handshakes, and would hold the room for
     /// one as long as the connection lasts: it ends here.
     async fn process_new(
@@ -208,7 +208,7 @@ impl ConnectionAcceptor {
     }
 }
 
-impl<A: HttpServerApp + Send + Sync + 'static> ProtocolDispatcher<A> {
+impl<A: ServerApp + Send + Sync + 'static> ProtocolDispatcher<A> {
     async fn greet(&self, stream: Stream, shutdown: ShutdownWatch) {
         let limit = self.keeper.limits.head;
         let due = Instant::now() + limit;

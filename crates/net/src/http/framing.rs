@@ -29,6 +29,7 @@ mod date;
 mod head;
 mod hpack;
 mod http2;
+mod next_request;
 #[cfg(test)]
 mod tests;
 
@@ -155,6 +156,8 @@ struct Requests {
     refusal: Option<Refusal>,
     /// Whether the last head asked for another protocol.
     upgrade: bool,
+    /// Whether the last head is as nearly all are.
+    plain: bool,
     /// Heads so far.
     heads: u32,
 }
@@ -165,6 +168,7 @@ impl Requests {
             state: State::Head(0),
             refusal: None,
             upgrade: false,
+            plain: false,
             heads: 0,
         }
     }
@@ -230,6 +234,7 @@ impl Requests {
                 self.heads = self.heads.wrapping_add(1);
                 self.refusal = Some(refusal);
                 self.upgrade = false;
+                self.plain = false;
                 self.state = State::Open;
                 Outcome::Instead(bytes.len(), instead)
             }
@@ -239,6 +244,7 @@ impl Requests {
     fn begin(&mut self, head: &Head) {
         self.heads = self.heads.wrapping_add(1);
         self.upgrade = head.upgrade;
+        self.plain = head.plain;
         match head.body {
             Body::Length(0) => self.ended(),
             Body::Length(length) => self.state = State::Length(length),

@@ -1,4 +1,18 @@
-//! How much a client wants what a field of negotiation names (RFC 9110 §12.4.2).
+//! What a client wants, and how much (RFC 9110 §12).
+
+use http::{HeaderMap, HeaderValue, header};
+
+/// The media type of streams of events (WHATWG HTML §9.2).
+const EVENT_STREAM: &[u8] = b"text/event-stream";
+
+/// Whether a client takes a stream of events for an answer.
+pub fn accepts_events(headers: &HeaderMap) -> bool {
+    let names_events = |accept: &HeaderValue| {
+        let mut parts = accept.as_bytes().windows(EVENT_STREAM.len());
+        parts.any(|part| part.eq_ignore_ascii_case(EVENT_STREAM))
+    };
+    headers.get_all(header::ACCEPT).iter().any(names_events)
+}
 
 /// The weight among the `parameters` of an item, in thousandths; 1000 without one, 0
 /// for one that is no number.
@@ -12,6 +26,17 @@ pub fn weight<'a>(parameters: impl Iterator<Item = &'a str>) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn events_are_accepted_in_any_case_and_place() {
+        let accepts = |text: &'static str| {
+            let accept = HeaderValue::from_static(text);
+            accepts_events(&HeaderMap::from_iter([(header::ACCEPT, accept)]))
+        };
+        assert!(accepts("application/json, Text/Event-Stream;q=0.5"));
+        assert!(!accepts("text/event"));
+        assert!(!accepts_events(&HeaderMap::new()));
+    }
 
     #[test]
     fn a_weight_is_a_number_up_to_one() {

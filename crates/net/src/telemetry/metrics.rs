@@ -347,7 +347,7 @@ impl Metrics {
     }
 
     /// Decisions so far: plugin, decision, count.
-    pub(super) fn decisions(&self) -> Vec<(&'static str, &'static str, u64)> {
+    pub fn decisions(&self) -> Vec<(&'static str, &'static str, u64)> {
         let mut all: Vec<_> = self
             .decisions
             .iter()

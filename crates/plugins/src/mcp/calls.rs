@@ -214,8 +214,16 @@ impl Mcp {
         messages: &[Message],
         batch: bool,
     ) -> Result<(), Refused> {
-        check_headers(&request.headers, messages, batch)
-            .map_err(|fault| Refused::new(&BAD_MESSAGE, fault))?;
+        check_headers(&request.headers, messages, batch).map_err(|fault| {
+            let id = match messages {
+                [message] => message.id.clone(),
+                _ => Value::Null,
+            };
+            Refused {
+                id,
+                ..Refused::new(&BAD_MESSAGE, fault)
+            }
+        })?;
         let rules = &self.config.rules;
         let denied = || {
             let fault = Fault::new(FORBIDDEN, "the caller may not do this");

@@ -30,6 +30,7 @@ use serde_json::{Map, Value};
 use url::form_urlencoded;
 
 use config::Config;
+use doorward_net::http::quality;
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::Metrics;
 use doorward_net::telemetry::metrics::Counter;
@@ -262,6 +263,7 @@ impl Filter for Mcp {
         if let Some(reply) = self.answered_early(session.req_header(), exchange) {
             return Verdict::Now(Flow::Respond(reply));
         }
+        exchange.awaits_events = quality::accepts_events(&session.req_header().headers);
         match self.plugin.on_request(session, exchange) {
             Verdict::Now(Flow::Continue) => self.admitted(session, exchange),
             Verdict::Now(flow) => Verdict::Now(self.finish(flow, exchange)),

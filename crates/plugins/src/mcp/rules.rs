@@ -1,10 +1,14 @@
 //! Who may call what: rules on methods and on what they call by name.
 
+use std::borrow::Cow;
+
 use doorward_core::model::schema::{Field, Schema, Type};
 use doorward_core::model::token::AccessToken;
 use doorward_expr::{Constants, Expression, Scope};
 use doorward_plugin_api::ConfigError;
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
+use url::Url;
 
 use super::message::{Message, Subject};
 use crate::settings::{Settings, wrong};
@@ -99,6 +103,46 @@ pub(super) enum Decision {
     Denied,
 }
 
+impl Decision {
+    /// What holds where both have to.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Denied, _) | (_, Self::Denied) => Self::Denied,
+            (Self::Allowed, decision) | (decision, Self::Allowed) => decision,
+            (Self::NeedsScopes(mut all), Self::NeedsScopes(more)) => {
+                for scope in more {
+                    if !all.contains(&scope) {
+                        all.push(scope);
+                    }
+                }
+                Self::NeedsScopes(all)
+            }
+        }
+    }
+}
+
+/// What is called by name, as one reader takes the name.
+#[derive(Clone, Copy)]
+enum Name<'a> {
+    /// As it was sent.
+    Sent(&'a str),
+    /// As a reader of URIs takes it, and nothing is percent-encoded.
+    Decoded(&'a str),
+}
+
+/// The address of a resource as readers of URIs take it (WHATWG URL): without dots,
+/// tabs, capitals of the scheme and percent-encoding. `None`: they read no other.
+fn decoded_uri(sent: &str) -> Option<String> {
+    let uri = Url::parse(sent).map_or_else(|_| sent.trim().to_owned(), String::from);
+    let decoded = percent_decoded(&uri);
+    (decoded != sent).then(|| decoded.into_owned())
+}
+
+/// A text with `%XX` decoded wherever it stands for text.
+fn percent_decoded(text: &str) -> Cow<'_, str> {
+    percent_decode_str(text).decode_utf8_lossy()
+}
+
 /// All rules.
 pub(super) struct Rules {
     rules: Vec<Rule>,
@@ -127,6 +171,12 @@ impl Patterns {
     fn first(&self, text: &str) -> Option<&str> {
         let mut all = self.0.iter();
         all.find(|pattern| glob(pattern, text)).map(String::as_str)
+    }
+
+    /// Whether one fits a text in which nothing is percent-encoded.
+    fn fit_decoded(&self, text: &str) -> bool {
+        let mut all = self.0.iter();
+        all.any(|pattern| glob(&percent_decoded(pattern), text))
     }
 
     fn is_empty(&self) -> bool {
@@ -192,14 +242,17 @@ impl Rule {
     }
 
     /// Whether it is about this call.
-    fn is_about(&self, method: &str, call: Option<(Subject, &str)>) -> bool {
+    fn is_about(&self, method: &str, call: Option<(Subject, Name<'_>)>) -> bool {
         if !self.methods.is_empty() && self.methods.first(method).is_none() {
             return false;
         }
         let names_nothing =
             self.tools.is_empty() && self.prompts.is_empty() && self.resources.is_empty();
         names_nothing
-            || call.is_some_and(|(subject, name)| self.names(subject).first(name).is_some())
+            || call.is_some_and(|(subject, name)| match name {
+                Name::Sent(name) => self.names(subject).first(name).is_some(),
+                Name::Decoded(name) => self.names(subject).fit_decoded(name),
+            })
     }
 
     fn decide(&self, token: &AccessToken, groups: &[&str], scope: &Scope<'_>) -> Decision {
@@ -244,7 +297,7 @@ impl Rules {
         }
     }
 
-    fn rule_about(&self, method: &str, call: Option<(Subject, &str)>) -> Option<usize> {
+    fn rule_about(&self, method: &str, call: Option<(Subject, Name<'_>)>) -> Option<usize> {
         let mut rules = self.rules.iter();
         rules.position(|rule| rule.is_about(method, call))
     }
@@ -258,12 +311,32 @@ impl Rules {
         }
     }
 
-    /// Decides by what was decided of each rule.
+    /// Decides by what was decided of each rule. The address of a resource is judged
+    /// as it was sent and as readers of URIs take it: servers do either, so both have
+    /// to be allowed.
     pub(super) fn choose(
         &self,
         of_rules: &[Decision],
         method: &str,
         call: Option<(Subject, &str)>,
+    ) -> Decision {
+        let sent = call.map(|(subject, name)| (subject, Name::Sent(name)));
+        let as_sent = self.choose_named(of_rules, method, sent);
+        let Some((Subject::Resource, uri)) = call else {
+            return as_sent;
+        };
+        let Some(decoded) = decoded_uri(uri) else {
+            return as_sent;
+        };
+        let decoded = Some((Subject::Resource, Name::Decoded(&decoded)));
+        as_sent.and(self.choose_named(of_rules, method, decoded))
+    }
+
+    fn choose_named(
+        &self,
+        of_rules: &[Decision],
+        method: &str,
+        call: Option<(Subject, Name<'_>)>,
     ) -> Decision {
         let rule = self.rule_about(method, call);
         let of_rule = rule.and_then(|place| of_rules.get(place)).cloned();
@@ -322,6 +395,65 @@ impl Decided<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn rules(rules: Value, default: &str) -> Rules {
+        let config = json!({"rules": rules, "default_action": default});
+        let config = config.as_object().expect("an object");
+        Rules::read(Settings(config), &Constants::default()).expect("rules")
+    }
+
+    fn reads(rules: &Rules, uri: &str) -> Decision {
+        let of_rules: Vec<_> = (rules.rules.iter())
+            .map(|rule| {
+                if rule.denies {
+                    Decision::Denied
+                } else {
+                    Decision::Allowed
+                }
+            })
+            .collect();
+        rules.choose(&of_rules, "resources/read", Some((Subject::Resource, uri)))
+    }
+
+    #[test]
+    fn a_denied_resource_is_denied_in_every_spelling_that_a_server_may_mend() {
+        let denied = rules(
+            json!([{"resources": ["file:///pub/*"], "action": "deny"}]),
+            "allow",
+        );
+        for uri in [
+            "file:///pub/a",
+            "file:///x/../pub/a",
+            "file:///x/%2e%2e/pub/a",
+            "FILE:///pub/a",
+            "file:/pub/a",
+            "file://localhost/pub/a",
+            " file:///pub/a",
+            "file:///p\tub/a",
+            "file:///pub\\a",
+            "file:///%70ub/a",
+            "file:///x/..\\pub/a",
+        ] {
+            assert_eq!(reads(&denied, uri), Decision::Denied, "{uri}");
+        }
+        assert_eq!(reads(&denied, "file:///other/a"), Decision::Allowed);
+    }
+
+    #[test]
+    fn an_allowed_folder_is_not_left_by_dots() {
+        let allowed = rules(json!([{"resources": ["file:///pub/*", "x:a%20b"]}]), "deny");
+        for uri in ["file:///pub/../etc/passwd", "file:///pub/%2e%2e/etc/passwd"] {
+            assert_eq!(reads(&allowed, uri), Decision::Denied, "{uri}");
+        }
+        for uri in [
+            "file:///pub/a b",
+            "file:///pub/a%20b",
+            "file:///pub/{x}",
+            "x:a%20b",
+        ] {
+            assert_eq!(reads(&allowed, uri), Decision::Allowed, "{uri}");
+        }
+    }
 
     #[test]
     fn a_star_stands_for_any_text() {

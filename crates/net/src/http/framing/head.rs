@@ -47,6 +47,8 @@ pub(super) struct Head {
     pub(super) body: Body,
     /// Whether the client asks for another protocol.
     pub(super) upgrade: bool,
+    /// Whether it is as nearly all are; see [`Fields::plain`].
+    pub(super) plain: bool,
 }
 
 /// The bytes where a request begins.
@@ -124,11 +126,12 @@ fn quick(bytes: &[u8]) -> Option<HeadScan> {
     }
     let newest = request.version == Some(1);
     Some(match fields(request.headers, target, newest) {
-        Ok((body, upgrade)) => HeadScan::Head(Head {
+        Ok(fields) => HeadScan::Head(Head {
             length,
             instead: None,
-            body,
-            upgrade,
+            body: fields.body,
+            upgrade: fields.upgrade,
+            plain: fields.plain,
         }),
         Err(refusal) => refused(refusal, &bytes[..length]),
     })
@@ -292,12 +295,13 @@ fn judge(head: &[u8]) -> Result<HeadScan, Refusal> {
         _ => return Err(FIELD),
     }
     let newest = request.version == Some(1);
-    let (body, upgrade) = fields(request.headers, &target, newest)?;
+    let fields = fields(request.headers, &target, newest)?;
     Ok(HeadScan::Head(Head {
         length: head.len(),
         instead: (encoded > 0).then_some(instead),
-        body,
-        upgrade,
+        body: fields.body,
+        upgrade: fields.upgrade,
+        plain: fields.plain,
     }))
 }
 
@@ -330,13 +334,49 @@ fn encode(target: &[u8], encoded: usize) -> Vec<u8> {
     out
 }
 
+/// What the header fields say of a request.
+struct Fields {
+    body: Body,
+    upgrade: bool,
+    /// Whether the request has the newest version, a path for a target, no body, no
+    /// expectation and no hop-by-hop field but a `Connection` that names none.
+    plain: bool,
+}
+
+/// Whether a field has a meaning for one connection alone, or asks for an interim
+/// answer. `Connection` is not among them.
+fn is_special(name: &str) -> bool {
+    let names: &[&str] = match name.len() {
+        2 => &["te"],
+        6 => &["expect"],
+        7 => &["trailer"],
+        10 => &["keep-alive"],
+        14 => &["http2-settings"],
+        16 => &["proxy-connection"],
+        18 => &["proxy-authenticate"],
+        19 => &["proxy-authorization"],
+        _ => return false,
+    };
+    names
+        .iter()
+        .any(|special| name.eq_ignore_ascii_case(special))
+}
+
+/// Whether a `Connection` says no more than whether it is kept.
+fn names_no_field(connection: &[u8]) -> bool {
+    connection.eq_ignore_ascii_case(b"keep-alive") || connection.eq_ignore_ascii_case(b"close")
+}
+
 /// What the header fields say of the body and of an upgrade; `newest`: of
 /// HTTP/1.1.
-fn fields(fields: &[Header<'_>], target: &[u8], newest: bool) -> Result<(Body, bool), Refusal> {
+fn fields(fields: &[Header<'_>], target: &[u8], newest: bool) -> Result<Fields, Refusal> {
     let (mut host, mut length, mut coding, mut upgrade) = (None, None, None, false);
+    let mut plain = newest && target.starts_with(b"/");
     for Header { name, value } in fields {
+        plain &= !is_special(name);
         // Most names are told apart by their length.
         match name.len() {
+            10 if name.eq_ignore_ascii_case("connection") => plain &= names_no_field(value),
             4 if name.eq_ignore_ascii_case("host") && host.replace(*value).is_some() => {
                 return Err(HOST);
             }
@@ -358,7 +398,12 @@ fn fields(fields: &[Header<'_>], target: &[u8], newest: bool) -> Result<(Body, b
         return Err(bad("Missing Host header"));
     }
     authority(target, host)?;
-    Ok((body(length, coding, newest)?, upgrade && newest))
+    let body = body(length, coding, newest)?;
+    Ok(Fields {
+        body,
+        upgrade: upgrade && newest,
+        plain: plain && !upgrade && body == Body::Length(0),
+    })
 }
 
 /// How the body ends, if nobody could read that differently (RFC 9112 §6.1).

@@ -467,3 +467,48 @@ async fn no_field_ends_a_connection_of_http2() {
         ended = sending => panic!("the connection ended: {ended:?}"),
     }
 }
+
+#[test]
+fn a_request_is_plain_that_has_no_body_and_concerns_no_connection_but_as_kept() {
+    let is_plain = |text: &str| match super::head::read(text.as_bytes(), 0) {
+        super::head::HeadScan::Head(head) => head.plain,
+        _ => panic!("no head: {text}"),
+    };
+    let plain = [
+        "",
+        "Connection: close\r\n",
+        "connection: Keep-Alive\r\n",
+        "Content-Length: 0\r\n",
+    ];
+    for fields in plain {
+        let text = format!("GET /a HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n");
+        assert!(is_plain(&text), "{fields}");
+    }
+    for fields in [
+        "Connection: x-secret\r\n",
+        "Connection: keep-alive, x-secret\r\n",
+        "Connection: close\r\nConnection: x-secret\r\n",
+        "Upgrade: websocket\r\n",
+        "Expect: 100-continue\r\n",
+        "TE: trailers\r\n",
+        "Trailer: x\r\n",
+        "Keep-Alive: timeout=5\r\n",
+        "Proxy-Connection: keep-alive\r\n",
+        "Proxy-Authorization: Basic eA==\r\n",
+        "Proxy-Authenticate: Basic\r\n",
+        "HTTP2-Settings: AAMAAABkAAQAAP__\r\n",
+        "Content-Length: 1\r\n",
+        "Transfer-Encoding: chunked\r\n",
+    ] {
+        let text = format!("GET /a HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n");
+        assert!(!is_plain(&text), "{fields}");
+    }
+    for line in [
+        "GET /a HTTP/1.0",
+        "OPTIONS * HTTP/1.1",
+        "GET http://a.test/ HTTP/1.1",
+    ] {
+        let text = format!("{line}\r\nHost: a.test\r\n\r\n");
+        assert!(!is_plain(&text), "{line}");
+    }
+}

@@ -1,0 +1,83 @@
+//! The Admin API for other parts of the process: they let operators in by their
+//! own means, and every read and write of theirs still passes here.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use http::{HeaderMap, Method, StatusCode, Uri};
+
+use super::{State, answer, audit_events};
+use doorward_core::clock::random_uuid;
+use doorward_core::model::audit::Actor;
+use doorward_net::http::ClientInfo;
+
+/// On whose behalf a part of the process sends a request.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    /// Whom the audit log names.
+    pub actor: Actor,
+    /// The part that let the operator in: `details.via` of audit records.
+    pub via: &'static str,
+}
+
+/// The Admin API, called without a socket.
+#[derive(Clone)]
+pub struct AdminService {
+    state: Arc<State>,
+}
+
+impl AdminService {
+    pub(super) fn new(state: Arc<State>) -> Self {
+        Self { state }
+    }
+
+    /// What the listener serves: who comes there needs the token.
+    pub fn router(&self) -> Router {
+        let state = self.state.clone();
+        Router::new().fallback(move |request: Request| answer(state.clone(), None, request))
+    }
+
+    /// Answers a request of `operator`, who has been let in.
+    pub async fn call(&self, operator: Operator, request: Request) -> Response {
+        answer(self.state.clone(), Some(operator), request).await
+    }
+
+    /// Whether the listener wants a token.
+    pub fn has_token(&self) -> bool {
+        self.state.access.token.is_some()
+    }
+
+    /// Whether `candidate` is the token, compared in constant time.
+    pub fn is_token(&self, candidate: &str) -> bool {
+        let token = self.state.access.token.as_ref();
+        token.is_some_and(|token| token.matches(candidate))
+    }
+
+    /// Whether there is an identity provider below `/identity`.
+    pub fn has_identity(&self) -> bool {
+        self.state.identity.is_some()
+    }
+
+    /// Whether a request for a page of the listener may come under its `Host` and
+    /// from where it comes from.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check_page(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), String> {
+        let checked = self.state.access.check_page(method, uri, headers);
+        checked.map_err(|error| error.to_string())
+    }
+
+    /// Tells the audit log of a request that may not use the listener.
+    pub fn note_refusal(&self, client: Option<ClientInfo>, status: StatusCode) {
+        let id = random_uuid().simple().to_string();
+        audit_events::refused(&self.state, client, status, &id);
+    }
+}

@@ -1,0 +1,111 @@
+//! What a change makes of a record.
+
+use serde_json::{Map, Value};
+
+use super::record;
+
+/// A field that a change is about.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) before: String,
+    pub(crate) after: String,
+}
+
+/// The patch that makes `wanted` of `current`: what is gone is null, and records
+/// are compared field by field.
+pub(crate) fn patch(current: &Value, wanted: &Value) -> Value {
+    let (Value::Object(current), Value::Object(wanted)) = (current, wanted) else {
+        return wanted.clone();
+    };
+    let mut patch = Map::new();
+    for (name, value) in wanted {
+        match current.get(name) {
+            Some(old) if old == value => {}
+            Some(old @ Value::Object(_)) if value.is_object() => {
+                patch.insert(name.clone(), self::patch(old, value));
+            }
+            None if value.is_null() => {}
+            _ => {
+                patch.insert(name.clone(), value.clone());
+            }
+        }
+    }
+    for (name, old) in current {
+        if !wanted.contains_key(name) && !old.is_null() {
+            patch.insert(name.clone(), Value::Null);
+        }
+    }
+    Value::Object(patch)
+}
+
+/// The lines of a patch; both without secrets.
+pub(crate) fn lines(current: &Value, patch: &Value) -> Vec<Line> {
+    let mut lines = Vec::new();
+    collect(current, patch, "", &mut lines);
+    lines
+}
+
+fn collect(current: &Value, patch: &Value, path: &str, lines: &mut Vec<Line>) {
+    let map = patch
+        .as_object()
+        .filter(|map| path.is_empty() || !map.is_empty());
+    let Some(map) = map else {
+        lines.push(Line {
+            name: path.to_owned(),
+            before: record::text(current),
+            after: record::text(patch),
+        });
+        return;
+    };
+    for (name, value) in map {
+        let below = if path.is_empty() {
+            name.clone()
+        } else {
+            format!("{path}.{name}")
+        };
+        collect(
+            current.get(name).unwrap_or(&Value::Null),
+            value,
+            &below,
+            lines,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_patch_has_what_differs_and_null_for_what_is_gone() {
+        let current = json!({"a": 1, "b": {"c": 2, "d": [1]}, "e": null, "f": "x"});
+        let wanted = json!({"a": 1, "b": {"c": 3, "d": [1]}, "g": null, "h": true});
+        let patch = patch(&current, &wanted);
+        assert_eq!(patch, json!({"b": {"c": 3}, "f": null, "h": true}));
+        let lines = lines(&current, &patch);
+        let shown: Vec<_> = lines
+            .iter()
+            .map(|line| {
+                (
+                    line.name.as_str(),
+                    line.before.as_str(),
+                    line.after.as_str(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [("b.c", "2", "3"), ("f", "x", "–"), ("h", "–", "true")]
+        );
+    }
+
+    #[test]
+    fn nothing_differs_from_itself() {
+        let record = json!({"a": {"b": [1, {"c": null}]}});
+        assert_eq!(patch(&record, &record), json!({}));
+        assert!(lines(&record, &json!({})).is_empty());
+    }
+}

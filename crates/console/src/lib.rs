@@ -1,0 +1,325 @@
+//! The console: the gateway in a browser, below `/console` of the admin listener.
+//!
+//! Every page is in [`PAGES`], with the role that may see it. Pages are made on
+//! the server and work without a script. What they show and change passes the
+//! Admin API ([`api`]): validation, refusals and audit records are the same.
+
+mod api;
+mod assets;
+mod audit_log;
+mod difference;
+mod edit;
+mod entities;
+mod error;
+mod explain;
+mod fields;
+mod form;
+mod frame;
+mod identity;
+mod kinds;
+mod live;
+mod overview;
+mod path;
+mod record;
+mod route_files;
+mod session;
+mod sign_in;
+mod table;
+mod texts;
+mod throttling;
+mod visit;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use futures_util::future::BoxFuture;
+use http::{Method, StatusCode, header, request};
+use tokio::sync::watch;
+
+use doorward_admin::AdminService;
+use doorward_core::clock::Clock;
+use doorward_net::http::ClientInfo;
+use doorward_net::http::guess_limit::GuessLimiter;
+use doorward_net::http::listener::Gate;
+use doorward_net::session::seal::SealError;
+use doorward_net::telemetry::Telemetry;
+
+use error::PageError;
+use live::Live;
+use session::{Role, Session, Sessions};
+use visit::Visit;
+
+/// Where the console is on the admin listener.
+const PREFIX: &str = "/console";
+/// Longest body of a form, in bytes.
+const FORM_MAX: usize = 1 << 20;
+/// Longest body of a sign-in, which anybody may send.
+const SIGN_IN_MAX: usize = 8 << 10;
+
+/// What the console works on.
+pub struct ConsoleState {
+    /// The Admin API: every read and write goes through it.
+    pub admin: AdminService,
+    /// The counters of the live charts.
+    pub telemetry: Telemetry,
+    /// Wall time.
+    pub clock: Clock,
+    /// Turns true when the process stops: event streams end then.
+    pub stopping: watch::Receiver<bool>,
+    /// The port of the listener. Cookies ignore ports: it tells those of several
+    /// processes on one machine apart.
+    pub port: u16,
+}
+
+/// The console of this process.
+#[derive(Clone)]
+pub struct Console(Arc<Parts>);
+
+struct Parts {
+    admin: AdminService,
+    telemetry: Telemetry,
+    clock: Clock,
+    sessions: Sessions,
+    guesses: GuessLimiter,
+    live: Live,
+}
+
+type Answer = BoxFuture<'static, Result<Response, PageError>>;
+
+/// A method of a path, and who may use it.
+struct Page {
+    method: &'static str,
+    /// Below [`PREFIX`]. `{}` is an open part, `{*}` at the end stands for all that
+    /// follow.
+    path: &'static str,
+    /// `None`: whoever reaches the listener.
+    role: Option<Role>,
+    handler: fn(Visit) -> Answer,
+}
+
+const fn page(
+    method: &'static str,
+    path: &'static str,
+    role: Role,
+    handler: fn(Visit) -> Answer,
+) -> Page {
+    Page {
+        method,
+        path,
+        role: Some(role),
+        handler,
+    }
+}
+
+const fn public(method: &'static str, path: &'static str, handler: fn(Visit) -> Answer) -> Page {
+    Page {
+        method,
+        path,
+        role: None,
+        handler,
+    }
+}
+
+/// Every page.
+#[rustfmt::skip]
+static PAGES: &[Page] = &[
+    public("GET", "/sign-in", |visit| Box::pin(sign_in::show(visit))),
+    public("POST", "/sign-in", |visit| Box::pin(sign_in::submit(visit))),
+    public("GET", "/language", |visit| Box::pin(sign_in::language(visit))),
+    page("POST", "/sign-out", Role::Viewer, |visit| Box::pin(sign_in::sign_out(visit))),
+    page("GET", "/", Role::Viewer, |visit| Box::pin(overview::show(visit))),
+    page("GET", "/refusals", Role::Viewer, |visit| Box::pin(overview::refusals(visit))),
+    page("GET", "/events", Role::Viewer, |visit| Box::pin(live::events(visit))),
+    page("GET", "/gateway/{*}", Role::Viewer, |visit| Box::pin(entities::show(visit))),
+    page("GET", "/new/{*}", Role::Operator, |visit| Box::pin(edit::new(visit))),
+    page("GET", "/edit/{*}", Role::Operator, |visit| Box::pin(edit::edit(visit))),
+    page("POST", "/preview/{*}", Role::Operator, |visit| Box::pin(edit::preview(visit))),
+    page("POST", "/apply/{*}", Role::Operator, |visit| Box::pin(edit::apply(visit))),
+    page("GET", "/explain", Role::Viewer, |visit| Box::pin(explain::form(visit))),
+    page("POST", "/explain", Role::Viewer, |visit| Box::pin(explain::answer(visit))),
+    page("GET", "/throttling", Role::Viewer, |visit| Box::pin(throttling::list(visit))),
+    page("GET", "/throttling/{}", Role::Viewer, |visit| Box::pin(throttling::show(visit))),
+    page("POST", "/throttling/{}/reset", Role::Operator, |visit| Box::pin(throttling::reset(visit))),
+    page("GET", "/route-files", Role::Viewer, |visit| Box::pin(route_files::list(visit))),
+    page("GET", "/route-files/{}", Role::Viewer, |visit| Box::pin(route_files::show(visit))),
+    page("GET", "/audit", Role::Viewer, |visit| Box::pin(audit_log::show(visit))),
+    page("GET", "/identity/{}", Role::Viewer, |visit| Box::pin(identity::list(visit))),
+    page("GET", "/identity/{}/{*}", Role::Viewer, |visit| Box::pin(identity::show(visit))),
+    page("POST", "/end/{}/{}", Role::Operator, |visit| Box::pin(identity::end(visit))),
+];
+
+impl Console {
+    /// The console.
+    ///
+    /// # Errors
+    /// If no key for its cookies can be made.
+    pub fn new(state: ConsoleState) -> Result<Self, SealError> {
+        let live = Live::new(state.telemetry.clone(), state.clock.clone(), state.stopping);
+        Ok(Self(Arc::new(Parts {
+            sessions: Sessions::new(state.port)?,
+            admin: state.admin,
+            telemetry: state.telemetry,
+            clock: state.clock,
+            guesses: GuessLimiter::default(),
+            live,
+        })))
+    }
+
+    /// What the admin listener serves below `/console`.
+    pub fn router(&self) -> Router {
+        let handler = |console: Self| move |request: Request| answer(console, request);
+        let mut router = Router::new();
+        for path in [PREFIX, "/console/", "/console/{*path}"] {
+            router = router.route(path, axum::routing::any(handler(self.clone())));
+        }
+        router
+    }
+
+    /// Whether a request's body is read: of requests for the console by what is
+    /// said here, of all others by `rest`.
+    pub fn gate(&self, rest: Gate) -> Gate {
+        let console = self.clone();
+        Arc::new(move |head| {
+            let path = head.uri.path();
+            let is_console = path == PREFIX || path.starts_with("/console/");
+            if is_console {
+                console.admits_body(head)
+            } else {
+                rest(head)
+            }
+        })
+    }
+
+    /// Forms are short, say how long they are, and come from a page of this
+    /// console in a session, but for that of the sign-in.
+    fn admits_body(&self, head: &request::Parts) -> bool {
+        let length = head.headers.get(header::CONTENT_LENGTH);
+        let length = length.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+        let checked = self
+            .0
+            .admin
+            .check_page(&head.method, &head.uri, &head.headers);
+        let signs_in = path::segments(head.uri.path()) == ["sign-in"];
+        let most = if signs_in {
+            SIGN_IN_MAX
+        } else if self.session(&head.headers).is_some() {
+            FORM_MAX
+        } else {
+            0
+        };
+        checked.is_ok() && length.unwrap_or(0) <= most && (length.is_some() || most > 0)
+    }
+
+    fn session(&self, headers: &http::HeaderMap) -> Option<Session> {
+        self.0.sessions.read(headers, self.0.clock.now_ms())
+    }
+}
+
+impl Page {
+    /// The open parts of `segments`, if they are of this page.
+    fn matches(&self, segments: &[String]) -> Option<Vec<String>> {
+        let mut own = self.path.split('/').filter(|part| !part.is_empty());
+        let mut params = Vec::new();
+        for (index, segment) in segments.iter().enumerate() {
+            match own.next()? {
+                "{*}" => {
+                    params.extend_from_slice(&segments[index..]);
+                    return Some(params);
+                }
+                "{}" => params.push(segment.clone()),
+                part if part == segment => {}
+                _ => return None,
+            }
+        }
+        own.next().is_none().then_some(params)
+    }
+}
+
+async fn answer(console: Console, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let client = head.extensions.get::<ClientInfo>().copied();
+    let is_head = head.method == Method::HEAD;
+    let mut response = match serve(&console, &head, body, client).await {
+        Ok(response) => response,
+        Err((error, visit)) => error.response(visit.as_deref()),
+    };
+    frame::guard(response.headers_mut());
+    if is_head {
+        *response.body_mut() = axum::body::Body::empty();
+    }
+    response
+}
+
+/// A refusal, and for whom it is shown.
+type Refusal = (PageError, Option<Box<Visit>>);
+
+async fn serve(
+    console: &Console,
+    head: &request::Parts,
+    body: axum::body::Body,
+    client: Option<ClientInfo>,
+) -> Result<Response, Refusal> {
+    let admin = &console.0.admin;
+    if let Err(message) = admin.check_page(&head.method, &head.uri, &head.headers) {
+        admin.note_refusal(client, StatusCode::FORBIDDEN);
+        return Err((PageError::Foreign(message), None));
+    }
+    let method = match head.method {
+        Method::HEAD => Method::GET,
+        ref method => method.clone(),
+    };
+    let segments = path::segments(head.uri.path());
+    if let [folder, name] = segments.as_slice()
+        && folder == "assets"
+    {
+        return assets::serve(&method, name).map_err(|error| (error, None));
+    }
+    let visit = Visit::new(console, head, client);
+    let refuse = |error, visit: Visit| Err((error, Some(Box::new(visit))));
+    let fitting = PAGES
+        .iter()
+        .filter_map(|page| Some((page, page.matches(&segments)?)));
+    let fitting: Vec<_> = fitting.collect();
+    if fitting.is_empty() {
+        return refuse(PageError::NotFound, visit);
+    }
+    let found = fitting
+        .into_iter()
+        .find(|(page, _)| page.method == method.as_str());
+    let Some((page, params)) = found else {
+        return refuse(PageError::Method, visit);
+    };
+    let mut visit = visit.with_params(params);
+    if let Some(role) = page.role {
+        match visit.session() {
+            None if method == Method::GET => return Ok(sign_in::lead_to(&visit)),
+            None => return refuse(PageError::NoSession, visit),
+            Some(session) if session.role < role => return refuse(PageError::Role, visit),
+            Some(_) => {}
+        }
+    }
+    if method == Method::POST {
+        if let Err(error) = visit.read_form(body).await {
+            return refuse(error, visit);
+        }
+        if page.role.is_some() && !visit.has_form_token() {
+            return refuse(PageError::Stale, visit);
+        }
+    }
+    let shown = visit.clone();
+    let cookies = visit.take_cookies();
+    match (page.handler)(visit).await {
+        Ok(mut response) => {
+            for field in cookies {
+                response.headers_mut().append(header::SET_COOKIE, field);
+            }
+            Ok(response)
+        }
+        Err(error) => refuse(error, shown),
+    }
+}

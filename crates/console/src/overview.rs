@@ -1,0 +1,217 @@
+//! The first page: what passes, what is refused, and what needs attention.
+
+use askama::Template;
+use axum::response::Response;
+use serde_json::Value;
+
+use super::entities::ListPage;
+use super::error::PageError;
+use super::frame::{self, Frame};
+use super::table::{Cell, Mark, Row, Table};
+use super::texts::Texts;
+use super::visit::Visit;
+use super::{live, record};
+
+/// Rows of a table of this page.
+const ROWS: usize = 20;
+/// When a certificate's end is near, in seconds.
+const NEAR: i64 = 30 * 86_400;
+
+#[derive(Template)]
+#[template(path = "overview.html")]
+struct OverviewPage {
+    frame: Frame,
+    warnings: Vec<String>,
+    facts: Vec<(&'static str, Cell)>,
+    tables: Vec<Table>,
+}
+
+/// `GET /`.
+pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
+    let t = visit.texts;
+    let api = visit.api();
+    let (about, status) = (api.get("/").await?, api.get("/status").await?);
+    let texts = |value: &Value| {
+        let list = value.as_array().into_iter().flatten();
+        list.map(record::text).collect::<Vec<_>>()
+    };
+    let telemetry = &visit.parts().telemetry;
+    let mut refused = refusals_table(&visit).await?;
+    refused.rows.retain(|row| row.cells[3].text != "0");
+    refused.id = "refusals";
+    refused.empty = t.no_refusals;
+    frame::show(&OverviewPage {
+        frame: Frame::of(&visit, t.overview, "/console"),
+        warnings: texts(&status["configuration"]["errors"]),
+        facts: facts(t, &about, &status),
+        tables: vec![
+            refused,
+            targets_table(t, telemetry),
+            certificates_table(t, telemetry),
+        ],
+    })
+}
+
+fn facts(t: &'static Texts, about: &Value, status: &Value) -> Vec<(&'static str, Cell)> {
+    let store = &status["database"];
+    let store = match (store["reachable"].as_bool(), store["error"].as_str()) {
+        (Some(true), None) => Cell::new(t.reachable).marked(Mark::Good),
+        (_, error) => Cell::new(error.unwrap_or(t.unreachable)).marked(Mark::Bad),
+    };
+    let current = if status["configuration"]["current"] == true {
+        Cell::new(t.in_force).marked(Mark::Good)
+    } else {
+        Cell::new(t.not_in_force).marked(Mark::Bad)
+    };
+    let memory = status["memory"]["resident"].as_u64().unwrap_or_default() >> 20;
+    vec![
+        (t.node, Cell::new(record::text(&about["hostname"]))),
+        (
+            t.version,
+            Cell::new(record::text(&about["doorward_version"])),
+        ),
+        (t.store, store),
+        (t.configuration, current),
+        (t.memory, Cell::new(format!("{memory} MiB"))),
+        (
+            t.requests,
+            Cell::new(record::text(&status["server"]["total_requests"])),
+        ),
+        (
+            t.connections,
+            Cell::new(record::text(&status["server"]["connections_active"])),
+        ),
+    ]
+}
+
+fn targets_table(t: &'static Texts, telemetry: &doorward_net::telemetry::Telemetry) -> Table {
+    let mut all = telemetry.targets.read();
+    // What is ill comes first.
+    all.sort_by_key(|one| matches!(one.health, "healthy" | "healthchecks_off"));
+    let rows = all.into_iter().take(ROWS).map(|one| {
+        let mark = match one.health {
+            "healthy" => Mark::Good,
+            "healthchecks_off" => Mark::Muted,
+            _ => Mark::Bad,
+        };
+        let address = super::path::join("/console/gateway/upstreams", [&*one.upstream]);
+        Row::new(vec![
+            Cell::new(&*one.upstream).to(address),
+            Cell::code(&*one.target),
+            Cell::code(one.address),
+            Cell::new(one.health).marked(mark),
+            Cell::new(one.in_flight.to_string()),
+        ])
+    });
+    Table {
+        caption: t.upstream_health.to_owned(),
+        columns: [t.upstream, t.target, t.address, t.health, t.in_flight]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: rows.collect(),
+        empty: t.no_targets,
+        ..Table::default()
+    }
+}
+
+fn certificates_table(t: &'static Texts, telemetry: &doorward_net::telemetry::Telemetry) -> Table {
+    let expiries = telemetry.certificate_expiries();
+    let rows = expiries.into_iter().take(ROWS).map(|expiry| {
+        let days = expiry.seconds_left.div_euclid(86_400);
+        let cell = match expiry.seconds_left {
+            ..=0 => Cell::new(t.expired).marked(Mark::Bad),
+            1..NEAR => Cell::new(format!("{days} {}", t.days)).marked(Mark::Warning),
+            _ => Cell::new(format!("{days} {}", t.days)).marked(Mark::Good),
+        };
+        Row::new(vec![Cell::new(expiry.label.to_string()), cell])
+    });
+    Table {
+        caption: t.expiries.to_owned(),
+        columns: [t.certificate, t.left].map(str::to_owned).to_vec(),
+        rows: rows.collect(),
+        empty: t.no_certificates,
+        ..Table::default()
+    }
+}
+
+/// Every refusal with its meaning and how often it was.
+async fn refusals_table(visit: &Visit) -> Result<Table, PageError> {
+    let t = visit.texts;
+    let listed = visit.api().get("/explain/refusals").await?;
+    let counted = live::refusals(&visit.parts().telemetry);
+    let rows = listed["data"].as_array().into_iter().flatten().map(|one| {
+        let (filter, code) = (record::text(&one["filter"]), record::text(&one["code"]));
+        let count = counted.iter().find(|(f, c, _)| *f == filter && *c == code);
+        let count = count.map_or(0, |(_, _, count)| *count);
+        let status = one["status"].as_u64().unwrap_or_default();
+        let status = if status == 0 {
+            "–".to_owned()
+        } else {
+            status.to_string()
+        };
+        Row::new(vec![
+            Cell::new(filter),
+            Cell::code(code.clone()).to(super::path::with_query(
+                "/console/refusals",
+                [("code", code.as_str())],
+            )),
+            Cell::new(status),
+            Cell::new(count.to_string()),
+            Cell::new(record::text(&one["meaning"])),
+        ])
+    });
+    let mut rows: Vec<_> = rows.collect();
+    // Some plugins count all their refusals as one.
+    let is_listed = |filter: &str| {
+        let mut rows = rows.iter();
+        rows.any(|row: &Row| row.cells[0].text == filter && row.cells[1].text == "refuse")
+    };
+    let whole: Vec<_> = counted
+        .iter()
+        .filter(|(filter, code, _)| *code == "refuse" && !is_listed(filter))
+        .collect();
+    rows.extend(whole.into_iter().map(|(filter, code, count)| {
+        let codes = super::path::with_query("/console/refusals", [("code", *filter)]);
+        Row::new(vec![
+            Cell::new(*filter),
+            Cell::code(*code).to(codes),
+            Cell::new("–"),
+            Cell::new(count.to_string()),
+            Cell::new(t.all_codes),
+        ])
+    }));
+    Ok(Table {
+        caption: t.refusals.to_owned(),
+        columns: [t.plugin, t.code, t.status, t.count, t.meaning]
+            .map(str::to_owned)
+            .to_vec(),
+        rows,
+        empty: t.nothing,
+        ..Table::default()
+    })
+}
+
+/// `GET /refusals`: every code, or one of them.
+pub(crate) async fn refusals(visit: Visit) -> Result<Response, PageError> {
+    let t = visit.texts;
+    let mut table = refusals_table(&visit).await?;
+    let code = visit.query("code").to_lowercase();
+    let fits = |row: &Row| {
+        row.cells
+            .iter()
+            .any(|cell| cell.text.to_lowercase().contains(&code))
+    };
+    table.rows.retain(|row| fits(row));
+    table.links = vec![(t.explain_one.to_owned(), "/console/explain".to_owned())];
+    frame::show(&ListPage {
+        frame: Frame::of(&visit, t.refusals, "/console/refusals"),
+        lead: t.refusals_lead,
+        filters: vec![super::table::Filter {
+            name: "code",
+            label: t.search,
+            value: visit.query("code").to_owned(),
+            hint: "",
+        }],
+        tables: vec![table],
+    })
+}

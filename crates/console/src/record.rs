@@ -1,0 +1,140 @@
+//! A record, as pages show it: without secrets, field by field, and as text.
+
+use serde_json::{Map, Value};
+
+use doorward_core::model::credential::MASK;
+use doorward_core::model::secret::names_secret;
+
+/// Fields of entities that hold secrets under names that say nothing of it.
+const SECRET_FIELDS: [&str; 4] = ["key", "key_alt", "private_key", "cert_key"];
+
+/// The record without its secrets. The key of a credential is one; that of a
+/// header or of a JWT's issuer is none, so `keys` says whether `key` is.
+pub(crate) fn masked(value: &Value, keys: bool) -> Value {
+    match value {
+        Value::Object(map) => {
+            let shown = map.iter().map(|(name, value)| {
+                let is_secret =
+                    names_secret(name) || keys && SECRET_FIELDS.contains(&name.as_str());
+                let value = if is_secret {
+                    mask(value)
+                } else {
+                    masked(value, keys)
+                };
+                (name.clone(), value)
+            });
+            Value::Object(shown.collect())
+        }
+        Value::Array(list) => list.iter().map(|value| masked(value, keys)).collect(),
+        other => other.clone(),
+    }
+}
+
+/// Every text of a secret is masked; what is empty or says yes or no stays.
+fn mask(value: &Value) -> Value {
+    match value {
+        Value::String(text) if !text.is_empty() => MASK.into(),
+        Value::Array(list) => list.iter().map(mask).collect(),
+        Value::Object(map) => {
+            let masked = map.iter().map(|(name, value)| (name.clone(), mask(value)));
+            Value::Object(masked.collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// Whether a value holds a masked secret.
+pub(crate) fn has_mask(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text == MASK,
+        Value::Array(list) => list.iter().any(has_mask),
+        Value::Object(map) => map.values().any(has_mask),
+        _ => false,
+    }
+}
+
+/// A value on one line, as a person writes it.
+pub(crate) fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "–".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(list)
+            if list
+                .iter()
+                .all(|value| !value.is_object() && !value.is_array()) =>
+        {
+            let texts: Vec<_> = list.iter().map(text).collect();
+            texts.join(", ")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A value of the record by its dotted name.
+pub(crate) fn get<'a>(record: &'a Value, name: &str) -> Option<&'a Value> {
+    name.split('.')
+        .try_fold(record, |value, part| value.get(part))
+}
+
+/// Sets a value by its dotted name.
+pub(crate) fn set(record: &mut Value, name: &str, value: Value) {
+    let mut at = record;
+    for part in name.split('.') {
+        if !at.is_object() {
+            *at = Value::Object(Map::new());
+        }
+        at = &mut at[part];
+    }
+    *at = value;
+}
+
+/// The request that makes the record, for a shell.
+pub(crate) fn curl(path: &str, record: &Value) -> String {
+    let text = serde_json::to_string_pretty(record).unwrap_or_default();
+    // A shell has no escape within single quotes.
+    let text = text.replace('\'', "'\\''");
+    format!(
+        "curl -X PUT \"$DOORWARD_ADMIN{path}\" \\\n  -H \"Kong-Admin-Token: $DOORWARD_TOKEN\" \\\n  \
+         -H 'Content-Type: application/json' \\\n  -d '{text}'"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn secrets_are_masked_wherever_they_lie() {
+        let record = json!({"name": "a", "key": "k", "config": {
+            "client_secret": ["one", ""], "session": {"secret": "two"}, "token_type": "bearer",
+            "password": null,
+        }});
+        let masked = masked(&record, true);
+        let expected = json!({"name": "a", "key": "**", "config": {
+            "client_secret": ["**", ""], "session": {"secret": "**"}, "token_type": "bearer",
+            "password": null,
+        }});
+        assert_eq!(masked, expected);
+        assert!(has_mask(&masked) && !has_mask(&json!({"a": ["b"]})));
+    }
+
+    #[test]
+    fn a_shell_gets_the_text_as_it_is() {
+        let shown = curl("/services/a", &json!({"name": "it's $(x)"}));
+        assert!(shown.contains(r"it'\''s $(x)"), "{shown}");
+    }
+
+    #[test]
+    fn values_are_found_and_set_by_dotted_names() {
+        let mut record = json!({"config": {"minute": 5}});
+        assert_eq!(get(&record, "config.minute"), Some(&json!(5)));
+        assert_eq!(get(&record, "config.hour"), None);
+        set(&mut record, "config.redis.host", json!("r"));
+        assert_eq!(
+            record,
+            json!({"config": {"minute": 5, "redis": {"host": "r"}}})
+        );
+    }
+}

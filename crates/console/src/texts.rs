@@ -1,0 +1,305 @@
+//! What the pages say, in both languages. Names of entities, fields, headers and
+//! codes stay as they are written in files and requests.
+
+use http::HeaderMap;
+use http::header::ACCEPT_LANGUAGE;
+
+use doorward_net::http::quality::weight;
+use doorward_net::session::cookie;
+
+/// The cookie of the language.
+pub(crate) const COOKIE: &str = "doorward_console_language";
+
+/// Every text in English and in German: one that lacks a language does not compile.
+macro_rules! texts {
+    ($($name:ident: $english:literal, $german:literal;)*) => {
+        /// The texts of one language.
+        pub(crate) struct Texts {
+            /// Its tag (BCP 47).
+            pub(crate) lang: &'static str,
+            $(pub(crate) $name: &'static str,)*
+        }
+
+        static ENGLISH: Texts = Texts { lang: "en", $($name: $english,)* };
+        static GERMAN: Texts = Texts { lang: "de", $($name: $german,)* };
+    };
+}
+
+texts! {
+    language: "English", "Deutsch";
+    console: "Console", "Konsole";
+    skip: "To the content", "Zum Inhalt";
+    navigation: "Pages", "Seiten";
+    nav_traffic: "Traffic", "Verkehr";
+    nav_gateway: "Gateway", "Gateway";
+    nav_identity: "Identity", "Identität";
+    nav_system: "System", "System";
+    overview: "Overview", "Überblick";
+    refusals: "Refusals", "Ablehnungen";
+    explain: "Explain", "Erklären";
+    throttling: "Throttling", "Drosselung";
+    route_files: "Route files", "Routendateien";
+    route_file: "Route file", "Routendatei";
+    services: "Services", "Services";
+    service: "Service", "Service";
+    routes: "Routes", "Routen";
+    route: "Route", "Route";
+    plugins: "Plugins", "Plugins";
+    plugin: "Plugin", "Plugin";
+    consumers: "Consumers", "Consumer";
+    consumer: "Consumer", "Consumer";
+    consumer_hint: "name or id", "Name oder Kennung";
+    upstreams: "Upstreams", "Upstreams";
+    upstream: "Upstream", "Upstream";
+    targets: "Targets", "Ziele";
+    target: "Target", "Ziel";
+    certificates: "Certificates", "Zertifikate";
+    certificate: "Certificate", "Zertifikat";
+    snis: "Server names", "Servernamen";
+    ca_certificates: "CA certificates", "CA-Zertifikate";
+    realms: "Realms", "Realms";
+    clients: "Clients", "Clients";
+    client: "Client", "Client";
+    sessions: "Sessions", "Sitzungen";
+    keys: "Signing keys", "Signaturschlüssel";
+    lockouts: "Lockouts", "Sperren";
+    audit_log: "Audit log", "Audit-Log";
+    audit_lead: "Who did what, and what came of it. Times are UTC.", "Wer was getan hat und was daraus wurde. Zeiten sind UTC.";
+    sign_in: "Sign in", "Anmelden";
+    sign_in_lead: "The admin token of the configuration file opens the console.", "Das Admin-Token der Konfigurationsdatei öffnet die Konsole.";
+    admin_token: "Admin token", "Admin-Token";
+    wrong_token: "This is not the admin token.", "Das ist nicht das Admin-Token.";
+    too_many: "Too many wrong tokens came from your address. Try again in a minute.", "Von Ihrer Adresse kamen zu viele falsche Token. Versuchen Sie es in einer Minute noch einmal.";
+    sign_out: "Sign out", "Abmelden";
+    error: "This did not work", "Das hat nicht geklappt";
+    not_found: "There is no such page.", "Diese Seite gibt es nicht.";
+    bad_form: "The page does not know this request.", "Diese Anfrage kennt die Seite nicht.";
+    no_session: "You are not signed in any more. Nothing was changed.", "Sie sind nicht mehr angemeldet. Es wurde nichts geändert.";
+    no_role: "Your role does not allow this.", "Ihre Rolle erlaubt das nicht.";
+    stale: "The form is not one of this session. Load the page again. Nothing was changed.", "Das Formular gehört nicht zu dieser Sitzung. Laden Sie die Seite neu. Es wurde nichts geändert.";
+    changed: "Somebody has changed the record since you opened it. Look at it again. Nothing was changed.", "Der Eintrag wurde geändert, seit Sie ihn geöffnet haben. Sehen Sie ihn noch einmal an. Es wurde nichts geändert.";
+    file_owned: "This record is declared in a file and is changed there:", "Dieser Eintrag steht in einer Datei und wird dort geändert:";
+    unreadable: "The answer makes no page.", "Aus der Antwort lässt sich keine Seite machen.";
+    search: "Search", "Suche";
+    search_hint: "contains", "enthält";
+    find: "Search", "Suchen";
+    tags: "Tags", "Tags";
+    tags_hint: "a,b or a/b", "a,b oder a/b";
+    create: "New", "Neu";
+    edit: "Edit", "Bearbeiten";
+    delete: "Delete", "Löschen";
+    apply: "Apply", "Übernehmen";
+    cancel: "Cancel", "Abbrechen";
+    back: "Back", "Zurück";
+    go_on: "Go on", "Weiter";
+    more: "Next page", "Nächste Seite";
+    actions: "Actions", "Aktionen";
+    on: "on", "an";
+    off: "off", "aus";
+    switch_on: "Switch on", "Einschalten";
+    switch_off: "Switch off", "Ausschalten";
+    yes: "yes", "ja";
+    no: "no", "nein";
+    stored: "store", "Speicher";
+    origin: "Origin", "Herkunft";
+    nothing: "There is nothing here.", "Hier gibt es nichts.";
+    fields: "Fields", "Felder";
+    field: "Field", "Feld";
+    value: "Value", "Wert";
+    name: "Name", "Name";
+    default: "default", "Vorgabe";
+    defaults: "Fields with their default", "Felder mit ihrer Vorgabe";
+    required: "required", "nötig";
+    views: "As text", "Als Text";
+    copy: "Copy", "Kopieren";
+    copied: "Copied", "Kopiert";
+    form_lead: "An empty field keeps its default. Only what you fill in is stored.", "Ein leeres Feld behält seine Vorgabe. Gespeichert wird nur, was Sie ausfüllen.";
+    all_settings: "All settings", "Alle Einstellungen";
+    lines_hint: "One value a line.", "Ein Wert je Zeile.";
+    json_hint: "JSON.", "JSON.";
+    reference_hint: "Name or id.", "Name oder Kennung.";
+    secret_stays: "A secret is set. Empty: it stays.", "Ein Geheimnis ist gesetzt. Leer: es bleibt.";
+    to_difference: "Show the difference", "Unterschied zeigen";
+    as_json: "Edit as JSON", "Als JSON bearbeiten";
+    whole_record: "The whole record", "Der ganze Eintrag";
+    has_errors: "Some fields are not right:", "Einige Felder stimmen nicht:";
+    expected: "expected:", "erwartet:";
+    no_object: "expected a JSON object", "erwartet: ein JSON-Objekt";
+    mask_in_change: "A secret that is shown as ** can't be written back: give its text.", "Ein Geheimnis, das als ** gezeigt wird, kann nicht zurückgeschrieben werden: Geben Sie seinen Text an.";
+    choose_plugin: "New plugin", "Neues Plugin";
+    difference: "The difference", "Der Unterschied";
+    difference_lead: "Nothing is changed yet. This is what the change does:", "Noch ist nichts geändert. Das bewirkt die Änderung:";
+    no_difference: "Nothing differs.", "Es gibt keinen Unterschied.";
+    delete_title: "Delete?", "Löschen?";
+    delete_lead: "Nothing is deleted yet. This record will be gone:", "Noch ist nichts gelöscht. Dieser Eintrag wird weg sein:";
+    before: "Before", "Vorher";
+    after: "After", "Nachher";
+    shown_once: "Keep this secret", "Bewahren Sie dieses Geheimnis auf";
+    shown_once_lead: "It is shown this once and never again.", "Es wird nur dieses eine Mal gezeigt.";
+    live: "Live", "Live";
+    pause: "Pause", "Anhalten";
+    needs_script: "Live charts need a script. All other pages work without.", "Live-Diagramme brauchen ein Skript. Alle anderen Seiten kommen ohne aus.";
+    requests_second: "Requests a second by service", "Anfragen je Sekunde nach Service";
+    latency: "Latency in milliseconds", "Latenz in Millisekunden";
+    statuses: "Answers a second by status", "Antworten je Sekunde nach Status";
+    node: "Node", "Knoten";
+    version: "Version", "Version";
+    store: "Store", "Speicher";
+    reachable: "reachable", "erreichbar";
+    unreachable: "not reachable", "nicht erreichbar";
+    configuration: "Configuration", "Konfiguration";
+    in_force: "in force", "in Kraft";
+    not_in_force: "The files are not in force", "Die Dateien sind nicht in Kraft";
+    memory: "Memory", "Arbeitsspeicher";
+    requests: "Requests", "Anfragen";
+    connections: "Open connections", "Offene Verbindungen";
+    upstream_health: "Health of upstreams", "Gesundheit der Upstreams";
+    no_targets: "No upstream has targets.", "Kein Upstream hat Ziele.";
+    health: "Health", "Gesundheit";
+    healthy: "healthy", "gesund";
+    unhealthy: "unhealthy", "krank";
+    in_flight: "In flight", "Unterwegs";
+    expiries: "Expiry of certificates", "Ablauf der Zertifikate";
+    no_certificates: "There are no certificates.", "Es gibt keine Zertifikate.";
+    left: "Left", "Bleibt";
+    days: "days", "Tage";
+    expired: "expired", "abgelaufen";
+    refusals_lead: "Every code that logs and metrics know, how often it was since the start, and what it means.", "Jeder Code, den Logs und Metriken kennen, wie oft er seit dem Start vorkam und was er bedeutet.";
+    no_refusals: "Plugins have refused nothing since the start.", "Plugins haben seit dem Start nichts abgelehnt.";
+    explain_one: "Explain a request", "Eine Anfrage erklären";
+    all_codes: "any of its codes", "einer seiner Codes";
+    code: "Code", "Code";
+    status: "Status", "Status";
+    count: "Count", "Anzahl";
+    meaning: "Meaning", "Bedeutung";
+    explain_lead: "What happens to a request, and why. No request is sent.", "Was mit einer Anfrage geschieht und warum. Es wird keine Anfrage gesendet.";
+    method: "Method", "Methode";
+    url: "URL or path", "URL oder Pfad";
+    url_hint: "https://api.example/orders", "https://api.example/orders";
+    client_address: "Client address", "Client-Adresse";
+    headers: "Headers, one a line", "Header, einer je Zeile";
+    verdict: "Verdict", "Ergebnis";
+    passes: "The request passes.", "Die Anfrage kommt durch.";
+    no_route: "No route takes the request.", "Keine Route nimmt die Anfrage an.";
+    understood: "Understood as", "Verstanden als";
+    matched: "Matched by", "Passt wegen";
+    steps: "Steps", "Schritte";
+    goes_to: "Goes to", "Geht an";
+    host_header: "Host", "Host";
+    filters: "Filters in their order", "Filter in ihrer Reihenfolge";
+    no_filters: "No filter runs.", "Es läuft kein Filter.";
+    scope: "Scope", "Bereich";
+    decision: "Decision", "Entscheidung";
+    decision_passes: "passes", "lässt durch";
+    decision_depends: "depends", "hängt davon ab";
+    decision_none: "not reached", "nicht erreicht";
+    reason: "Reason", "Grund";
+    near_misses: "Routes that almost matched", "Routen, die beinahe passten";
+    address: "Address", "Adresse";
+    weight: "Weight", "Gewicht";
+    throttling_lead: "Filters that count requests by partition on this node.", "Filter, die auf diesem Knoten Anfragen nach Partitionen zählen.";
+    no_throttling: "No filter counts by partition.", "Kein Filter zählt nach Partitionen.";
+    partitions: "Hottest partitions", "Meistgenutzte Partitionen";
+    partitions_lead: "Partitions may name people, so their texts are hidden at first.", "Partitionen können Menschen benennen, daher sind ihre Texte zunächst verborgen.";
+    reveal_partitions: "Show the texts", "Texte zeigen";
+    hide_partitions: "Hide the texts", "Texte verbergen";
+    partition: "Partition", "Partition";
+    passed: "Passed", "Durchgelassen";
+    refused: "Refused", "Abgelehnt";
+    buckets: "Buckets", "Eimer";
+    maximum: "Most buckets", "Höchstzahl";
+    counters: "Counters", "Zähler";
+    shadow: "Shadow", "Nur beobachtet";
+    reset: "Reset", "Zurücksetzen";
+    route_files_lead: "In the order in which requests are offered to them.", "In der Reihenfolge, in der Anfragen ihnen angeboten werden.";
+    no_route_files: "There are no route files.", "Es gibt keine Routendateien.";
+    order: "Order", "Reihenfolge";
+    file: "File", "Datei";
+    state: "State", "Zustand";
+    errors: "Errors", "Fehler";
+    warnings: "Warnings", "Warnungen";
+    time: "Time", "Zeit";
+    event: "Event", "Ereignis";
+    actor: "Who", "Wer";
+    target_of: "What", "Was";
+    user: "User", "Benutzer";
+    outcome: "Outcome", "Ausgang";
+    success: "success", "Erfolg";
+    failure: "failure", "Fehlschlag";
+    since: "Since", "Seit";
+    until: "Until", "Bis";
+    end: "End", "Beenden";
+}
+
+impl Texts {
+    /// The other language.
+    pub(crate) fn other(&self) -> &'static Texts {
+        if self.lang == ENGLISH.lang {
+            &GERMAN
+        } else {
+            &ENGLISH
+        }
+    }
+}
+
+fn of(tag: &str) -> Option<&'static Texts> {
+    let primary = tag.trim().split('-').next().unwrap_or_default();
+    [&ENGLISH, &GERMAN]
+        .into_iter()
+        .find(|texts| texts.lang.eq_ignore_ascii_case(primary))
+}
+
+/// The tag of a language that the pages speak.
+pub(crate) fn tag(text: &str) -> Option<&'static str> {
+    of(text).map(|texts| texts.lang)
+}
+
+/// The language of a visitor: what was chosen here, then what the browser wants.
+pub(crate) fn choose(headers: &HeaderMap) -> &'static Texts {
+    if let Some(chosen) = cookie::value(headers, COOKIE).and_then(of) {
+        return chosen;
+    }
+    let wanted = headers.get(ACCEPT_LANGUAGE);
+    let wanted = wanted
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let mut best: Option<(u16, &'static Texts)> = None;
+    for item in wanted.split(',').take(32) {
+        let mut parts = item.split(';');
+        let texts = parts.next().and_then(of);
+        let weight = weight(parts);
+        if let Some(texts) = texts
+            && weight > best.map_or(0, |(weight, _)| weight)
+        {
+            best = Some((weight, texts));
+        }
+    }
+    best.map_or(&ENGLISH, |(_, texts)| texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use http::header::COOKIE as COOKIE_HEADER;
+
+    use super::*;
+
+    fn chosen(accept: &'static str, cookie: Option<&'static str>) -> &'static str {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT_LANGUAGE, HeaderValue::from_static(accept));
+        if let Some(cookie) = cookie {
+            headers.insert(COOKIE_HEADER, HeaderValue::from_static(cookie));
+        }
+        choose(&headers).lang
+    }
+
+    #[test]
+    fn the_browser_says_which_language_until_somebody_chooses() {
+        assert_eq!(chosen("", None), "en");
+        assert_eq!(chosen("fr", None), "en");
+        assert_eq!(chosen("de-AT, en;q=0.8", None), "de");
+        assert_eq!(chosen("de;q=0.3, en;q=0.8", None), "en");
+        assert_eq!(chosen("de", Some("doorward_console_language=en")), "en");
+        assert_eq!(chosen("de", Some("doorward_console_language=xx")), "de");
+    }
+}

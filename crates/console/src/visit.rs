@@ -1,0 +1,168 @@
+//! A request for a page: who asks, in which language, and for what.
+
+use axum::body::Body;
+use http::{HeaderMap, HeaderValue, Method, header, request};
+
+use doorward_admin::Operator;
+use doorward_core::model::audit::Actor;
+use doorward_net::http::ClientInfo;
+
+use super::api::Api;
+use super::error::PageError;
+use super::session::{Role, Session};
+use super::texts::{self, Texts};
+use super::{Console, FORM_MAX, Parts};
+
+/// Most fields of a form or a query.
+const FIELDS_MAX: usize = 2000;
+
+/// A request for a page.
+#[derive(Clone)]
+pub(crate) struct Visit {
+    console: Console,
+    session: Option<Session>,
+    cookies: Vec<HeaderValue>,
+    pub(crate) texts: &'static Texts,
+    /// The open parts of the path.
+    pub(crate) params: Vec<String>,
+    query: Vec<(String, String)>,
+    pub(crate) form: Vec<(String, String)>,
+    pub(crate) headers: HeaderMap,
+    pub(crate) client: Option<ClientInfo>,
+    /// Path and query, as called.
+    pub(crate) address: String,
+}
+
+impl Visit {
+    pub(crate) fn new(
+        console: &Console,
+        head: &request::Parts,
+        client: Option<ClientInfo>,
+    ) -> Self {
+        let pairs = url::form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes());
+        let query = pairs.into_owned().take(FIELDS_MAX).collect();
+        let address = head.uri.path_and_query().map_or("", |whole| whole.as_str());
+        let mut visit = Self {
+            console: console.clone(),
+            session: console.session(&head.headers),
+            cookies: Vec::new(),
+            texts: texts::choose(&head.headers),
+            params: Vec::new(),
+            query,
+            form: Vec::new(),
+            headers: head.headers.clone(),
+            client,
+            address: address.to_owned(),
+        };
+        let reads = matches!(head.method, Method::GET | Method::HEAD);
+        // Without a token the Admin API is open to whoever reaches the listener, and
+        // so is the console. Its forms are still those of one browser.
+        if visit.session.is_none() && reads && !visit.parts().admin.has_token() {
+            visit.begin(Role::Owner);
+        }
+        visit
+    }
+
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.console.0
+    }
+
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.parts().clock.now_ms()
+    }
+
+    /// Whether the browser speaks TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.client.is_some_and(|client| client.secure)
+    }
+
+    pub(crate) fn session(&self) -> Option<&Session> {
+        self.session.as_ref()
+    }
+
+    /// Signs the visitor in; the cookie goes with the answer.
+    pub(crate) fn begin(&mut self, role: Role) {
+        let (secure, now_ms) = (self.is_secure(), self.now_ms());
+        let began = self
+            .parts()
+            .sessions
+            .begin(role, &self.headers, secure, now_ms);
+        if let Some((session, fields)) = began {
+            self.session = Some(session);
+            self.cookies = fields;
+        }
+    }
+
+    /// The fields of a new session, for the answer.
+    pub(crate) fn take_cookies(&mut self) -> Vec<HeaderValue> {
+        std::mem::take(&mut self.cookies)
+    }
+
+    pub(crate) fn with_params(self, params: Vec<String>) -> Self {
+        Self { params, ..self }
+    }
+
+    /// Reads the form in the body.
+    pub(crate) async fn read_form(&mut self, body: Body) -> Result<(), PageError> {
+        let kind = self.headers.get(header::CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let essence = kind.split(';').next().unwrap_or_default().trim();
+        if !essence.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+            return Err(PageError::Form);
+        }
+        let bytes = axum::body::to_bytes(body, FORM_MAX).await;
+        let bytes = bytes.map_err(|_| PageError::Form)?;
+        let pairs = url::form_urlencoded::parse(&bytes);
+        // Browsers send line ends as CR LF.
+        let plain = |(name, value): (_, std::borrow::Cow<'_, str>)| {
+            (
+                std::borrow::Cow::into_owned(name),
+                value.replace("\r\n", "\n"),
+            )
+        };
+        self.form = pairs.take(FIELDS_MAX).map(plain).collect();
+        Ok(())
+    }
+
+    /// Whether the form is one of this session.
+    pub(crate) fn has_form_token(&self) -> bool {
+        let token = self.field("form_token");
+        let session = self.session.as_ref();
+        session.is_some_and(|session| session.has_form_token(token))
+    }
+
+    /// A field of the form; "" if there is none.
+    pub(crate) fn field(&self, name: &str) -> &str {
+        find(&self.form, name)
+    }
+
+    /// A parameter of the query; "" if there is none.
+    pub(crate) fn query(&self, name: &str) -> &str {
+        find(&self.query, name)
+    }
+
+    pub(crate) fn param(&self, index: usize) -> &str {
+        self.params.get(index).map_or("", String::as_str)
+    }
+
+    /// Whether the visitor may do what `role` may.
+    pub(crate) fn may(&self, role: Role) -> bool {
+        self.session
+            .as_ref()
+            .is_some_and(|session| session.role >= role)
+    }
+
+    /// The Admin API on behalf of the visitor.
+    pub(crate) fn api(&self) -> Api {
+        let operator = Operator {
+            actor: Actor::Admin,
+            via: "console",
+        };
+        Api::new(self.parts().admin.clone(), operator, self.client)
+    }
+}
+
+fn find<'a>(pairs: &'a [(String, String)], name: &str) -> &'a str {
+    let found = pairs.iter().find(|(key, _)| key == name);
+    found.map_or("", |(_, value)| value)
+}

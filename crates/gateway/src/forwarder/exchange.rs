@@ -1,0 +1,165 @@
+//! One plain request, from its head to its last byte.
+
+use pingora::Result;
+use pingora::apps::{HttpPersistentSettings, ReusedHttpStream};
+use pingora::prelude::{Error, ErrorType};
+use pingora::proxy::{ProxyHttp as _, Session};
+use pingora::server::ShutdownWatch;
+use pingora::upstreams::peer::Peer as _;
+
+use super::relay::Relayed;
+use super::{Forwarder, Idle};
+use crate::context::Ctx;
+use crate::peer::Dialer;
+use crate::tries::MAX_TRIES;
+
+/// What became of a request, or of a try.
+struct Outcome {
+    /// Whether the client's connection may have another one.
+    keep: bool,
+    error: Option<Box<Error>>,
+}
+
+impl Outcome {
+    fn failed(error: Box<Error>) -> Self {
+        Self {
+            keep: false,
+            error: Some(error),
+        }
+    }
+}
+
+impl Forwarder {
+    /// Serves the plain request that waits on a connection.
+    pub(super) async fn serve_plain(&self, idle: Idle, shutdown: &ShutdownWatch) -> Option<Idle> {
+        let mut session = self.session(idle.stream, idle.settings);
+        if !read_head(&mut session).await {
+            return None;
+        }
+        let mut ctx = self.gateway.new_ctx();
+        ctx.connection = idle.connection;
+        let outcome = match self.gateway.filter_request(&mut session, &mut ctx).await {
+            Ok(true) => Outcome {
+                keep: true,
+                error: None,
+            },
+            Ok(false) if speaks_http1(&ctx) => self.forward(&mut session, &mut ctx).await,
+            Ok(false) => return Box::pin(self.hand_over(session, ctx, shutdown)).await,
+            Err(error) => {
+                Box::pin(self.fail(&mut session, &mut ctx, &error, None)).await;
+                Outcome::failed(error)
+            }
+        };
+        let error = outcome.error.as_deref();
+        self.gateway.end(&mut session, error, &mut ctx).await;
+        let connection = ctx.connection.take();
+        drop(ctx);
+        if !outcome.keep {
+            return None;
+        }
+        let settings = HttpPersistentSettings::for_session(&session);
+        let reusable = session.downstream_session.finish().await.ok()??;
+        let served = ReusedHttpStream::from_reusable_stream(reusable, settings);
+        Some(Idle::of(served, connection))
+    }
+
+    /// Tries upstreams until one has answered, or none is left to try.
+    async fn forward(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Outcome {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let outcome = self.try_upstream(session, ctx).await;
+            let Some(error) = &outcome.error else {
+                return outcome;
+            };
+            if error.retry() && tries < MAX_TRIES {
+                let request = self.gateway.request_summary(session, ctx);
+                log::warn!("Fail to proxy: {error}, tries: {tries}, retry: true, {request}");
+                continue;
+            }
+            Box::pin(self.fail(session, ctx, error, Some(tries))).await;
+            return outcome;
+        }
+    }
+
+    /// One try.
+    async fn try_upstream(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Outcome {
+        let peer = match self.gateway.choose_peer(session, ctx).await {
+            Ok(peer) => peer,
+            Err(error) => return Outcome::failed(error),
+        };
+        let (mut upstream, reused) = match self.connector.get_http_session(&*peer).await {
+            Ok(connected) => connected,
+            Err(error) => {
+                let error = error.into_up();
+                let error = self.gateway.fail_to_connect(session, &peer, ctx, error);
+                return Outcome::failed(error.into_up());
+            }
+        };
+        let Relayed {
+            keep_client,
+            keep_upstream,
+            error,
+        } = self.relay(session, &mut upstream, &peer, ctx).await;
+        if keep_upstream {
+            let idle = peer.idle_timeout();
+            self.connector
+                .release_http_session(upstream, &*peer, idle)
+                .await;
+        }
+        let error = error.map(|error| {
+            self.gateway
+                .error_while_proxy(&peer, session, error, ctx, reused)
+        });
+        Outcome {
+            keep: keep_client,
+            error,
+        }
+    }
+
+    /// Answers a request that failed after so many tries, and says so in the log of the
+    /// process, in the engine's words.
+    async fn fail(
+        &self,
+        session: &mut Session,
+        ctx: &mut Box<Ctx>,
+        error: &Error,
+        tries: Option<usize>,
+    ) {
+        let answer = self.gateway.fail_to_proxy(session, error, ctx).await;
+        if self.gateway.suppress_error_log(session, ctx, error) {
+            return;
+        }
+        let request = self.gateway.request_summary(session, ctx);
+        let status = answer.error_code;
+        match tries {
+            Some(tries) => log::error!(
+                "Fail to proxy: {error}, status: {status}, tries: {tries}, retry: false, {request}"
+            ),
+            None => log::error!("Fail to filter request: {error}, status: {status}, {request}"),
+        }
+    }
+}
+
+/// Whether the request's upstream is asked in HTTP/1.1.
+fn speaks_http1(ctx: &Ctx) -> bool {
+    let dialer = ctx.service().and_then(|service| service.dialer.as_ref());
+    !dialer.is_some_and(Dialer::is_http2)
+}
+
+/// Reads the head that waits; whether there is a request to answer.
+async fn read_head(session: &mut Session) -> bool {
+    let read: Result<bool> = session.downstream_session.read_request().await;
+    match read {
+        Ok(read) => read,
+        Err(error) => {
+            // The engine is stricter here and there than the parser before it.
+            if *error.etype() == ErrorType::InvalidHTTPHeader {
+                let _ = session.downstream_session.respond_error(400).await;
+            }
+            log::debug!("a request head can't be read: {error}");
+            session.downstream_session.shutdown().await;
+            false
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The proxy's application: a forwarding loop of the gateway's own for plain requests
+//! of HTTP/1.1, and the engine for all others.
+//!
+//! Nearly all requests are plain: they have no body, ask for no other protocol, and
+//! go to an upstream that speaks HTTP/1.1. For them the engine's two tasks, its
+//! channels between them and its copied futures are most of what a request costs.
+//! Both ways run the same steps of [`Gateway`], on the engine's own sessions.
+
+mod exchange;
+mod handover;
+mod relay;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use pingora::apps::{HttpPersistentSettings, HttpServerApp as _, ReusedHttpStream, ServerApp};
+use pingora::connectors::ConnectorOptions;
+use pingora::connectors::http::v1::Connector;
+use pingora::modules::http::HttpModules;
+use pingora::protocols::Stream;
+use pingora::protocols::http::ServerSession;
+use pingora::proxy::{HttpProxy, Session};
+use pingora::server::ShutdownWatch;
+
+use super::proxy::Gateway;
+use doorward_net::http::accept::KEEP;
+use doorward_net::http::framing::FramedStream;
+use doorward_net::telemetry::connections::Connection;
+
+/// Serves the connections of one worker.
+pub struct Forwarder {
+    gateway: Gateway,
+    /// What serves all that is not plain; its inner proxy is a [`Gateway`] too.
+    engine: Arc<HttpProxy<Gateway>>,
+    /// Connections to upstreams of HTTP/1.1.
+    connector: Connector,
+    modules: HttpModules,
+}
+
+/// A client's connection between two requests.
+struct Idle {
+    stream: Stream,
+    /// What is known of the connection, once it has had a request.
+    connection: Option<Arc<Connection>>,
+    /// What sessions keep from one request to the next, with what was read of it.
+    settings: Option<HttpPersistentSettings>,
+}
+
+impl Idle {
+    /// The connection that a request has given back.
+    fn of(served: ReusedHttpStream, connection: Option<Arc<Connection>>) -> Self {
+        let (stream, settings) = served.consume();
+        Self {
+            stream,
+            connection,
+            settings,
+        }
+    }
+}
+
+/// Prepares a session that reads the next request of a connection.
+fn prepare(session: &mut ServerSession, settings: Option<HttpPersistentSettings>) {
+    if let Some(settings) = settings {
+        settings.apply_to_session(session);
+    }
+    session.set_keepalive(Some(KEEP));
+    session.set_pipelining_enabled(true);
+}
+
+impl Forwarder {
+    /// Serves plain requests as `gateway` says, over connections of which
+    /// `options` says how many are kept, and leaves all others to `engine`.
+    pub fn new(gateway: Gateway, engine: HttpProxy<Gateway>, options: ConnectorOptions) -> Self {
+        Self {
+            gateway,
+            engine: Arc::new(engine),
+            connector: Connector::new(Some(options)),
+            modules: HttpModules::new(),
+        }
+    }
+
+    /// Serves the next request of a connection, and gives the connection back if
+    /// another one may follow.
+    async fn serve(&self, idle: Idle, shutdown: &ShutdownWatch) -> Option<Idle> {
+        let Idle {
+            stream,
+            connection,
+            settings,
+        } = idle;
+        // Every listener of the proxy wraps its connections so.
+        let mut framed = stream.into_any().downcast::<FramedStream>().ok()?;
+        let is_plain = tokio::select! {
+            biased;
+            plain = framed.awaits_plain_request() => plain.ok()?,
+            () = self.gateway.stopping.begun() => return None,
+        };
+        let idle = Idle {
+            stream: framed,
+            connection,
+            settings,
+        };
+        if is_plain {
+            self.serve_plain(idle, shutdown).await
+        } else {
+            // Boxed: plain requests need not carry about what it needs.
+            Box::pin(self.serve_by_engine(idle, shutdown)).await
+        }
+    }
+
+    async fn serve_by_engine(&self, idle: Idle, shutdown: &ShutdownWatch) -> Option<Idle> {
+        let mut session = ServerSession::new_http1(idle.stream);
+        prepare(&mut session, idle.settings);
+        if let Some(connection) = idle.connection {
+            session.set_connection_user_context(Some(Box::new(connection)));
+        }
+        self.run_engine(session, shutdown).await
+    }
+
+    /// Lets the engine serve the request that `session` has, or is about to read.
+    async fn run_engine(&self, session: ServerSession, shutdown: &ShutdownWatch) -> Option<Idle> {
+        let served = self.engine.process_new_http(session, shutdown).await?;
+        let mut idle = Idle::of(served, None);
+        let context = idle
+            .settings
+            .as_mut()
+            .and_then(HttpPersistentSettings::take_user_context);
+        let connection = context.and_then(|context| context.downcast::<Arc<Connection>>().ok());
+        idle.connection = connection.map(|connection| *connection);
+        Some(idle)
+    }
+
+    /// A session that reads the plain request that waits on a connection.
+    fn session(&self, stream: Stream, settings: Option<HttpPersistentSettings>) -> Session {
+        let mut session = Session::new_h1_with_modules(stream, &self.modules);
+        prepare(&mut session, settings);
+        session
+    }
+}
+
+#[async_trait]
+impl ServerApp for Forwarder {
+    async fn process_new(
+        self: &Arc<Self>,
+        stream: Stream,
+        shutdown: &ShutdownWatch,
+    ) -> Option<Stream> {
+        let framed = stream.as_any().downcast_ref::<FramedStream>();
+        if framed.is_none_or(FramedStream::is_http2) {
+            return self.engine.process_new(stream, shutdown).await;
+        }
+        let mut next = Some(Idle {
+            stream,
+            connection: None,
+            settings: None,
+        });
+        while let Some(idle) = next {
+            next = self.serve(idle, shutdown).await;
+        }
+        None
+    }
+
+    async fn cleanup(&self) {
+        self.gateway.stopping.begin();
+        self.engine.cleanup().await;
+    }
+}

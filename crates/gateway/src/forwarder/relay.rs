@@ -1,0 +1,201 @@
+//! The request to the upstream, and its answer to the client.
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use http::{Method, Version, header};
+use pingora::Result;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::prelude::{Error, HttpPeer};
+use pingora::protocols::http::HttpTask;
+use pingora::protocols::http::authority::validate_request_authority;
+use pingora::protocols::http::v1::client::HttpSession;
+use pingora::proxy::Session;
+use tokio::task::unconstrained;
+
+use super::Forwarder;
+use crate::context::Ctx;
+
+/// How a try ended.
+pub(super) struct Relayed {
+    /// Whether the client's connection may have another request.
+    pub(super) keep_client: bool,
+    /// Whether the upstream's connection may have another request.
+    pub(super) keep_upstream: bool,
+    pub(super) error: Option<Box<Error>>,
+}
+
+impl Relayed {
+    fn failed(keep_client: bool, keep_upstream: bool, error: Box<Error>) -> Self {
+        Self {
+            keep_client,
+            keep_upstream,
+            error: Some(error),
+        }
+    }
+}
+
+impl Forwarder {
+    /// Sends the request over `upstream`, and its answer to the client.
+    pub(super) async fn relay(
+        &self,
+        session: &mut Session,
+        upstream: &mut HttpSession,
+        peer: &HttpPeer,
+        ctx: &mut Box<Ctx>,
+    ) -> Relayed {
+        upstream.read_timeout = peer.options.read_timeout;
+        upstream.write_timeout = peer.options.write_timeout;
+        let request = match self.upstream_request(session, ctx) {
+            Ok(request) => request,
+            // Nothing was sent: the connection is as good as it was.
+            Err(error) => return Relayed::failed(false, true, error),
+        };
+        if let Err(error) = upstream.write_request_header(request).await {
+            return Relayed::failed(false, false, error.into_up());
+        }
+        let unsent = if ctx.exchange.replacement.is_some() || ctx.exchange.decoder.is_some() {
+            match Box::pin(self.send_body(upstream, ctx)).await {
+                Ok(unsent) => unsent,
+                Err(error) => return Relayed::failed(false, false, error),
+            }
+        } else {
+            None
+        };
+        let cut_off = unsent.is_some();
+        match self.relay_answer(session, upstream, ctx, unsent).await {
+            Ok(whole) => Relayed {
+                keep_client: session.as_downstream_mut().finish_body().await.is_ok(),
+                keep_upstream: whole && !cut_off,
+                error: None,
+            },
+            Err(error) => Relayed::failed(false, false, error),
+        }
+    }
+
+    /// The head for the upstream.
+    fn upstream_request(
+        &self,
+        session: &mut Session,
+        ctx: &mut Box<Ctx>,
+    ) -> Result<Box<RequestHeader>> {
+        let mut request = Box::new(session.req_header().clone());
+        request.set_version(Version::HTTP_11);
+        // A plain request has no other field that is for one connection alone.
+        request.remove_header(&header::CONNECTION);
+        self.gateway.prepare_upstream_request(&mut request, ctx)?;
+        if !request.headers.contains_key(header::HOST) {
+            // A filter has taken it; HTTP/1.1 asks for one (RFC 9112 §3.2).
+            request.insert_header(header::HOST, "")?;
+        }
+        validate_request_authority(&request).map_err(|error| error.into_in())?;
+        Ok(request)
+    }
+
+    /// Sends what a filter gives the upstream for a body. What could not be sent is no
+    /// reason to lose an answer: it is told if none comes.
+    async fn send_body(
+        &self,
+        upstream: &mut HttpSession,
+        ctx: &mut Box<Ctx>,
+    ) -> Result<Option<Box<Error>>> {
+        let mut body: Option<Bytes> = None;
+        self.gateway.filter_body(&mut body, true, ctx)?;
+        let sent = async {
+            if let Some(body) = body {
+                upstream.write_body(&body).await?;
+            }
+            upstream.finish_body().await
+        };
+        match sent.await {
+            Ok(_) => Ok(None),
+            Err(error) => {
+                tracing::debug!(%error, "the body could not be sent");
+                Ok(Some(error))
+            }
+        }
+    }
+
+    /// Hands the answer on, at most one piece at a time; whether the upstream's
+    /// connection has been read to the end of it.
+    async fn relay_answer(
+        &self,
+        session: &mut Session,
+        upstream: &mut HttpSession,
+        ctx: &mut Box<Ctx>,
+        mut unsent: Option<Box<Error>>,
+    ) -> Result<bool> {
+        loop {
+            let task = tokio::select! {
+                biased;
+                task = upstream.read_response_task() => {
+                    task.map_err(|error| unsent.take().unwrap_or(error).into_up())?
+                }
+                // Ends in an error alone: the client has left.
+                watched = session.downstream_session.read_body_or_idle(true) => {
+                    watched.map_err(|error| error.into_down())?;
+                    continue;
+                }
+            };
+            let mut whole = task.is_end();
+            let is_head = matches!(&task, HttpTask::Header(head, false)
+                if !head.status.is_informational());
+            let mut tasks = Vec::with_capacity(2);
+            tasks.push(self.filter_task(session, ctx, task).await?);
+            // What came with the head goes with it.
+            if is_head
+                && let Some(piece) = unconstrained(upstream.read_response_task()).now_or_never()
+            {
+                let piece = piece.unwrap_or_else(|error| HttpTask::Failed(error.into_up()));
+                whole = piece.is_end() && !matches!(piece, HttpTask::Failed(_));
+                tasks.push(self.filter_task(session, ctx, piece).await?);
+            }
+            let done = session
+                .downstream_session
+                .response_duplex_vec(tasks)
+                .await?;
+            if done || whole {
+                return Ok(whole);
+            }
+        }
+    }
+
+    /// A part of the answer as the client gets it.
+    async fn filter_task(
+        &self,
+        session: &mut Session,
+        ctx: &mut Box<Ctx>,
+        task: HttpTask,
+    ) -> Result<HttpTask> {
+        match task {
+            HttpTask::Header(mut head, end) => {
+                self.gateway.note_upstream_head(&head, ctx);
+                if !end {
+                    frame(session, &mut head)?;
+                }
+                self.gateway.filter_head(session, &mut head, ctx).await?;
+                Ok(HttpTask::Header(head, end))
+            }
+            HttpTask::Body(mut piece, end) => {
+                self.gateway.filter_piece(session, &mut piece, end, ctx)?;
+                Ok(HttpTask::Body(piece, end))
+            }
+            task => Ok(task),
+        }
+    }
+}
+
+/// Gives an answer whose end only the end of its connection tells the coding that
+/// tells it, so that the client's connection can be kept.
+fn frame(session: &Session, head: &mut ResponseHeader) -> Result<()> {
+    let has_body = session.req_header().method != Method::HEAD
+        && !matches!(head.status.as_u16(), 204 | 304)
+        && !head.status.is_informational();
+    let headers = &head.headers;
+    let framed = headers.contains_key(header::TRANSFER_ENCODING)
+        || headers.contains_key(header::CONTENT_LENGTH);
+    if has_body && !framed {
+        head.set_version(Version::HTTP_11);
+        head.insert_header(header::TRANSFER_ENCODING, "chunked")?;
+    }
+    Ok(())
+}
