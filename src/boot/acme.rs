@@ -37,6 +37,7 @@ pub async fn open(
         vault: vault(config)?,
         clock: clock.clone(),
         metrics: parts.telemetry.acme.clone(),
+        audit: parts.audit.clone(),
         routed: Box::new(move |name| hosts.contains(name)),
     };
     Ok(Some(Acme::open(section, parts).await?))

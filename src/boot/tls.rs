@@ -57,17 +57,18 @@ impl TlsSections {
             let own = [&sections.proxy, &sections.admin].into_iter().flatten();
             let own = own.map(|tls| {
                 let (section, not_after) = tls.expiry();
-                (section.to_owned(), not_after)
+                (section.to_owned(), not_after, false)
             });
             let snapshot = live.load();
             let stored = snapshot.certificates.labelled();
-            let stored = stored.map(|(label, identity)| (label, identity.not_after));
+            let stored = stored.map(|(label, identity)| (label, identity.not_after, false));
             let issued = sections.acme.iter().flat_map(|acme| acme.expiries());
             own.chain(stored)
                 .chain(issued)
-                .map(|(label, not_after)| Expiry {
+                .map(|(label, not_after, is_renewed)| Expiry {
                     label,
                     seconds_left: not_after.saturating_sub(now),
+                    is_renewed,
                 })
                 .collect()
         }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use http::HeaderValue;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::{USAGE, complain, listeners};
@@ -52,6 +53,8 @@ const ADMIN_HEAD: Duration = Duration::from_secs(15);
 const OPERATORS: [&str; 2] = ["doorward::boot", "doorward_gateway::route_files"];
 /// How long the last audit records may take to be written.
 const LAST_RECORDS: Duration = Duration::from_secs(5);
+/// Longest time at the end to take back what an order has put into the DNS.
+const LAST_ORDER: Duration = Duration::from_secs(5);
 /// How long the queues of plugins may take to be emptied.
 const LAST_DELIVERIES: Duration = Duration::from_secs(5);
 
@@ -178,11 +181,11 @@ async fn serve(
     parts
         .telemetry
         .watch_certificates(tls.expiries(&parts.control.live(), clock));
-    if let Some(acme) = acme {
-        let ordering = acme.run(stopped.clone());
+    let ordering = acme.map(|acme| {
         // Without it certificates would expire unnoticed.
-        tokio::spawn(indispensable(stopped.clone(), ordering));
-    }
+        let ordering = indispensable(stopped.clone(), acme.run(stopped.clone()));
+        tokio::spawn(ordering)
+    });
     tokio::spawn(warn_of_expiry(parts.telemetry.clone()));
     tokio::spawn(boot::watch(reloader.with_tls(tls), forced));
     let control = &parts.control;
@@ -226,9 +229,26 @@ async fn serve(
         // Asked twice: now.
         _ = signals.stop() => {}
     }
+    finish(&parts, clock, log.as_deref(), ordering).await;
+    process_log::flush();
+    std::process::exit(0)
+}
+
+/// What is left to do when nobody is served any more.
+async fn finish(
+    parts: &Opened,
+    clock: &Clock,
+    log: Option<&AccessLog>,
+    ordering: Option<JoinHandle<()>>,
+) {
     let stopped = Event::new(Kind::ProcessStop, Actor::System);
     let now_ms = clock.now_ms();
     parts.audit.note(stopped, Trace::default(), now_ms);
+    if let Some(ordering) = ordering
+        && timeout(LAST_ORDER, ordering).await.is_err()
+    {
+        tracing::warn!("answers to challenges were not taken back before the end");
+    }
     // Neither a store nor a disk that does not answer holds up the end.
     if timeout(LAST_RECORDS, parts.audit.flush()).await.is_err() {
         tracing::error!("audit records were not written before the end");
@@ -240,8 +260,6 @@ async fn serve(
         log.flush(process_log::LAST_WORDS);
     }
     tracing::info!("stopped");
-    process_log::flush();
-    std::process::exit(0)
 }
 
 /// The places of all listeners.
@@ -329,7 +347,8 @@ async fn warn_of_expiry(telemetry: Telemetry) {
     let mut daily = tokio::time::interval(Duration::from_secs(86_400));
     loop {
         daily.tick().await;
-        for expiry in telemetry.certificate_expiries() {
+        let expiries = telemetry.certificate_expiries().into_iter();
+        for expiry in expiries.filter(|expiry| !expiry.is_renewed) {
             let (certificate, seconds) = (&expiry.label, expiry.seconds_left);
             let days = seconds.div_euclid(86_400);
             match days {

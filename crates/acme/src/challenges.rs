@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use doorward_core::clock::{self, Clock};
 use doorward_core::model::acme::StoredAcmeChallenge;
@@ -32,12 +33,12 @@ pub(crate) struct Challenges {
     clock: Clock,
     /// Whether other nodes share the store.
     is_shared: bool,
-    known: Mutex<Known>,
+    known: Mutex<Answers>,
     turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct Known {
+struct Answers {
     /// Answers of this node's own orders.
     own: HashMap<String, String>,
     /// Those of other nodes, as of `read_ns`.
@@ -142,13 +143,27 @@ pub(crate) fn handshake(name: &str, authorization: &str) -> Result<Arc<ServerCon
     });
     let (certificate, key) = made.map_err(|error| error.to_string())?;
     let key = PrivatePkcs8KeyDer::from(key);
-    let config = ServerConfig::builder_with_provider(x509::provider())
+    let provider = x509::provider();
+    let key = provider.key_provider.load_private_key(key.into());
+    let key = key.map_err(|error| error.to_string())?;
+    // Nothing else here reads certificates with the critical extension.
+    let certified = CertifiedKey::new(vec![certificate], key);
+    let builder = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .and_then(|builder| {
-            let builder = builder.with_no_client_auth();
-            builder.with_single_cert(vec![certificate], key.into())
-        });
-    let mut config = config.map_err(|error| error.to_string())?;
+        .map_err(|error| error.to_string())?;
+    let builder = builder.with_no_client_auth();
+    let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     Ok(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handshake_for_a_challenge_can_be_made() {
+        let config = handshake("a.test", "token.thumbprint").expect("a configuration");
+        assert_eq!(config.alpn_protocols, [PROTOCOL]);
+    }
 }

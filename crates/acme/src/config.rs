@@ -5,6 +5,7 @@ use std::fmt;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::de::{Error, SeqAccess, Visitor};
@@ -248,6 +249,13 @@ impl AcmeConfig {
         findings
     }
 
+    /// Changes with each key of the section, secret ones too.
+    pub fn fingerprint(&self) -> String {
+        let key = self.eab.as_ref().map(|eab| eab.hmac_key.expose());
+        let text = format!("{self:?} {key:?}");
+        URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
+    }
+
     fn check_names(&self, at: &mut impl FnMut(&str, &str)) {
         if self.names.is_empty() && !self.on_demand {
             at(
@@ -453,5 +461,8 @@ mod tests {
         let yaml = "{eab: {kid: k, hmac_key: c2VjcmV0}}";
         let config: AcmeConfig = serde_yaml::from_str(yaml).expect("a section");
         assert!(!format!("{config:?}").contains("c2VjcmV0"));
+        let other = yaml.replace("c2VjcmV0", "b3RoZXI");
+        let other: AcmeConfig = serde_yaml::from_str(&other).expect("a section");
+        assert_ne!(config.fingerprint(), other.fingerprint());
     }
 }

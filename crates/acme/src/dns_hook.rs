@@ -1,8 +1,13 @@
 //! The operator's program that sets and removes DNS records.
 
 use std::io::Read as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::config::DnsHook;
 use crate::name;
@@ -55,18 +60,35 @@ impl Action {
     }
 }
 
-/// Runs the program to its end.
+/// Ends a program that nobody waits for any more.
+struct Attendance(Arc<AtomicBool>);
+
+impl Drop for Attendance {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Runs the program to its end. Whoever stops waiting for it ends it.
 ///
 /// # Errors
 /// What it complains of, or why it can't be run.
 pub(crate) async fn run(hook: &DnsHook, action: Action, record: &TxtRecord) -> Result<(), String> {
     let (hook, record) = (hook.clone(), record.clone());
-    let run = move || wait_for(&hook, action, &record);
+    let attendance = Attendance(Arc::default());
+    let is_left = attendance.0.clone();
+    let run = move || wait_for(&hook, action, &record, &is_left);
     let ran = tokio::task::spawn_blocking(run).await;
+    drop(attendance);
     ran.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-fn wait_for(hook: &DnsHook, action: Action, record: &TxtRecord) -> Result<(), String> {
+fn wait_for(
+    hook: &DnsHook,
+    action: Action,
+    record: &TxtRecord,
+    is_left: &AtomicBool,
+) -> Result<(), String> {
     let (program, arguments) = hook.command.split_first().ok_or("names no program")?;
     let failed = |why: &dyn std::fmt::Display| format!("{program} {}: {why}", action.as_str());
     let mut command = Command::new(program);
@@ -75,7 +97,9 @@ fn wait_for(hook: &DnsHook, action: Action, record: &TxtRecord) -> Result<(), St
         .args([action.as_str(), &record.name, &record.value])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::piped());
+        .stderr(Stdio::piped())
+        // What it starts ends with it.
+        .process_group(0);
     for variable in OWN_VARIABLES {
         command.env_remove(variable);
     }
@@ -91,7 +115,7 @@ fn wait_for(hook: &DnsHook, action: Action, record: &TxtRecord) -> Result<(), St
         text
     });
     let limit = Duration::from_secs(hook.timeout_seconds);
-    let Some(status) = until(&mut child, limit).map_err(|error| failed(&error))? else {
+    let Some(status) = until(&mut child, limit, is_left).map_err(|error| failed(&error))? else {
         return Err(failed(&format!("did not end within {} s", limit.as_secs())));
     };
     if status.success() {
@@ -107,15 +131,23 @@ fn wait_for(hook: &DnsHook, action: Action, record: &TxtRecord) -> Result<(), St
     Err(failed(&format!("{status}: {text}")))
 }
 
-/// Waits until it ends, at most for `limit`; then it is killed.
-fn until(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
+/// Waits until it ends, at most for `limit`, or until nobody else waits; then it is
+/// killed.
+fn until(
+    child: &mut Child,
+    limit: Duration,
+    is_left: &AtomicBool,
+) -> std::io::Result<Option<ExitStatus>> {
     let deadline = Instant::now() + limit;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
-        if Instant::now() >= deadline {
-            child.kill()?;
+        if Instant::now() >= deadline || is_left.load(Ordering::Acquire) {
+            // Its number is not another's before it is waited for.
+            if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+                kill_process_group(group, Signal::KILL)?;
+            }
             child.wait()?;
             return Ok(None);
         }
@@ -164,7 +196,7 @@ mod tests {
             failed.contains("cleanup: exit status: 3: no zone"),
             "{failed}"
         );
-        let late = run(&hook("exec sleep 60"), Action::Present, &record).await;
+        let late = run(&hook("sleep 60; true"), Action::Present, &record).await;
         let late = late.expect_err("it hangs");
         assert!(late.ends_with("did not end within 1 s"), "{late}");
         let absent = DnsHook {

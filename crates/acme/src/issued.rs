@@ -20,7 +20,7 @@ pub(crate) const KEY: &str = "ACME key";
 
 /// A certificate of the store with what it says.
 #[derive(Clone)]
-pub(crate) struct Known {
+pub(crate) struct ManagedCertificate {
     pub(crate) row: StoredAcmeCertificate,
     pub(crate) serving: Option<Serving>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Serving {
     pub(crate) validity: Validity,
 }
 
-impl Known {
+impl ManagedCertificate {
     /// Reads a row; `before` spares the parsing of what has not changed.
     pub(crate) fn read(vault: &Vault, row: StoredAcmeCertificate, before: Option<&Self>) -> Self {
         let serving = row.issued.as_ref().and_then(|issued| {
@@ -117,7 +117,7 @@ impl Issued {
     }
 
     /// Has later handshakes use these. Of two for one name, the one that lasts longer.
-    pub(crate) fn replace(&self, all: &BTreeMap<String, Known>) {
+    pub(crate) fn replace(&self, all: &BTreeMap<String, ManagedCertificate>) {
         let mut serving: Vec<(&str, &Serving)> = all
             .values()
             .filter_map(|known| Some((known.row.names.as_str(), known.serving.as_ref()?)))

@@ -22,7 +22,7 @@ use doorward_core::model::acme::StoredAcmeAccount;
 use doorward_core::model::secret::Secret;
 use doorward_core::x509;
 use doorward_net::http::outbound::Outbound;
-use doorward_store::Store;
+use doorward_store::{Store, StoreError};
 
 /// What accounts are sealed as.
 const ACCOUNT: &str = "ACME account";
@@ -32,6 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// What an order needs.
 pub(crate) struct Client {
     pub(crate) config: AcmeConfig,
+    /// Its fingerprint.
+    pub(crate) section: String,
     pub(crate) store: Arc<Store>,
     pub(crate) vault: Vault,
     pub(crate) clock: Clock,
@@ -49,14 +51,14 @@ pub(crate) struct NewCertificate {
 
 /// What to take back when an order is over, however it ended.
 #[derive(Default)]
-struct Presented {
+pub(crate) struct Presented {
     answers: Vec<(String, String)>,
     records: Vec<TxtRecord>,
 }
 
 /// The steps of an order, as errors name them.
 mod step {
-    pub(super) const ACCOUNT: &str = "account";
+    pub(super) use crate::problem::ACCOUNT;
     pub(super) const ORDER: &str = "order";
     pub(super) const AUTHORIZATION: &str = "authorization";
     pub(super) const CHALLENGE: &str = "challenge";
@@ -65,29 +67,37 @@ mod step {
 }
 
 impl Client {
-    /// Orders a certificate for `names` in the place of `replaces`.
+    /// Orders a certificate for `names` in the place of `replaces`. What is in
+    /// `presented` is to be taken back, however this ends.
     pub(crate) async fn order(
         &self,
         names: &[String],
         replaces: Option<CertificateIdentifier<'_>>,
+        presented: &mut Presented,
+    ) -> Result<NewCertificate, OrderError> {
+        let first = self.try_order(names, replaces.clone(), presented).await;
+        let is_forgotten = first
+            .as_ref()
+            .is_err_and(|error| error.is("accountDoesNotExist"));
+        if !is_forgotten {
+            return first;
+        }
+        // The authority has lost the account: a new one is made.
+        let forgotten = self.store.delete_acme_account(&self.config.directory).await;
+        forgotten.map_err(|error| OrderError::own(step::ACCOUNT, error))?;
+        self.try_order(names, replaces, presented).await
+    }
+
+    async fn try_order(
+        &self,
+        names: &[String],
+        replaces: Option<CertificateIdentifier<'_>>,
+        presented: &mut Presented,
     ) -> Result<NewCertificate, OrderError> {
         let transport = Transport::new(self.outbound.clone(), self.clock.clone());
-        let mut presented = Presented::default();
-        let run = self.run(&transport, names, replaces, &mut presented);
+        let run = self.run(&transport, names, replaces, presented);
         let outcome = Box::pin(run).await;
-        self.take_back(&presented).await;
-        let error = match outcome {
-            Ok(certificate) => return Ok(certificate),
-            Err(error) => transport.explain(error),
-        };
-        if error.is("accountDoesNotExist") {
-            // The next order makes a new one.
-            let forgotten = self.store.delete_acme_account(&self.config.directory).await;
-            if let Err(error) = forgotten {
-                tracing::warn!(%error, "an account that is gone can't be forgotten");
-            }
-        }
-        Err(error)
+        outcome.map_err(|error| transport.explain(error))
     }
 
     async fn run(
@@ -151,9 +161,9 @@ impl Client {
             return builder.from_credentials(credentials).await.map_err(of);
         }
         let contacts = self.config.contacts();
-        let contacts: Vec<&str> = contacts.iter().map(String::as_str).collect();
+        let texts: Vec<&str> = contacts.iter().map(String::as_str).collect();
         let account = NewAccount {
-            contact: &contacts,
+            contact: &texts,
             terms_of_service_agreed: self.config.terms_agreed,
             only_return_existing: false,
         };
@@ -169,12 +179,42 @@ impl Client {
         let stored = StoredAcmeAccount {
             directory: directory.clone(),
             credentials: sealed.map_err(|error| own(&error))?.unwrap_or(text),
+            contacts,
             created_ms: self.clock.now_ms(),
         };
         let kept = self.store.put_acme_account(&stored).await;
         kept.map_err(|error| own(&error))?;
         tracing::info!(%directory, account = account.id(), "ACME account made");
         Ok(account)
+    }
+
+    /// Whether the account has other contacts than the configuration.
+    pub(crate) async fn has_other_contacts(&self) -> Result<bool, StoreError> {
+        let stored = self.store.acme_account(&self.config.directory).await?;
+        Ok(stored.is_some_and(|stored| stored.contacts != self.config.contacts()))
+    }
+
+    /// Tells the authority the contacts of the configuration.
+    pub(crate) async fn update_contacts(&self) -> Result<(), OrderError> {
+        let own = |error: StoreError| OrderError::own(step::ACCOUNT, error);
+        let directory = &self.config.directory;
+        // Another node may have done it.
+        if !self.has_other_contacts().await.map_err(own)? {
+            return Ok(());
+        }
+        let transport = Transport::new(self.outbound.clone(), self.clock.clone());
+        let account = self.account(&transport).await?;
+        let contacts = self.config.contacts();
+        let texts: Vec<&str> = contacts.iter().map(String::as_str).collect();
+        let updated = account.update_contacts(&texts).await;
+        updated.map_err(|error| transport.explain(OrderError::of(step::ACCOUNT, &error)))?;
+        let stored = self.store.acme_account(directory).await.map_err(own)?;
+        if let Some(stored) = stored {
+            let stored = StoredAcmeAccount { contacts, ..stored };
+            self.store.put_acme_account(&stored).await.map_err(own)?;
+        }
+        tracing::info!(%directory, "the authority has the new contacts");
+        Ok(())
     }
 
     /// Has the account sealed with the master key of now.
@@ -232,6 +272,7 @@ impl Client {
         presented: &mut Presented,
     ) -> Result<(), OrderError> {
         let kind = self.challenge_type();
+        let mut records = Vec::new();
         let mut all = order.authorizations();
         while let Some(authorization) = all.next().await {
             let mut authorization =
@@ -259,7 +300,7 @@ impl Client {
                 }
                 ChallengeKind::Dns01 => {
                     let record = TxtRecord::new(&identifier, answer.dns_value());
-                    presented.records.push(record);
+                    records.push(record);
                 }
             }
         }
@@ -268,8 +309,10 @@ impl Client {
         let Some(hook) = self.config.dns_hook.as_ref() else {
             return Ok(());
         };
-        for record in &presented.records {
-            let ran = dns_hook::run(hook, Action::Present, record).await;
+        for record in records {
+            // Also one that fails may have set it.
+            presented.records.push(record.clone());
+            let ran = dns_hook::run(hook, Action::Present, &record).await;
             ran.map_err(|why| OrderError::own(step::CHALLENGE, why))?;
         }
         if !presented.records.is_empty() {
@@ -296,7 +339,8 @@ impl Client {
         Ok(())
     }
 
-    async fn take_back(&self, presented: &Presented) {
+    /// Takes back what the authority was to look for.
+    pub(crate) async fn take_back(&self, presented: &Presented) {
         let keys = presented.answers.iter().map(|(key, _)| key.clone());
         self.challenges.remove(&keys.collect::<Vec<_>>()).await;
         let Some(hook) = self.config.dns_hook.as_ref() else {
@@ -337,8 +381,8 @@ impl NewCertificate {
 
 fn patience() -> RetryPolicy {
     RetryPolicy::new()
-        .initial_delay(Duration::from_secs(1))
-        .backoff(1.5)
+        .initial_delay(Duration::from_millis(250))
+        .backoff(2.0)
         .timeout(PATIENCE)
 }
 

@@ -10,6 +10,8 @@ use doorward_core::model::acme::AcmeProblem;
 
 /// How the types of RFC 8555 begin.
 const TYPES: &str = "urn:ietf:params:acme:error:";
+/// The step before all orders: the directory and the account.
+pub(crate) const ACCOUNT: &str = "account";
 /// Longest detail that is kept, in characters.
 const DETAIL_MAX: usize = 600;
 /// Refusals that last until the operator, the authority or the DNS changes.
@@ -92,6 +94,16 @@ impl OrderError {
     /// Whether the authority names this problem.
     pub(crate) fn is(&self, kind: &str) -> bool {
         self.kind.as_deref() == Some(kind)
+    }
+
+    /// Whether it has nothing to do with the names of the order.
+    pub(crate) fn is_of_account(&self) -> bool {
+        self.step == ACCOUNT
+    }
+
+    /// The authority's type, or that it was not the authority's word.
+    pub(crate) fn code(&self) -> String {
+        self.kind.clone().unwrap_or_else(|| "no_answer".to_owned())
     }
 
     /// What the next order depends on.

@@ -36,32 +36,53 @@ impl Validity {
     }
 }
 
+/// What orders go by.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms<'a> {
+    /// The authority.
+    pub(crate) directory: &'a str,
+    /// Fingerprint of the whole section.
+    pub(crate) section: &'a str,
+    pub(crate) policy: &'a RenewalPolicy,
+}
+
 /// When a certificate is to be ordered; not before what it has waited for since the last
 /// failure. Without `validity` there is none that serves.
 pub(crate) fn order_ms(
     row: &StoredAcmeCertificate,
     validity: Option<Validity>,
-    directory: &str,
-    policy: &RenewalPolicy,
+    terms: &Terms<'_>,
 ) -> i64 {
     let state = &row.state;
-    let is_foreign = state.issuer.as_deref() != Some(directory);
+    let is_foreign = state.issuer.as_deref() != Some(terms.directory);
     let due = match validity {
         Some(validity) if !is_foreign => {
-            let usual = renew_ms(validity, policy, 0.0);
+            let usual = renew_ms(validity, terms.policy, 0.0);
             let last = validity.until_ms - validity.lifetime() / LAST_PART;
             state.renew_ms.unwrap_or(usual).min(last)
         }
         // None, or one of another authority.
         _ => 0,
     };
-    // Another authority has refused nothing yet.
-    let retry_ms = if row.directory == directory {
+    let retry_ms = if is_same_request(row, terms) {
         state.retry_ms
     } else {
         0
     };
     due.max(retry_ms)
+}
+
+/// Whether what failed would be asked for again. Another authority has refused nothing
+/// yet, and an edited section may have mended what was wrong. Limits stay.
+fn is_same_request(row: &StoredAcmeCertificate, terms: &Terms<'_>) -> bool {
+    let state = &row.state;
+    let kind = state
+        .problem
+        .as_ref()
+        .and_then(|problem| problem.kind.as_deref());
+    let is_limited = kind == Some("rateLimited");
+    let is_edited = state.section.as_deref() != Some(terms.section);
+    row.directory == terms.directory && (is_limited || !is_edited)
 }
 
 /// When to renew a certificate of which the authority suggests nothing. `chance` is
@@ -125,8 +146,10 @@ fn part(span: i64, chance: f64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use doorward_core::model::acme::AcmeProblem;
 
     const DIRECTORY: &str = "https://authority.test/directory";
+    const SECTION: &str = "section";
     const VALIDITY: Validity = Validity {
         from_ms: 0,
         until_ms: 90 * DAY,
@@ -150,7 +173,16 @@ mod tests {
     }
 
     fn due(state: AcmeState, validity: Option<Validity>) -> i64 {
-        order_ms(&row(state), validity, DIRECTORY, &RenewalPolicy::default())
+        order_of(&row(state), validity, SECTION)
+    }
+
+    fn order_of(row: &StoredAcmeCertificate, validity: Option<Validity>, section: &str) -> i64 {
+        let terms = Terms {
+            directory: DIRECTORY,
+            section,
+            policy: &RenewalPolicy::default(),
+        };
+        order_ms(row, validity, &terms)
     }
 
     #[test]
@@ -164,6 +196,7 @@ mod tests {
         let state = AcmeState {
             issuer: Some("https://staging.test/directory".to_owned()),
             retry_ms: 5,
+            section: Some(SECTION.to_owned()),
             ..AcmeState::default()
         };
         assert_eq!(
@@ -173,8 +206,26 @@ mod tests {
         );
         let mut row = row(state);
         row.directory = "https://staging.test/directory".to_owned();
-        let policy = RenewalPolicy::default();
-        assert_eq!(order_ms(&row, Some(VALIDITY), DIRECTORY, &policy), 0);
+        assert_eq!(order_of(&row, Some(VALIDITY), SECTION), 0);
+    }
+
+    #[test]
+    fn an_edited_section_is_tried_at_once_unless_a_limit_was_reached() {
+        let failed = |kind: &str| {
+            row(AcmeState {
+                retry_ms: 5,
+                section: Some(SECTION.to_owned()),
+                problem: Some(AcmeProblem {
+                    kind: Some(kind.to_owned()),
+                    ..AcmeProblem::default()
+                }),
+                ..AcmeState::default()
+            })
+        };
+        let refused = failed("externalAccountRequired");
+        assert_eq!(order_of(&refused, None, SECTION), 5);
+        assert_eq!(order_of(&refused, None, "edited"), 0);
+        assert_eq!(order_of(&failed("rateLimited"), None, "edited"), 5);
     }
 
     #[test]

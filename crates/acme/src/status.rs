@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::Acme;
-use crate::issued::Known;
+use crate::issued::ManagedCertificate;
 
 impl Acme {
     /// What is ordered, what came of it, and what comes next. Times are in seconds since
@@ -17,7 +17,7 @@ impl Acme {
         let all = all.chain(rest.map(|names| (names, false)));
         let certificates = all.map(|(names, is_wanted)| {
             let one = known.get(names);
-            let next = one.filter(|_| is_wanted).map(|one| self.order_ms(one));
+            let next = is_wanted.then(|| self.order_ms(one));
             self.certificate(names, one, next)
         });
         json!({
@@ -28,10 +28,15 @@ impl Acme {
         })
     }
 
-    fn certificate(&self, names: &str, known: Option<&Known>, next_ms: Option<i64>) -> Value {
+    fn certificate(
+        &self,
+        names: &str,
+        known: Option<&ManagedCertificate>,
+        next_ms: Option<i64>,
+    ) -> Value {
         let now_ms = self.client.clock.now_ms();
         let seconds = |ms: i64| ms.div_euclid(1000);
-        let validity = known.and_then(Known::validity);
+        let validity = known.and_then(ManagedCertificate::validity);
         let state = known.map(|known| &known.row.state);
         let failures = state.map_or(0, |state| state.failures);
         let word = match validity {

@@ -1,206 +1,29 @@
 //! Orders against an authority in this process, which refuses what it is told to.
 
-use axum::Router;
-use axum::body::Body;
-use axum::extract::Request;
-use axum::response::Response;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use doorward_net::http::challenges::HttpChallenges;
-use http::StatusCode;
-use rcgen::{CertificateParams, CertificateSigningRequestParams, CertifiedIssuer, KeyPair};
-use serde_json::{Value, json};
+mod authority;
+
+use serde_json::json;
+use tokio::sync::watch;
 use url::Url;
 
 use super::*;
+use crate::rounds::LEASE;
+use authority::{Authority, BASE};
+use doorward_audit::AuditConfig;
+use doorward_core::model::acme::AcmeState;
+use doorward_core::model::audit::{AuditQuery, Kind};
+use doorward_net::http::challenges::HttpChallenges;
+use doorward_net::telemetry::Metrics;
 
-const BASE: &str = "https://authority.test";
 const NOW: i64 = 1_800_000_000_000;
 
-/// What the authority says to one kind of request, once.
-#[derive(Clone)]
-struct Scripted {
-    path: &'static str,
-    status: u16,
-    kind: &'static str,
-    retry_after: Option<&'static str>,
-}
-
-#[derive(Default)]
-struct Book {
-    refusals: Vec<Scripted>,
-    /// Paths that were asked for.
-    asked: Vec<String>,
-    payloads: Vec<Value>,
-    chain: Option<String>,
-    authorized: bool,
-    /// What the authorization of a name that can't be validated says.
-    invalid: Option<&'static str>,
-}
-
-struct Authority {
-    book: Arc<Mutex<Book>>,
-    issuer: Arc<CertifiedIssuer<'static, KeyPair>>,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
-        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().expect("a key");
-        let issuer = CertifiedIssuer::self_signed(params, key).expect("an authority");
-        Self {
-            book: Arc::default(),
-            issuer: Arc::new(issuer),
-        }
+fn config() -> AcmeConfig {
+    AcmeConfig {
+        directory: format!("{BASE}/directory"),
+        terms_agreed: true,
+        names: vec![Names::one("a.test")],
+        ..AcmeConfig::default()
     }
-
-    fn refuse(&self, path: &'static str, status: u16, kind: &'static str) {
-        self.refuse_until(path, status, kind, None);
-    }
-
-    fn refuse_until(
-        &self,
-        path: &'static str,
-        status: u16,
-        kind: &'static str,
-        retry_after: Option<&'static str>,
-    ) {
-        self.book.lock().refusals.push(Scripted {
-            path,
-            status,
-            kind,
-            retry_after,
-        });
-    }
-
-    fn asked(&self, path: &str) -> usize {
-        let book = self.book.lock();
-        book.asked.iter().filter(|asked| *asked == path).count()
-    }
-
-    fn router(&self) -> Router {
-        let (book, issuer) = (self.book.clone(), self.issuer.clone());
-        Router::new().fallback(move |request: Request| {
-            let (book, issuer) = (book.clone(), issuer.clone());
-            async move {
-                let path = request.uri().path().to_owned();
-                let body = axum::body::to_bytes(request.into_body(), 1 << 16).await;
-                answer(&mut book.lock(), &issuer, &path, &body.expect("a body"))
-            }
-        })
-    }
-}
-
-fn reply(status: u16, headers: &[(&str, &str)], body: String) -> Response {
-    let mut response = Response::builder()
-        .status(StatusCode::from_u16(status).expect("a status"))
-        .header("replay-nonce", "bm9uY2U");
-    for (name, value) in headers {
-        response = response.header(*name, *value);
-    }
-    response.body(Body::from(body)).expect("a response")
-}
-
-fn answer(
-    book: &mut Book,
-    issuer: &CertifiedIssuer<'static, KeyPair>,
-    path: &str,
-    body: &[u8],
-) -> Response {
-    book.asked.push(path.to_owned());
-    let jws: Value = serde_json::from_slice(body).unwrap_or_default();
-    let payload = jws["payload"].as_str().unwrap_or_default();
-    let payload = URL_SAFE_NO_PAD.decode(payload).unwrap_or_default();
-    let payload: Value = serde_json::from_slice(&payload).unwrap_or_default();
-    book.payloads.push(payload.clone());
-    if let Some(place) = book.refusals.iter().position(|one| one.path == path) {
-        let one = book.refusals.remove(place);
-        let problem = json!({
-            "type": format!("urn:ietf:params:acme:error:{}", one.kind),
-            "detail": format!("refused at {path}"),
-        });
-        let wait: Vec<_> = one
-            .retry_after
-            .map(|it| ("retry-after", it))
-            .into_iter()
-            .collect();
-        return reply(one.status, &wait, problem.to_string());
-    }
-    match path {
-        "/directory" => {
-            let at = |path: &str| format!("{BASE}{path}");
-            let directory = json!({
-                "newNonce": at("/nonce"), "newAccount": at("/account"), "newOrder": at("/order"),
-                "renewalInfo": at("/renewal"),
-            });
-            reply(200, &[], directory.to_string())
-        }
-        "/nonce" => reply(200, &[], String::new()),
-        "/account" => reply(
-            201,
-            &[("location", "https://authority.test/account/1")],
-            json!({"status": "valid"}).to_string(),
-        ),
-        "/order" => {
-            book.authorized = false;
-            let order = order_state(book, payload.get("replaces"));
-            reply(
-                201,
-                &[("location", "https://authority.test/order/1")],
-                order,
-            )
-        }
-        "/order/1" => reply(200, &[], order_state(book, None)),
-        "/authorization" => reply(200, &[], authorization(book)),
-        "/challenge" => {
-            book.authorized = book.invalid.is_none();
-            let challenge = json!({"type": "http-01", "url": format!("{BASE}/challenge"), "token": "dG9rZW4", "status": "processing"});
-            reply(200, &[], challenge.to_string())
-        }
-        "/finalize" => {
-            let request = payload["csr"]
-                .as_str()
-                .and_then(|csr| URL_SAFE_NO_PAD.decode(csr).ok());
-            let request = request.expect("a request").into();
-            let request = CertificateSigningRequestParams::from_der(&request).expect("a request");
-            book.chain = Some(request.signed_by(issuer).expect("a certificate").pem());
-            reply(200, &[], order_state(book, None))
-        }
-        "/certificate" => reply(200, &[], book.chain.clone().unwrap_or_default()),
-        _ => reply(404, &[], "nothing".to_owned()),
-    }
-}
-
-fn order_state(book: &Book, replaces: Option<&Value>) -> String {
-    let status = match (&book.chain, book.authorized, book.invalid) {
-        (_, _, Some(_)) if book.asked.iter().any(|path| path == "/challenge") => "invalid",
-        (_, false, _) => "pending",
-        (Some(_), true, _) if book.asked.iter().any(|path| path == "/finalize") => "valid",
-        _ => "ready",
-    };
-    let mut order = json!({
-        "status": status, "authorizations": [format!("{BASE}/authorization")],
-        "finalize": format!("{BASE}/finalize"), "certificate": format!("{BASE}/certificate"),
-    });
-    if let Some(replaces) = replaces {
-        order["replaces"] = replaces.clone();
-    }
-    order.to_string()
-}
-
-fn authorization(book: &Book) -> String {
-    let error = book.invalid.map(|kind| {
-        json!({"type": format!("urn:ietf:params:acme:error:{kind}"), "detail": "nobody answers"})
-    });
-    json!({
-        "identifier": {"type": "dns", "value": "a.test"},
-        "status": if book.authorized { "valid" } else { "pending" },
-        "challenges": [{
-            "type": "http-01", "url": format!("{BASE}/challenge"), "token": "dG9rZW4",
-            "status": "pending", "error": error,
-        }],
-    })
-    .to_string()
 }
 
 struct Fixture {
@@ -218,25 +41,7 @@ impl Fixture {
         let store = doorward_store::open(&url).await.expect("a store");
         let authority = Authority::new();
         let clock = Clock::manual(NOW);
-        let config = AcmeConfig {
-            directory: format!("{BASE}/directory"),
-            terms_agreed: true,
-            names: vec![Names::one("a.test")],
-            ..AcmeConfig::default()
-        };
-        let parts = Parts {
-            store: store.clone(),
-            is_shared: false,
-            vault: Vault::default(),
-            clock: clock.clone(),
-            metrics: AcmeMetrics::default(),
-            routed: Box::new(|_| false),
-        };
-        let acme = Acme::open(config, parts).await.expect("opened");
-        let base = Url::parse(BASE).expect("a URL");
-        acme.client
-            .outbound
-            .register_local(&base, authority.router());
+        let acme = open(config(), &store, &clock, &authority).await;
         Self {
             authority,
             acme,
@@ -244,6 +49,11 @@ impl Fixture {
             store,
             _directory: directory,
         }
+    }
+
+    /// Another start, with another section.
+    async fn restart(&mut self, config: AcmeConfig) {
+        self.acme = open(config, &self.store, &self.clock, &self.authority).await;
     }
 
     async fn round(&self) {
@@ -264,6 +74,30 @@ impl Fixture {
             problem.kind.unwrap_or(problem.detail)
         )
     }
+}
+
+async fn open(
+    config: AcmeConfig,
+    store: &Arc<Store>,
+    clock: &Clock,
+    authority: &Authority,
+) -> Arc<Acme> {
+    let (rules, metrics) = (AuditConfig::default(), Metrics::default());
+    let audit = Audit::open(rules, store.clone(), clock.clone(), &metrics).expect("a log");
+    let parts = Parts {
+        store: store.clone(),
+        is_shared: false,
+        vault: Vault::default(),
+        clock: clock.clone(),
+        metrics: AcmeMetrics::default(),
+        audit,
+        routed: Box::new(|_| false),
+    };
+    let acme = Acme::open(config, parts).await.expect("opened");
+    let base = Url::parse(BASE).expect("a URL");
+    let router = authority.router();
+    acme.client.outbound.register_local(&base, router);
+    acme
 }
 
 #[tokio::test]
@@ -287,74 +121,120 @@ async fn a_certificate_is_ordered_kept_and_served() {
 
 #[tokio::test]
 async fn each_refusal_is_told_and_waited_out() {
+    const MINUTE: i64 = 60_000;
+    const HOUR: i64 = 60 * MINUTE;
     for (path, status, kind, told, least_ms) in [
         (
             "/account",
             400,
             "badSignatureAlgorithm",
             "account badSignatureAlgorithm",
-            3_600_000,
+            HOUR,
+        ),
+        (
+            "/account",
+            400,
+            "badPublicKey",
+            "account badPublicKey",
+            HOUR,
         ),
         (
             "/account",
             403,
             "externalAccountRequired",
             "account externalAccountRequired",
-            3_600_000,
+            HOUR,
         ),
         (
             "/account",
             403,
             "userActionRequired",
             "account userActionRequired",
-            3_600_000,
+            HOUR,
         ),
+        (
+            "/account",
+            400,
+            "invalidContact",
+            "account invalidContact",
+            HOUR,
+        ),
+        (
+            "/account",
+            400,
+            "unsupportedContact",
+            "account unsupportedContact",
+            HOUR,
+        ),
+        (
+            "/account",
+            403,
+            "unauthorized",
+            "account unauthorized",
+            MINUTE,
+        ),
+        ("/order", 400, "malformed", "order malformed", MINUTE),
         (
             "/order",
             400,
             "rejectedIdentifier",
             "order rejectedIdentifier",
-            3_600_000,
+            HOUR,
         ),
-        ("/order", 429, "rateLimited", "order rateLimited", 3_600_000),
+        (
+            "/order",
+            400,
+            "unsupportedIdentifier",
+            "order unsupportedIdentifier",
+            HOUR,
+        ),
+        (
+            "/order",
+            400,
+            "invalidProfile",
+            "order invalidProfile",
+            HOUR,
+        ),
+        ("/order", 403, "caa", "order caa", HOUR),
+        ("/order", 429, "rateLimited", "order rateLimited", HOUR),
         (
             "/order",
             500,
             "serverInternal",
             "order serverInternal",
-            60_000,
+            MINUTE,
         ),
-        ("/order", 403, "unauthorized", "order unauthorized", 60_000),
+        ("/order", 403, "unauthorized", "order unauthorized", MINUTE),
         (
             "/authorization",
             500,
             "serverInternal",
             "authorization serverInternal",
-            60_000,
+            MINUTE,
         ),
         (
             "/challenge",
             403,
             "unauthorized",
             "challenge unauthorized",
-            60_000,
+            MINUTE,
         ),
         (
             "/finalize",
             403,
             "orderNotReady",
             "finalization orderNotReady",
-            60_000,
+            MINUTE,
         ),
-        ("/finalize", 400, "badCSR", "finalization badCSR", 3_600_000),
+        ("/finalize", 400, "badCSR", "finalization badCSR", HOUR),
         (
             "/certificate",
             500,
             "serverInternal",
             "certificate serverInternal",
-            60_000,
+            MINUTE,
         ),
-        ("/directory", 503, "serverInternal", "account", 60_000),
+        ("/directory", 503, "serverInternal", "account", MINUTE),
     ] {
         let fixture = Fixture::new().await;
         fixture.authority.refuse(path, status, kind);
@@ -385,12 +265,41 @@ async fn each_refusal_is_told_and_waited_out() {
 }
 
 #[tokio::test]
+async fn a_refused_account_is_not_tried_for_each_name() {
+    let mut fixture = Fixture::new().await;
+    let config = AcmeConfig {
+        names: vec![Names::one("a.test"), Names::one("b.test")],
+        ..config()
+    };
+    fixture.restart(config).await;
+    let kind = "externalAccountRequired";
+    fixture.authority.refuse("/account", 403, kind);
+    fixture.round().await;
+    fixture.round().await;
+    assert_eq!(fixture.authority.asked("/account"), 1);
+    fixture.clock.advance(2 * 3_600_000);
+    fixture.round().await;
+    assert_eq!(fixture.authority.asked("/account"), 2);
+    for name in ["a.test", "b.test"] {
+        assert!(fixture.acme.find(name).is_some(), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_bad_nonce_is_replaced_at_once() {
     let fixture = Fixture::new().await;
     fixture.authority.refuse("/order", 400, "badNonce");
     fixture.round().await;
     assert!(fixture.acme.find("a.test").is_some());
     assert_eq!(fixture.authority.asked("/order"), 2);
+    // Not for ever.
+    let fixture = Fixture::new().await;
+    for _ in 0..100 {
+        fixture.authority.refuse("/order", 400, "badNonce");
+    }
+    fixture.round().await;
+    assert_eq!(fixture.problem(), "order badNonce");
+    assert!(fixture.authority.asked("/order") < 10);
 }
 
 #[tokio::test]
@@ -405,19 +314,28 @@ async fn retry_after_is_obeyed() {
 
 #[tokio::test]
 async fn a_name_that_cannot_be_validated_is_told() {
-    let fixture = Fixture::new().await;
-    fixture.authority.book.lock().invalid = Some("connection");
-    fixture.round().await;
-    assert_eq!(fixture.problem(), "authorization connection");
-    let detail = fixture.state().problem.expect("a problem").detail;
-    assert_eq!(detail, "a.test: nobody answers");
-    let answer = HttpChallenges::answer(fixture.acme.as_ref(), "dG9rZW4").await;
-    assert_eq!(answer, None, "it was taken back");
+    for kind in [
+        "connection",
+        "dns",
+        "tls",
+        "incorrectResponse",
+        "unauthorized",
+        "caa",
+    ] {
+        let fixture = Fixture::new().await;
+        fixture.authority.book.lock().invalid = Some(kind);
+        fixture.round().await;
+        assert_eq!(fixture.problem(), format!("authorization {kind}"));
+        let detail = fixture.state().problem.expect("a problem").detail;
+        assert_eq!(detail, "a.test: nobody answers");
+        let answer = HttpChallenges::answer(fixture.acme.as_ref(), "dG9rZW4").await;
+        assert_eq!(answer, None, "it was taken back");
+    }
 }
 
 #[tokio::test]
 async fn a_failed_renewal_leaves_the_last_good_certificate() {
-    let fixture = Fixture::new().await;
+    let mut fixture = Fixture::new().await;
     fixture.round().await;
     let before = fixture.acme.find("a.test").expect("a certificate");
     let mut row = fixture
@@ -433,6 +351,7 @@ async fn a_failed_renewal_leaves_the_last_good_certificate() {
         .put_acme_certificate(&row)
         .await
         .expect("kept");
+    fixture.restart(config()).await;
     fixture.authority.refuse("/order", 409, "alreadyReplaced");
     fixture.authority.refuse("/finalize", 500, "serverInternal");
     fixture.round().await;
@@ -465,11 +384,136 @@ async fn an_account_that_is_gone_is_made_again() {
         .authority
         .refuse("/order", 400, "accountDoesNotExist");
     fixture.round().await;
-    assert_eq!(fixture.problem(), "order accountDoesNotExist");
-    fixture.clock.advance(2 * 3_600_000);
-    fixture.round().await;
     assert_eq!(fixture.authority.asked("/account"), 2);
     assert!(fixture.acme.find("a.test").is_some());
+    // One that is gone again at once is told of.
+    let fixture = Fixture::new().await;
+    for _ in 0..2 {
+        let kind = "accountDoesNotExist";
+        fixture.authority.refuse("/order", 400, kind);
+    }
+    fixture.round().await;
+    assert_eq!(fixture.problem(), "order accountDoesNotExist");
+    assert_eq!(fixture.authority.asked("/account"), 2);
+}
+
+#[tokio::test]
+async fn other_contacts_are_told_to_the_authority() {
+    let mut fixture = Fixture::new().await;
+    fixture.round().await;
+    let config = AcmeConfig {
+        contact: vec!["ops@a.test".to_owned()],
+        ..config()
+    };
+    fixture.restart(config.clone()).await;
+    fixture
+        .authority
+        .refuse("/account/1", 400, "invalidContact");
+    fixture.round().await;
+    fixture.round().await;
+    assert_eq!(
+        fixture.authority.asked("/account/1"),
+        1,
+        "not in a hot loop"
+    );
+    fixture.clock.advance(7 * 3_600_000);
+    fixture.round().await;
+    let payload = json!({"contact": ["mailto:ops@a.test"]});
+    let told = |fixture: &Fixture| {
+        let book = fixture.authority.book.lock();
+        book.payloads.iter().filter(|it| **it == payload).count()
+    };
+    assert_eq!(told(&fixture), 2);
+    // Another start has nothing to tell.
+    fixture.restart(config).await;
+    fixture.round().await;
+    assert_eq!(told(&fixture), 2);
+    assert_eq!(fixture.authority.asked("/order"), 1);
+}
+
+#[tokio::test]
+async fn each_order_has_a_record_in_the_audit_log() {
+    let fixture = Fixture::new().await;
+    fixture
+        .authority
+        .refuse("/order", 400, "rejectedIdentifier");
+    fixture.round().await;
+    fixture.clock.advance(2 * 3_600_000);
+    fixture.round().await;
+    let query = AuditQuery {
+        kinds: vec![Kind::CertificateOrder],
+        limit: 10,
+        ..AuditQuery::default()
+    };
+    let records = fixture.store.audit(&query).await.expect("read");
+    let told = records.iter().map(|record| {
+        let reason = record["reason"].as_str().unwrap_or("success");
+        (record["target"].as_str().unwrap_or_default(), reason)
+    });
+    let told: Vec<_> = told.collect();
+    assert_eq!(
+        told,
+        [
+            ("acme/a.test", "rejectedIdentifier"),
+            ("acme/a.test", "success")
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_edited_section_is_tried_at_once() {
+    let mut fixture = Fixture::new().await;
+    fixture
+        .authority
+        .refuse("/account", 403, "externalAccountRequired");
+    fixture.round().await;
+    fixture.restart(config()).await;
+    fixture.round().await;
+    assert!(fixture.acme.find("a.test").is_none());
+    let eab = "{kid: k, hmac_key: c2VjcmV0}";
+    let eab = serde_yaml::from_str(eab).expect("an account");
+    let edited = AcmeConfig { eab, ..config() };
+    fixture.restart(edited).await;
+    fixture.round().await;
+    assert!(fixture.acme.find("a.test").is_some());
+}
+
+#[tokio::test]
+async fn an_order_is_given_up_when_the_process_ends() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let log = directory.path().join("log");
+    let script = format!(
+        "echo $1 >> {}; test $1 = cleanup || sleep 60",
+        log.display()
+    );
+    let mut fixture = Fixture::new().await;
+    let hook = ["/bin/sh", "-c", &script, "hook"].map(str::to_owned);
+    let config = AcmeConfig {
+        challenge: ChallengeKind::Dns01,
+        dns_hook: Some(DnsHook {
+            command: hook.to_vec(),
+            ..DnsHook::default()
+        }),
+        ..config()
+    };
+    fixture.restart(config).await;
+    fixture.authority.book.lock().offers = "dns-01";
+    let (stop, stopped) = watch::channel(false);
+    let acme = fixture.acme.clone();
+    let running = tokio::spawn(acme.run(stopped));
+    while std::fs::read_to_string(&log).unwrap_or_default().is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    stop.send(true).expect("it listens");
+    running.await.expect("it ends");
+    let log = std::fs::read_to_string(&log).expect("a log");
+    assert_eq!(log, "present\ncleanup\n");
+    let lease = fixture
+        .store
+        .take_acme_lease(LEASE, "another", NOW, NOW + 1)
+        .await;
+    assert!(lease.expect("an answer"), "it was given back");
+    assert!(fixture.acme.known.lock().is_empty(), "nothing has failed");
 }
 
 #[tokio::test]

@@ -84,6 +84,9 @@ impl Transport {
             .insert(header::ACCEPT, HeaderValue::from_static("*/*"));
         let options = Options {
             timeout: PATIENCE,
+            // Authorities close connections while the next request is on its way, and what
+            // was posted is not posted again.
+            keepalive: false,
             ..Options::default()
         };
         let sent = self

@@ -11,6 +11,8 @@ pub struct StoredAcmeAccount {
     pub directory: String,
     /// Address and private key of the account, sealed where there is a master key.
     pub credentials: Secret,
+    /// The contacts that the authority was told, as URIs.
+    pub contacts: Vec<String>,
     /// When it was made, in milliseconds since the epoch.
     pub created_ms: i64,
 }
@@ -53,6 +55,8 @@ pub struct AcmeState {
     pub failures: u32,
     /// No order before this time, after a failure.
     pub retry_ms: i64,
+    /// Fingerprint of the configuration that failed.
+    pub section: Option<String>,
     /// Why the last order failed.
     pub problem: Option<AcmeProblem>,
 }

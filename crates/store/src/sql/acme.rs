@@ -1,5 +1,7 @@
 //! Accounts, certificates and challenges of ACME, and the lease of the node that orders.
 
+use aws_lc_rs::digest::{SHA256, digest};
+
 use super::{Row, sql, write_doc};
 use crate::{Store, StoreError};
 use doorward_core::model::acme::{
@@ -24,12 +26,15 @@ impl Store {
     pub async fn put_acme_account(&self, account: &StoredAcmeAccount) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         sql(
-            "INSERT INTO acme_accounts (directory, credentials, created_ms) VALUES ($1, $2, $3)
+            "INSERT INTO acme_accounts (directory, credentials, contacts, created_ms)
+             VALUES ($1, $2, $3, $4)
              ON CONFLICT (directory) DO UPDATE SET
-                credentials = excluded.credentials, created_ms = excluded.created_ms",
+                credentials = excluded.credentials, contacts = excluded.contacts,
+                created_ms = excluded.created_ms",
         )
         .bind(&account.directory)
         .bind(account.credentials.expose())
+        .bind(account.contacts.join(" "))
         .bind(account.created_ms)
         .run(&mut tx)
         .await?;
@@ -59,25 +64,17 @@ impl Store {
         &self,
         names: &str,
     ) -> Result<Option<StoredAcmeCertificate>, StoreError> {
-        let row = sql("SELECT * FROM acme_certificates WHERE names = $1")
-            .bind(names)
+        let row = sql("SELECT * FROM acme_certificates WHERE hash = $1")
+            .bind(hash(names))
             .one(&self.database)
             .await?;
         row.as_ref().map(certificate).transpose()
     }
 
-    /// How many certificates there are, and when the last of them changed: what tells
-    /// a node whether to read them again.
-    pub async fn acme_revision(&self) -> Result<(i64, i64), StoreError> {
-        let row = sql(
-            "SELECT count(*) AS rows, coalesce(max(updated_ms), 0) AS changed_ms
-              FROM acme_certificates",
-        )
-        .one(&self.database)
-        .await?;
-        row.map_or(Ok((0, 0)), |row| {
-            Ok((row.int("rows")?, row.int("changed_ms")?))
-        })
+    /// A number that changes when another process has changed a certificate, or perhaps
+    /// something else.
+    pub async fn acme_version(&self) -> Result<i64, StoreError> {
+        self.database.version("acme").await
     }
 
     /// Keeps a certificate, in the place of the earlier one of its names.
@@ -87,14 +84,14 @@ impl Store {
     ) -> Result<(), StoreError> {
         let issued = certificate.issued.as_ref();
         let mut tx = self.begin().await?;
-        sql(
-            "INSERT INTO acme_certificates (names, directory, chain, private, updated_ms, doc)
-             VALUES ($1, $2, $3, $4, $5, $6)
-             ON CONFLICT (names) DO UPDATE SET
+        sql("INSERT INTO acme_certificates
+                (hash, names, directory, chain, private, updated_ms, doc)
+             VALUES ($1, $2, $3, $4, $5, $6, $7)
+             ON CONFLICT (hash) DO UPDATE SET
                 directory = excluded.directory, chain = excluded.chain,
                 private = excluded.private, updated_ms = excluded.updated_ms,
-                doc = excluded.doc",
-        )
+                doc = excluded.doc")
+        .bind(hash(&certificate.names))
         .bind(&certificate.names)
         .bind(&certificate.directory)
         .bind(issued.map(|issued| issued.chain.as_str()))
@@ -109,8 +106,8 @@ impl Store {
     /// Forgets the certificate for exactly these names.
     pub async fn delete_acme_certificate(&self, names: &str) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
-        sql("DELETE FROM acme_certificates WHERE names = $1")
-            .bind(names)
+        sql("DELETE FROM acme_certificates WHERE hash = $1")
+            .bind(hash(names))
             .run(&mut tx)
             .await?;
         tx.commit().await
@@ -204,10 +201,17 @@ impl Store {
     }
 }
 
+/// By what the certificate for these names is found.
+fn hash(names: &str) -> Vec<u8> {
+    digest(&SHA256, names.as_bytes()).as_ref().to_vec()
+}
+
 fn account(row: &Row) -> Result<StoredAcmeAccount, StoreError> {
+    let contacts = row.text("contacts")?;
     Ok(StoredAcmeAccount {
         directory: row.text("directory")?,
         credentials: Secret::new(row.text("credentials")?),
+        contacts: contacts.split_whitespace().map(str::to_owned).collect(),
         created_ms: row.int("created_ms")?,
     })
 }

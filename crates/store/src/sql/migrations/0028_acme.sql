@@ -3,11 +3,15 @@
 CREATE TABLE acme_accounts (
     directory   TEXT PRIMARY KEY,
     credentials TEXT NOT NULL,
+    -- The mailboxes that the authority was told, with a blank in between.
+    contacts    TEXT NOT NULL,
     created_ms  INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE acme_certificates (
-    names      TEXT PRIMARY KEY,
+    -- Of the names, of which there may be more than fit into an index.
+    hash       BLOB PRIMARY KEY,
+    names      TEXT NOT NULL,
     directory  TEXT NOT NULL,
     -- Null: none was issued yet.
     chain      TEXT,
@@ -15,6 +19,11 @@ CREATE TABLE acme_certificates (
     updated_ms INTEGER NOT NULL,
     doc        TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- @postgres
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON acme_certificates
+   FOR EACH STATEMENT EXECUTE FUNCTION doorward_changed('acme');
+-- @both
 
 -- Answers that an authority may ask any node for.
 CREATE TABLE acme_challenges (

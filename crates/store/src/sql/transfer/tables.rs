@@ -177,11 +177,11 @@ pub(in crate::sql) static TABLES: &[Table] = &[
         ("hash", Bytes), ("credential", Text), ("expires_ms", Int), ("doc", Text),
     ]),
     table("acme_accounts", 1, &[
-        ("directory", Text), ("credentials", Text), ("created_ms", Int),
+        ("directory", Text), ("credentials", Text), ("contacts", Text), ("created_ms", Int),
     ]),
     table("acme_certificates", 1, &[
-        ("names", Text), ("directory", Text), ("chain", Text), ("private", Text),
-        ("updated_ms", Int), ("doc", Text),
+        ("hash", Bytes), ("names", Text), ("directory", Text), ("chain", Text),
+        ("private", Text), ("updated_ms", Int), ("doc", Text),
     ]),
     table("acme_challenges", 1, &[("key", Text), ("answer", Text), ("expires_ms", Int)]),
     table("acme_leases", 1, &[("name", Text), ("holder", Text), ("until_ms", Int)]),
