@@ -12,6 +12,8 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
 
+use crate::stores::postgres::Cluster;
+use crate::support::door::IDENTITY;
 use crate::support::ports::Port;
 use crate::support::{Door, Setup, eventually, http};
 
@@ -47,11 +49,11 @@ fn run(name: &str, arguments: &[&str], env: &[(&str, &str)]) -> Running {
 struct Scene {
     door: Door,
     tls: Port,
+    directory: Port,
     management: Port,
     records: Port,
     authority_pem: String,
     _running: [Running; 2],
-    _directory: Port,
 }
 
 /// Where the authority speaks, and with which certificate.
@@ -69,30 +71,51 @@ fn own_certificate(directory: &Path) -> String {
     issuer.pem()
 }
 
+/// A door that orders from the authority at `directory`, and the root of that one's own
+/// certificate; a new one, unless `authority_pem` says which.
+fn laid_out(
+    store: &str,
+    tls: &Port,
+    directory: &Port,
+    acme: &str,
+    authority_pem: Option<&str>,
+) -> (Door, String) {
+    let proxy = format!(
+        "{{listen: [\"@PROXY@\"], https_redirect: true, tls: {{listen: [\"{}\"]}}}}",
+        tls.authority()
+    );
+    let identity = format!("\n  base_url: http://door.test{IDENTITY}");
+    let service = "- {name: mirror, protocol: internal, host: echo, routes: [{hosts: [www.a.test], protocols: [https]}]}\n";
+    let setup = Setup::new().proxy(&proxy).identity(&identity);
+    let door = setup.services(service).store(store).lay_out();
+    let authority_pem = authority_pem.map(str::to_owned);
+    let authority_pem = authority_pem.unwrap_or_else(|| own_certificate(door.dir()));
+    door.write("authority.pem", &authority_pem);
+    let section = format!(
+        "acme:\n  directory: https://localhost:{}/dir\n  ca: authority.pem\n  \
+         terms_agreed: true\n{acme}\nstore:",
+        directory.number()
+    );
+    door.edit("doorward.yaml", "store:", &section);
+    (door, authority_pem)
+}
+
 impl Scene {
     /// `acme` is the rest of the section, `more` is said of the authority.
     async fn new(acme: &str, more: &str) -> Self {
+        Self::on("sqlite:@DIR@/data/doorward.db", acme, more).await
+    }
+
+    /// As [`Scene::new`], with this store.
+    async fn on(store: &str, acme: &str, more: &str) -> Self {
         let (tls, directory, management) = (Port::reserve(), Port::reserve(), Port::reserve());
         let (dns, records) = (Port::reserve(), Port::reserve());
-        let proxy = format!(
-            "{{listen: [\"@PROXY@\"], https_redirect: true, tls: {{listen: [\"{}\"]}}}}",
-            tls.authority()
-        );
-        let service = "- {name: mirror, protocol: internal, host: echo, routes: [{hosts: [www.a.test], protocols: [https]}]}\n";
-        let door = Setup::new().proxy(&proxy).services(service).lay_out();
-        let authority_pem = own_certificate(door.dir());
-        door.write("authority.pem", &authority_pem);
-        let section = format!(
-            "acme:\n  directory: https://localhost:{}/dir\n  ca: authority.pem\n  \
-             terms_agreed: true\n{acme}\nstore:",
-            directory.number()
-        );
-        door.edit("doorward.yaml", "store:", &section);
+        let (door, authority_pem) = laid_out(store, &tls, &directory, acme, None);
         let config = format!(
             r#"{{"pebble": {{"listenAddress": "{}", "managementListenAddress": "{}",
                 "certificate": "@DIR@/authority-cert.pem", "privateKey": "@DIR@/authority-key.pem",
                 "httpPort": @PROXY_PORT@, "tlsPort": {}, "keyAlgorithm": "ecdsa",
-                "domainBlocklist": ["blocked.a.test"], "retryAfter": {{"authz": 1, "order": 1}},
+                "domainBlocklist": ["blocked.test"], "retryAfter": {{"authz": 1, "order": 1}},
                 "profiles": {{"brief": {{"description": "b", "validityPeriod": 30}},
                 "default": {{"description": "d", "validityPeriod": 7776000}}}}{more}}}}}"#,
             directory.authority(),
@@ -135,11 +158,11 @@ impl Scene {
         Self {
             door,
             tls,
+            directory,
             management,
             records,
             authority_pem,
             _running: [pebble, servers],
-            _directory: directory,
         }
     }
 
@@ -298,9 +321,29 @@ async fn a_host_of_a_route_gets_its_certificate_when_a_client_asks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs pebble, which `make test` installs, and PostgreSQL"]
+async fn a_node_answers_for_the_order_of_another_and_has_its_certificate() {
+    let database = Cluster::shared().database("acme_nodes");
+    // The authority asks this one, which orders nothing by itself.
+    let scene = Scene::on(&database, "  on_demand: true", "");
+    let scene = scene.await.started().await;
+    let tls = Port::reserve();
+    let names = "  names: [www.a.test]";
+    let pem = Some(scene.authority_pem.as_str());
+    let (mut other, _) = laid_out(&database, &tls, &scene.directory, names, pem);
+    other.start().await;
+    scene.until("valid").await;
+    let root = scene.root().await;
+    scene.trusts(&root, "www.a.test").expect("it serves");
+    let log = other.log_text();
+    assert!(log.contains("certificate issued"), "{log}");
+    assert!(!scene.door.log_text().contains("certificate issued"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs pebble, which `make test` installs"]
 async fn a_refused_name_is_told_and_harms_no_other() {
-    let names = "  names: [blocked.a.test, www.a.test]";
+    let names = "  names: [blocked.test, www.a.test]";
     let scene = Scene::new(names, "").await.started().await;
     let refused = scene.until("failing").await;
     assert_eq!(
@@ -371,7 +414,7 @@ fn a_wrong_section_is_told_by_file_line_and_key() {
     assert!(!output.status.success(), "{told}");
     for finding in [
         "doorward.yaml:3: acme.terms_agreed: must be true",
-        "doorward.yaml:4: acme.names.0: '*.a.test' needs challenge: dns-01",
+        "doorward.yaml:4: acme.names[0]: '*.a.test' needs challenge: dns-01",
         "doorward.yaml:3: acme: has no effect without proxy.tls",
     ] {
         assert!(told.contains(finding), "{finding}\n{told}");
