@@ -169,6 +169,15 @@ impl Default for DnsHook {
     }
 }
 
+impl DnsHook {
+    /// How long it may take to set the records of so many names.
+    pub(crate) fn longest_seconds(&self, names: usize) -> u64 {
+        let names = u64::try_from(names).unwrap_or(u64::MAX);
+        let running = self.timeout_seconds.saturating_mul(names);
+        running.saturating_add(self.wait_seconds)
+    }
+}
+
 /// An account that the operator has at the authority already.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]

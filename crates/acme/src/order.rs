@@ -76,15 +76,16 @@ impl Client {
         presented: &mut Presented,
     ) -> Result<NewCertificate, OrderError> {
         let first = self.try_order(names, replaces.clone(), presented).await;
-        let is_forgotten = first
-            .as_ref()
-            .is_err_and(|error| error.is("accountDoesNotExist"));
-        if !is_forgotten {
-            return first;
+        match &first {
+            // The authority has lost the account: a new one is made.
+            Err(error) if error.is("accountDoesNotExist") => {
+                let forgotten = self.store.delete_acme_account(&self.config.directory).await;
+                forgotten.map_err(|error| OrderError::own(step::ACCOUNT, error))?;
+            }
+            // Nonces were refused again and again, which says nothing of the order.
+            Err(error) if error.is("badNonce") => {}
+            _ => return first,
         }
-        // The authority has lost the account: a new one is made.
-        let forgotten = self.store.delete_acme_account(&self.config.directory).await;
-        forgotten.map_err(|error| OrderError::own(step::ACCOUNT, error))?;
         self.try_order(names, replaces, presented).await
     }
 

@@ -28,7 +28,7 @@ const LEASE_MS: i64 = 90_000;
 const PROLONG: Duration = Duration::from_secs(20);
 /// How long another node's lease is left alone.
 const OTHERS_LEASE: Duration = Duration::from_secs(10);
-/// Longest time for an order.
+/// Longest time for an order, besides that of the DNS hook.
 const ORDER_LIMIT: Duration = Duration::from_secs(1800);
 /// How often the store is looked at for what other nodes have ordered.
 const LOOK: Duration = Duration::from_secs(15);
@@ -217,11 +217,14 @@ impl Acme {
         let list: Vec<String> = names.split(' ').map(str::to_owned).collect();
         let replaces = before.as_ref().filter(|one| self.is_of_this_authority(one));
         let replaces = replaces.and_then(identifier);
+        let hook = self.client.config.dns_hook.as_ref();
+        let hook_time = hook.map_or(0, |hook| hook.longest_seconds(list.len()));
+        let limit = ORDER_LIMIT + Duration::from_secs(hook_time);
         let mut presented = Presented::default();
         let mut stopped = stopped.clone();
         let outcome = tokio::select! {
             outcome = Box::pin(self.client.order(&list, replaces, &mut presented)) => Some(outcome),
-            () = tokio::time::sleep(ORDER_LIMIT) => {
+            () = tokio::time::sleep(limit) => {
                 Some(Err(OrderError::own("order", "it took too long")))
             }
             () = self.prolong() => {
