@@ -123,7 +123,7 @@ impl Scene {
             tls.number(),
         );
         door.write("pebble.json", &config);
-        let env = [("PEBBLE_VA_NOSLEEP", "1"), ("PEBBLE_WFE_NONCEREJECT", "20")];
+        let env = [("PEBBLE_VA_NOSLEEP", "1"), ("PEBBLE_WFE_NONCEREJECT", "10")];
         let pebble = run(
             "pebble",
             &[
