@@ -119,123 +119,128 @@ async fn a_certificate_is_ordered_kept_and_served() {
     assert_eq!((orders, fixture.authority.asked("/order")), (1, 1));
 }
 
+const MINUTE: i64 = 60_000;
+const HOUR: i64 = 60 * MINUTE;
+
+/// Where the authority refuses, with which status and type, what is told of it, and for
+/// how long no order follows at least.
+const REFUSALS: &[(&str, u16, &str, &str, i64)] = &[
+    (
+        "/account",
+        400,
+        "badSignatureAlgorithm",
+        "account badSignatureAlgorithm",
+        HOUR,
+    ),
+    (
+        "/account",
+        400,
+        "badPublicKey",
+        "account badPublicKey",
+        HOUR,
+    ),
+    (
+        "/account",
+        403,
+        "externalAccountRequired",
+        "account externalAccountRequired",
+        HOUR,
+    ),
+    (
+        "/account",
+        403,
+        "userActionRequired",
+        "account userActionRequired",
+        HOUR,
+    ),
+    (
+        "/account",
+        400,
+        "invalidContact",
+        "account invalidContact",
+        HOUR,
+    ),
+    (
+        "/account",
+        400,
+        "unsupportedContact",
+        "account unsupportedContact",
+        HOUR,
+    ),
+    (
+        "/account",
+        403,
+        "unauthorized",
+        "account unauthorized",
+        MINUTE,
+    ),
+    ("/order", 400, "malformed", "order malformed", MINUTE),
+    (
+        "/order",
+        400,
+        "rejectedIdentifier",
+        "order rejectedIdentifier",
+        HOUR,
+    ),
+    (
+        "/order",
+        400,
+        "unsupportedIdentifier",
+        "order unsupportedIdentifier",
+        HOUR,
+    ),
+    (
+        "/order",
+        400,
+        "invalidProfile",
+        "order invalidProfile",
+        HOUR,
+    ),
+    ("/order", 403, "caa", "order caa", HOUR),
+    ("/order", 429, "rateLimited", "order rateLimited", HOUR),
+    (
+        "/order",
+        500,
+        "serverInternal",
+        "order serverInternal",
+        MINUTE,
+    ),
+    ("/order", 403, "unauthorized", "order unauthorized", MINUTE),
+    (
+        "/authorization",
+        500,
+        "serverInternal",
+        "authorization serverInternal",
+        MINUTE,
+    ),
+    (
+        "/challenge",
+        403,
+        "unauthorized",
+        "challenge unauthorized",
+        MINUTE,
+    ),
+    (
+        "/finalize",
+        403,
+        "orderNotReady",
+        "finalization orderNotReady",
+        MINUTE,
+    ),
+    ("/finalize", 400, "badCSR", "finalization badCSR", HOUR),
+    (
+        "/certificate",
+        500,
+        "serverInternal",
+        "certificate serverInternal",
+        MINUTE,
+    ),
+    ("/directory", 503, "serverInternal", "account", MINUTE),
+];
+
 #[tokio::test]
 async fn each_refusal_is_told_and_waited_out() {
-    const MINUTE: i64 = 60_000;
-    const HOUR: i64 = 60 * MINUTE;
-    for (path, status, kind, told, least_ms) in [
-        (
-            "/account",
-            400,
-            "badSignatureAlgorithm",
-            "account badSignatureAlgorithm",
-            HOUR,
-        ),
-        (
-            "/account",
-            400,
-            "badPublicKey",
-            "account badPublicKey",
-            HOUR,
-        ),
-        (
-            "/account",
-            403,
-            "externalAccountRequired",
-            "account externalAccountRequired",
-            HOUR,
-        ),
-        (
-            "/account",
-            403,
-            "userActionRequired",
-            "account userActionRequired",
-            HOUR,
-        ),
-        (
-            "/account",
-            400,
-            "invalidContact",
-            "account invalidContact",
-            HOUR,
-        ),
-        (
-            "/account",
-            400,
-            "unsupportedContact",
-            "account unsupportedContact",
-            HOUR,
-        ),
-        (
-            "/account",
-            403,
-            "unauthorized",
-            "account unauthorized",
-            MINUTE,
-        ),
-        ("/order", 400, "malformed", "order malformed", MINUTE),
-        (
-            "/order",
-            400,
-            "rejectedIdentifier",
-            "order rejectedIdentifier",
-            HOUR,
-        ),
-        (
-            "/order",
-            400,
-            "unsupportedIdentifier",
-            "order unsupportedIdentifier",
-            HOUR,
-        ),
-        (
-            "/order",
-            400,
-            "invalidProfile",
-            "order invalidProfile",
-            HOUR,
-        ),
-        ("/order", 403, "caa", "order caa", HOUR),
-        ("/order", 429, "rateLimited", "order rateLimited", HOUR),
-        (
-            "/order",
-            500,
-            "serverInternal",
-            "order serverInternal",
-            MINUTE,
-        ),
-        ("/order", 403, "unauthorized", "order unauthorized", MINUTE),
-        (
-            "/authorization",
-            500,
-            "serverInternal",
-            "authorization serverInternal",
-            MINUTE,
-        ),
-        (
-            "/challenge",
-            403,
-            "unauthorized",
-            "challenge unauthorized",
-            MINUTE,
-        ),
-        (
-            "/finalize",
-            403,
-            "orderNotReady",
-            "finalization orderNotReady",
-            MINUTE,
-        ),
-        ("/finalize", 400, "badCSR", "finalization badCSR", HOUR),
-        (
-            "/certificate",
-            500,
-            "serverInternal",
-            "certificate serverInternal",
-            MINUTE,
-        ),
-        ("/directory", 503, "serverInternal", "account", MINUTE),
-    ] {
+    for &(path, status, kind, told, least_ms) in REFUSALS {
         let fixture = Fixture::new().await;
         fixture.authority.refuse(path, status, kind);
         fixture.round().await;
