@@ -23,6 +23,10 @@ MDBOOK_CRATE := mdbook@0.5.4
 HELM         := $(or $(shell command -v helm),$(TOOLS)/bin/helm)
 HELM_VERSION := v3.22.0
 
+# The certificate authority that tests order from; Debian's is too old.
+PEBBLE         := $(TOOLS)/bin/pebble
+PEBBLE_VERSION := v2.10.3
+
 .DEFAULT_GOAL := help
 .PHONY: help run upstream build release static dist manifests test test-helm bench bench-instructions check audit deps deps-bench deps-clients deps-deploy deps-postgres
 
@@ -71,7 +75,7 @@ manifests: $(HELM) ## Render deploy/kubernetes/doorward.yaml from the Helm chart
 # Those that `cargo test` alone ignores are the clients of other makers, and what
 # needs PostgreSQL. The store's contract and the provider's tests are run on both
 # databases.
-test: deps deps-postgres deps-clients deps-deploy ## Run every test; the servers that tests talk to are started by the tests.
+test: deps deps-postgres deps-clients deps-deploy $(PEBBLE) ## Run every test; the servers that tests talk to are started by the tests.
 	$(CARGO) test --locked --doc
 	$(CARGO) test --locked --lib --bins --tests -- --include-ignored --skip deployment::helm
 # One counts writes by a number that SQLite alone has.
@@ -141,6 +145,11 @@ $(TOOLS)/bin/helm:
 	@command -v go >/dev/null || { echo "helm is missing: install Helm 3 (https://helm.sh), or Go to build it" >&2; exit 1; }
 	@echo "building helm $(HELM_VERSION), which takes minutes"
 	GOBIN=$(abspath $(TOOLS)/bin) go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+
+$(PEBBLE):
+	@command -v go >/dev/null || { echo "pebble is missing: install Go to build it" >&2; exit 1; }
+	GOBIN=$(abspath $(TOOLS)/bin) go install github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv@$(PEBBLE_VERSION)
+	GOBIN=$(abspath $(TOOLS)/bin) go install github.com/letsencrypt/pebble/v2/cmd/pebble@$(PEBBLE_VERSION)
 
 CLIENTS      := tests/clients
 NODE_MODULES := $(CLIENTS)/node_modules/.package-lock.json

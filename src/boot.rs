@@ -1,6 +1,7 @@
 //! From a configuration file to running parts, and from an edited file to
 //! changed ones.
 
+mod acme;
 mod reading;
 mod reload;
 mod tls;
@@ -12,6 +13,7 @@ use parking_lot::Mutex;
 
 use crate::config::{Config, ConfigError};
 use crate::server::ServerError;
+use doorward_acme::AcmeError;
 use doorward_audit::{Audit, AuditError};
 use doorward_core::clock::{self, Clock};
 use doorward_core::jose::vault::Vault;
@@ -41,6 +43,7 @@ use doorward_plugins::token_broker::Broker;
 use doorward_store::{self as store, SharedSecretError, Store, StoreError, shared_secret};
 use reading::Read;
 
+pub use acme::open as open_acme;
 pub use reload::{FileDigests, Reloader, watch};
 pub use tls::TlsSections;
 
@@ -71,6 +74,9 @@ pub enum BootError {
     /// The identity provider.
     #[error("identity: {0}")]
     Identity(#[from] IdentityError),
+    /// Certificates of an authority.
+    #[error(transparent)]
+    Acme(#[from] AcmeError),
     /// The audit log.
     #[error(transparent)]
     Audit(#[from] AuditError),
@@ -222,9 +228,7 @@ const SESSIONS: &str = "login sessions";
 /// sealed with where no `session_secret` is set: the store's, so that a session
 /// outlives the process and is known to all nodes.
 async fn providers(config: &Config, store: &Store) -> Result<Arc<Providers>, BootError> {
-    let section = config.identity.as_ref();
-    let vault = section.map_or_else(|| Ok(Vault::default()), |section| section.keys.vault());
-    let vault = vault.map_err(IdentityError::Key)?;
+    let vault = vault(config)?;
     match shared_secret(store, &vault, SESSIONS).await {
         Ok(secret) => Ok(Arc::new(Providers::with_secret(secret))),
         Err(SharedSecretError::Store(error)) => Err(error.into()),
@@ -237,6 +241,13 @@ async fn providers(config: &Config, store: &Store) -> Result<Arc<Providers>, Boo
             Ok(Arc::default())
         }
     }
+}
+
+/// What secrets of the store are sealed with.
+fn vault(config: &Config) -> Result<Vault, BootError> {
+    let section = config.identity.as_ref();
+    let vault = section.map_or_else(|| Ok(Vault::default()), |section| section.keys.vault());
+    Ok(vault.map_err(IdentityError::Key)?)
 }
 
 /// The entities of files and store, with nothing running.

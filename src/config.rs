@@ -15,6 +15,7 @@ use http::HeaderName;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
 
+use doorward_acme::AcmeConfig;
 use doorward_audit::AuditConfig;
 use doorward_core::model::secret::Secret;
 use doorward_core::yaml::{Document, DocumentError, PathSegment};
@@ -42,6 +43,8 @@ pub struct Config {
     pub proxy: ProxyConfig,
     /// Where operators connect.
     pub admin: AdminConfig,
+    /// Certificates that an authority issues; absent: none.
+    pub acme: Option<AcmeConfig>,
     /// The database: `sqlite:PATH`, or `postgres://USER@HOST/DATABASE`.
     pub store: StoreUrl,
     /// Files and directories with declared entities.
@@ -411,6 +414,7 @@ impl Config {
         self.check_edge(&mut at);
         self.check_tls("proxy.tls", self.proxy.tls.as_ref(), &mut at);
         self.check_tls("admin.tls", self.admin.tls.as_ref(), &mut at);
+        self.check_acme(&mut at);
         let admin = self.admin.listen.parse::<SocketAddr>();
         if admin.is_err() {
             let message = format!("'{}' is not ADDRESS:PORT", self.admin.listen);

@@ -16,6 +16,7 @@ use super::{BootError, Opened, count_route_files, refused};
 use crate::config::{self, Config};
 use crate::server::tls::Prepared;
 use crate::systemd;
+use doorward_acme::AcmeConfig;
 use doorward_core::clock::Clock;
 use doorward_core::model::audit::{Actor, Event, Kind, Trace};
 use doorward_gateway::declarative::Declared;
@@ -228,13 +229,14 @@ fn fixed(config: &Config) -> String {
         .map(|token| fingerprint(token.expose()));
     let identity = config.identity.as_ref();
     format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         proxy,
         admin,
         token,
         fingerprint(&config.store.0),
         config.telemetry,
         config.redis,
+        config.acme.as_ref().map(AcmeConfig::fingerprint),
         identity.map(|identity| &identity.base_url),
         identity.map(|identity| &identity.session.cookie_name)
     )

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use crate::config::{Config, TlsConfig};
 use crate::server::ServerError;
 use crate::server::tls::{Prepared, Tls};
+use doorward_acme::Acme;
 use doorward_core::clock::Clock;
 use doorward_gateway::snapshot::Snapshot;
 use doorward_net::telemetry::listeners::Expiry;
@@ -19,6 +20,8 @@ pub struct TlsSections {
     pub proxy: Option<Arc<Tls>>,
     /// `admin.tls`.
     pub admin: Option<Arc<Tls>>,
+    /// Certificates of an authority.
+    pub acme: Option<Arc<Acme>>,
 }
 
 impl TlsSections {
@@ -41,8 +44,8 @@ impl TlsSections {
             .collect()
     }
 
-    /// Tells when the certificates of both sections, and those of the
-    /// snapshot in force, expire.
+    /// Tells when the certificates of both sections, those of the snapshot in force, and
+    /// those of an authority expire.
     pub fn expiries(
         &self,
         live: &Arc<ArcSwap<Snapshot>>,
@@ -54,15 +57,18 @@ impl TlsSections {
             let own = [&sections.proxy, &sections.admin].into_iter().flatten();
             let own = own.map(|tls| {
                 let (section, not_after) = tls.expiry();
-                (section.to_owned(), not_after)
+                (section.to_owned(), not_after, false)
             });
             let snapshot = live.load();
             let stored = snapshot.certificates.labelled();
-            let stored = stored.map(|(label, identity)| (label, identity.not_after));
+            let stored = stored.map(|(label, identity)| (label, identity.not_after, false));
+            let issued = sections.acme.iter().flat_map(|acme| acme.expiries());
             own.chain(stored)
-                .map(|(label, not_after)| Expiry {
+                .chain(issued)
+                .map(|(label, not_after, is_renewed)| Expiry {
                     label,
                     seconds_left: not_after.saturating_sub(now),
+                    is_renewed,
                 })
                 .collect()
         }

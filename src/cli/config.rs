@@ -151,11 +151,13 @@ fn import(config: &Config, path: &Path, options: ImportOptions) -> anyhow::Resul
     }
     let told = match imported(config, document, &text, options) {
         Err(error) if !options.skips && !unsupported.is_empty() => {
-            let hint = format!(
+            let mut lines = vec![with_causes(&error)];
+            lines.extend(unsupported.iter().map(ToString::to_string));
+            lines.push(format!(
                 "not run by Doorward: {}; --skip-unsupported imports the rest",
                 unsupported.len()
-            );
-            return Err(anyhow::anyhow!("{}\n{hint}", with_causes(&error)));
+            ));
+            return Err(anyhow::anyhow!(lines.join("\n")));
         }
         outcome => outcome?,
     };

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use http::HeaderValue;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::{USAGE, complain, listeners};
@@ -19,6 +20,7 @@ use crate::server::places::{Address, ProxyPlaces, RouterPlace};
 use crate::server::tls::Tls;
 use crate::server::{RouterListener, ServerError, Shared, indispensable};
 use crate::systemd::{self, InheritedSockets, Watchdog};
+use doorward_acme::Acme;
 use doorward_admin::{self as admin, AdminService, AdminState};
 use doorward_console::{Console, ConsoleState};
 use doorward_core::clock::Clock;
@@ -36,6 +38,7 @@ use doorward_gateway::session_bound::SessionBoundConnector;
 use doorward_gateway::settings::Settings;
 use doorward_net::http::accept::{ConnectionAcceptor, Limits};
 use doorward_net::http::bridge::Bounds;
+use doorward_net::http::challenges::HttpChallenges;
 use doorward_net::http::proxy_protocol::ProxyNetworks;
 use doorward_net::telemetry::access_log::AccessLog;
 use doorward_net::telemetry::{Telemetry, process_log};
@@ -50,6 +53,8 @@ const ADMIN_HEAD: Duration = Duration::from_secs(15);
 const OPERATORS: [&str; 2] = ["doorward::boot", "doorward_gateway::route_files"];
 /// How long the last audit records may take to be written.
 const LAST_RECORDS: Duration = Duration::from_secs(5);
+/// Longest time at the end to take back what an order has put into the DNS.
+const LAST_ORDER: Duration = Duration::from_secs(5);
 /// How long the queues of plugins may take to be emptied.
 const LAST_DELIVERIES: Duration = Duration::from_secs(5);
 
@@ -122,7 +127,14 @@ async fn serve(
             return ExitCode::FAILURE;
         }
     };
-    let tls = match open_tls(config, clock, &parts) {
+    let acme = match boot::open_acme(config, clock, &parts).await {
+        Ok(acme) => acme,
+        Err(error) => {
+            complain(&error);
+            return ExitCode::from(USAGE);
+        }
+    };
+    let tls = match open_tls(config, clock, &parts, acme.clone()) {
         Ok(tls) => tls,
         Err(error) => {
             complain(&error.located(config));
@@ -140,7 +152,10 @@ async fn serve(
     let watchdog = Watchdog::from_environment();
     let shared = Shared {
         live: parts.control.live(),
-        settings: Arc::new(settings(config, clock, &parts, log.clone())),
+        settings: Arc::new(Settings {
+            challenges: acme.clone().map(|acme| acme as Arc<dyn HttpChallenges>),
+            ..settings(config, clock, &parts, log.clone())
+        }),
         tls: tls.proxy.as_deref().map(Tls::door),
         counters: parts.telemetry.proxy_listener.clone(),
         watchdog: watchdog.clone(),
@@ -166,6 +181,11 @@ async fn serve(
     parts
         .telemetry
         .watch_certificates(tls.expiries(&parts.control.live(), clock));
+    let ordering = acme.map(|acme| {
+        // Without it certificates would expire unnoticed.
+        let ordering = indispensable(stopped.clone(), acme.run(stopped.clone()));
+        tokio::spawn(ordering)
+    });
     tokio::spawn(warn_of_expiry(parts.telemetry.clone()));
     tokio::spawn(boot::watch(reloader.with_tls(tls), forced));
     let control = &parts.control;
@@ -209,9 +229,26 @@ async fn serve(
         // Asked twice: now.
         _ = signals.stop() => {}
     }
+    finish(&parts, clock, log.as_deref(), ordering).await;
+    process_log::flush();
+    std::process::exit(0)
+}
+
+/// What is left to do when nobody is served any more.
+async fn finish(
+    parts: &Opened,
+    clock: &Clock,
+    log: Option<&AccessLog>,
+    ordering: Option<JoinHandle<()>>,
+) {
     let stopped = Event::new(Kind::ProcessStop, Actor::System);
     let now_ms = clock.now_ms();
     parts.audit.note(stopped, Trace::default(), now_ms);
+    if let Some(ordering) = ordering
+        && timeout(LAST_ORDER, ordering).await.is_err()
+    {
+        tracing::warn!("answers to challenges were not taken back before the end");
+    }
     // Neither a store nor a disk that does not answer holds up the end.
     if timeout(LAST_RECORDS, parts.audit.flush()).await.is_err() {
         tracing::error!("audit records were not written before the end");
@@ -223,8 +260,6 @@ async fn serve(
         log.flush(process_log::LAST_WORDS);
     }
     tracing::info!("stopped");
-    process_log::flush();
-    std::process::exit(0)
 }
 
 /// The places of all listeners.
@@ -289,15 +324,21 @@ impl Signals {
     }
 }
 
-fn open_tls(config: &Config, clock: &Clock, parts: &Opened) -> Result<TlsSections, ServerError> {
-    let open = |name, section: Option<&TlsConfig>, live| {
-        let opened = section.map(|section| Tls::open(name, section, live, clock).map(Arc::new));
-        opened.transpose()
+fn open_tls(
+    config: &Config,
+    clock: &Clock,
+    parts: &Opened,
+    acme: Option<Arc<Acme>>,
+) -> Result<TlsSections, ServerError> {
+    let open = |name, section: Option<&TlsConfig>, live, acme| {
+        let opened = section.map(|section| Tls::open(name, section, live, acme, clock));
+        opened.map(|opened| opened.map(Arc::new)).transpose()
     };
     let live = Some(parts.control.live());
     Ok(TlsSections {
-        proxy: open("proxy.tls", config.proxy.tls.as_ref(), live)?,
-        admin: open("admin.tls", config.admin.tls.as_ref(), None)?,
+        proxy: open("proxy.tls", config.proxy.tls.as_ref(), live, acme.clone())?,
+        admin: open("admin.tls", config.admin.tls.as_ref(), None, None)?,
+        acme,
     })
 }
 
@@ -306,7 +347,8 @@ async fn warn_of_expiry(telemetry: Telemetry) {
     let mut daily = tokio::time::interval(Duration::from_secs(86_400));
     loop {
         daily.tick().await;
-        for expiry in telemetry.certificate_expiries() {
+        let expiries = telemetry.certificate_expiries().into_iter();
+        for expiry in expiries.filter(|expiry| !expiry.is_renewed) {
             let (certificate, seconds) = (&expiry.label, expiry.seconds_left);
             let days = seconds.div_euclid(86_400);
             match days {
@@ -372,6 +414,10 @@ fn admin_listener<'a>(
             .as_ref()
             .map(|identity| identity.admin_router()),
         broker: Some(parts.broker.clone()),
+        acme: tls
+            .acme
+            .clone()
+            .map(|acme| -> admin::Report { Box::new(move || acme.status()) }),
     };
     let gate = admin::gate(&state);
     let service = admin::service(state);
@@ -463,6 +509,7 @@ fn settings(
         error_pages: error_pages(config),
         hsts: config.proxy.hsts.as_ref().map(Hsts::value),
         probes: Probes::new(&probes, parts.store.clone()),
+        challenges: None,
         port: plain,
         tls_port: tls,
         // Whom a proxy in front calls https came by the only listener there is.

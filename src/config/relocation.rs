@@ -19,6 +19,7 @@ const PATHS: &[&str] = &[
     "admin.tls.certificate",
     "admin.tls.key",
     "admin.tls.client_certificates.ca",
+    "acme.ca",
     "identity.pages.theme",
     "identity.outbound.ca_file",
     "identity.realms.*.settings.password_policy.breached_list",

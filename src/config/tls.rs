@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::Config;
+use doorward_acme::ChallengeKind;
 use doorward_core::model::client::Profile;
 use doorward_net::http::{cipher_suites, key_exchange};
 
@@ -79,6 +80,24 @@ impl Config {
         let mut clients = realms.flat_map(|realm| &realm.clients);
         let found = clients.find(|client| client.profile == Some(Profile::Fapi2))?;
         Some(&found.client_id)
+    }
+
+    /// Certificates by ACME, and the listeners that they and their challenges need.
+    pub(super) fn check_acme(&self, at: &mut impl FnMut(&str, String)) {
+        let Some(acme) = &self.acme else {
+            return;
+        };
+        for (key, message) in acme.check() {
+            at(&format!("acme.{key}"), message);
+        }
+        if self.proxy.tls.is_none() {
+            let message = "has no effect without proxy.tls, the listener that shows certificates";
+            at("acme", message.to_owned());
+        }
+        if acme.challenge == ChallengeKind::Http01 && self.proxy.listen.is_empty() {
+            let message = "http-01 needs proxy.listen, where the authority asks without TLS";
+            at("acme.challenge", message.to_owned());
+        }
     }
 
     pub(super) fn check_tls(

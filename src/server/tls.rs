@@ -16,9 +16,11 @@ use rustls::{RootCertStore, ServerConfig};
 
 use super::ServerError;
 use crate::config::{CertificateMode, Config, TlsConfig, TlsVersion};
+use doorward_acme::Acme;
 use doorward_core::clock::Clock;
 use doorward_core::x509;
 use doorward_gateway::snapshot::Snapshot;
+use doorward_net::http::challenges::HandshakeGuide;
 use doorward_net::http::tls::TlsAcceptor;
 use doorward_net::http::{cipher_suites, key_exchange};
 
@@ -34,6 +36,8 @@ pub struct Tls {
     started: TlsConfig,
     /// Where certificates with server names are; the admin listener has none.
     live: Option<Arc<ArcSwap<Snapshot>>>,
+    /// Certificates of an authority; the admin listener has none.
+    acme: Option<Arc<Acme>>,
     clock: Clock,
     door: Arc<TlsAcceptor>,
     files: Mutex<Files>,
@@ -60,7 +64,8 @@ pub struct Prepared<'a> {
 
 impl Tls {
     /// Reads the files of `config` and makes ready for handshakes. Clients get
-    /// the certificates of `live` by server name, and the default otherwise.
+    /// the certificates of `live` by server name, those of `acme` for other names, and
+    /// the default otherwise.
     ///
     /// # Errors
     /// [`ServerError::Tls`] with key, file and reason.
@@ -68,22 +73,28 @@ impl Tls {
         section: &'static str,
         config: &TlsConfig,
         live: Option<Arc<ArcSwap<Snapshot>>>,
+        acme: Option<Arc<Acme>>,
         clock: &Clock,
     ) -> Result<Self, ServerError> {
         let files = Files::read(section, config, clock, None)?;
-        if files.generated {
+        if files.generated && acme.is_none() {
             tracing::warn!(
                 "{section} names no certificate: a self-signed one for localhost was generated, \
                  which no client trusts; set {section}.certificate and {section}.key"
             );
         }
-        let door = TlsAcceptor::new(server_config(section, config, &files, live.clone())?);
+        let resolver = Resolver::new(&files, live.clone(), acme.clone());
+        let door = TlsAcceptor::new(server_config(section, config, &files, resolver)?);
+        let door = door.map_err(|error| unusable(section, error.to_string()))?;
+        let guide = acme.clone().filter(|acme| acme.guides());
+        let guide = guide.map(|acme| acme as Arc<dyn HandshakeGuide>);
         Ok(Self {
             section,
             started: config.clone(),
             live,
+            acme,
             clock: clock.clone(),
-            door: Arc::new(door.map_err(|error| unusable(section, error.to_string()))?),
+            door: Arc::new(door.guided(guide)),
             files: Mutex::new(files),
         })
     }
@@ -106,7 +117,8 @@ impl Tls {
         section.client_certificates.ca.clone_from(authorities);
         let before = self.files.lock().clone();
         let files = Files::read(self.section, &section, &self.clock, Some(&before))?;
-        let config = server_config(self.section, &section, &files, self.live.clone())?;
+        let resolver = Resolver::new(&files, self.live.clone(), self.acme.clone());
+        let config = server_config(self.section, &section, &files, resolver)?;
         Ok(Prepared {
             tls: self,
             files,
@@ -176,7 +188,7 @@ fn server_config(
     section: &'static str,
     config: &TlsConfig,
     files: &Files,
-    live: Option<Arc<ArcSwap<Snapshot>>>,
+    resolver: Resolver,
 ) -> Result<ServerConfig, ServerError> {
     let reason = |error: &dyn std::fmt::Display| unusable(section, error.to_string());
     let versions: &[_] = match config.min_version {
@@ -206,20 +218,27 @@ fn server_config(
         };
         builder.with_client_cert_verifier(verifier.build().map_err(|error| reason(&error))?)
     };
-    let resolver = Resolver {
-        live,
-        default: files.default.clone(),
-    };
     let mut config = builder.with_cert_resolver(Arc::new(resolver));
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     config.ticketer = files.ticketer.clone();
     Ok(config)
 }
 
-/// Chooses certificates by the snapshot in force.
+/// Chooses certificates by the snapshot in force, and of those that were issued.
 struct Resolver {
     live: Option<Arc<ArcSwap<Snapshot>>>,
+    acme: Option<Arc<Acme>>,
     default: Arc<CertifiedKey>,
+}
+
+impl Resolver {
+    fn new(files: &Files, live: Option<Arc<ArcSwap<Snapshot>>>, acme: Option<Arc<Acme>>) -> Self {
+        Self {
+            live,
+            acme,
+            default: files.default.clone(),
+        }
+    }
 }
 
 impl std::fmt::Debug for Resolver {
@@ -230,16 +249,17 @@ impl std::fmt::Debug for Resolver {
 
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let stored = self.live.as_ref().and_then(|live| {
-            let snapshot = live.load();
-            let certificates = &snapshot.certificates;
-            let found = match hello.server_name() {
-                Some(name) => certificates.find(name),
-                None => certificates.nameless(),
-            };
-            found?.choose(hello.signature_schemes())
+        let snapshot = self.live.as_ref().map(|live| live.load());
+        let stored = snapshot.as_ref().map(|snapshot| &snapshot.certificates);
+        let schemes = hello.signature_schemes();
+        // What an operator has put there for the name comes first; `*` comes last.
+        let named = hello.server_name().and_then(|name| {
+            let explicit = stored.and_then(|stored| stored.find_named(name));
+            let explicit = explicit.and_then(|identity| identity.choose(schemes));
+            explicit.or_else(|| self.acme.as_ref()?.find(name))
         });
-        Some(stored.unwrap_or_else(|| self.default.clone()))
+        let any = || stored?.nameless()?.choose(schemes);
+        Some(named.or_else(any).unwrap_or_else(|| self.default.clone()))
     }
 }
 
@@ -266,7 +286,7 @@ fn check_section(
     clock: &Clock,
 ) -> Result<(), ServerError> {
     let files = Files::read(name, section, clock, None)?;
-    server_config(name, section, &files, None)?;
+    server_config(name, section, &files, Resolver::new(&files, None, None))?;
     if let (Some(file), Some(leaf)) = (&section.certificate, files.default.cert.first()) {
         x509::valid_at(leaf, clock.now_secs())
             .map_err(|why| of_key(name, ".certificate", format!("{}: {why}", file.display())))?;

@@ -213,6 +213,7 @@ async fn a_file_with_foreign_plugins_is_imported_without_them_and_says_so() {
             told.contains("--skip-unsupported imports the rest"),
             "{told}"
         );
+        assert!(told.contains("not run: it runs code of"), "{told}");
         let (code, told) = run(&door, &["--skip-unsupported"]);
         assert_eq!(code, Some(0), "{told}");
         let line = "left out: foreign.yaml:6: services[0].plugins[0].name: 'pre-function' is a \

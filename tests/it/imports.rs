@@ -13,6 +13,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("net", &["core", "expr"]),
     ("store", &["core"]),
     ("audit", &["core", "net", "store"]),
+    ("acme", &["core", "net", "store", "audit"]),
     ("plugin-api", &["core", "expr", "net"]),
     (
         "openid-connect",

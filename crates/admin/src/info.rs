@@ -138,6 +138,14 @@ fn about(state: &State) -> Value {
     })
 }
 
+/// `GET /acme`.
+pub(super) fn acme(call: Call) -> Answer {
+    Box::pin(async move {
+        let report = call.state.acme.as_ref().ok_or(ApiError::NotFound)?;
+        Ok(reply::json(StatusCode::OK, &report()))
+    })
+}
+
 /// `GET /status`.
 pub(super) fn status(call: Call) -> Answer {
     Box::pin(async move {

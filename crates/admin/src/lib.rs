@@ -90,6 +90,9 @@ pub const MAX_CONFIG: usize = 32 << 20;
 /// The one workspace there is.
 const WORKSPACE: &str = "default";
 
+/// Tells the state of a part of the process.
+pub type Report = Box<dyn Fn() -> serde_json::Value + Send + Sync>;
+
 /// What the Admin API works on.
 pub struct AdminState {
     /// The owner of the entities.
@@ -129,6 +132,8 @@ pub struct AdminState {
     pub identity: Option<Router>,
     /// The token broker, if there is one.
     pub broker: Option<Arc<Broker>>,
+    /// Certificates of an authority, if any are ordered.
+    pub acme: Option<Report>,
 }
 
 struct State {
@@ -147,6 +152,7 @@ struct State {
     route_files: Board,
     identity: Option<Router>,
     broker: Option<Arc<Broker>>,
+    acme: Option<Report>,
     node: info::Node,
 }
 
@@ -177,6 +183,7 @@ pub fn service(state: AdminState) -> AdminService {
         route_files: state.route_files,
         identity: state.identity,
         broker: state.broker,
+        acme: state.acme,
         node: info::Node::of_this_process(),
     });
     let id = state.node.id().to_string();
@@ -233,6 +240,7 @@ static ENDPOINTS: &[Endpoint] = &[
     endpoint("/audit/export", READ, audit::export),
     endpoint("/status", READ, info::status),
     endpoint("/status/ready", READ, info::ready),
+    endpoint("/acme", READ, info::acme),
     endpoint("/metrics", READ, info::metrics),
     endpoint("/endpoints", READ, info::endpoints),
     endpoint("/explain", &["POST"], explain::explain),

@@ -141,6 +141,7 @@ impl Api {
             admin_listeners: Vec::new(),
             route_files: Default::default(),
             broker: None,
+            acme: None,
             identity: None,
         };
         Self {

@@ -120,7 +120,9 @@ fn certificates_table(t: &'static Texts, telemetry: &doorward_net::telemetry::Te
         let days = expiry.seconds_left.div_euclid(86_400);
         let cell = match expiry.seconds_left {
             ..=0 => Cell::new(t.expired).marked(Mark::Bad),
-            1..NEAR => Cell::new(format!("{days} {}", t.days)).marked(Mark::Warning),
+            1..NEAR if !expiry.is_renewed => {
+                Cell::new(format!("{days} {}", t.days)).marked(Mark::Warning)
+            }
             _ => Cell::new(format!("{days} {}", t.days)).marked(Mark::Good),
         };
         Row::new(vec![Cell::new(expiry.label.to_string()), cell])

@@ -121,17 +121,18 @@ impl Certificates {
     /// The certificate for `name`: of exactly that name, else of a wildcard
     /// for its first label, else for its last, else of `*`.
     pub fn find(&self, name: &str) -> Option<&Arc<Identity>> {
+        self.find_named(name).or(self.any.as_ref())
+    }
+
+    /// As [`Certificates::find`], without that of `*`.
+    pub fn find_named(&self, name: &str) -> Option<&Arc<Identity>> {
         if self.is_empty() {
             return None;
         }
         let name = normalised(name);
         let leftmost = || self.leftmost.get(&name[name.find('.')?..]);
         let rightmost = || self.rightmost.get(&name[..=name.rfind('.')?]);
-        self.exact
-            .get(&*name)
-            .or_else(leftmost)
-            .or_else(rightmost)
-            .or(self.any.as_ref())
+        self.exact.get(&*name).or_else(leftmost).or_else(rightmost)
     }
 
     /// The certificate for clients that name no server: that of `*`.

@@ -15,6 +15,7 @@ use pingora::proxy::Session;
 use super::answer::no_route;
 use super::choose::{self, Arrival, Unrouted};
 use super::context::Ctx;
+use super::edge::https;
 use super::proxy::Gateway;
 use super::snapshot::{LiveRoute, Snapshot};
 use super::welcome::no_route_for;
@@ -44,6 +45,13 @@ impl Gateway {
             let is_stopping = self.stopping.has_begun();
             let method = &session.req_header().method;
             return Some(Box::pin(probes.answer(probe, method, is_stopping)).await);
+        }
+        if let Some(challenges) = &self.settings.challenges {
+            let request = session.req_header();
+            let answered = Box::pin(https::answer_challenge(challenges.as_ref(), request));
+            if let Some(reply) = answered.await {
+                return Some(reply);
+            }
         }
         match self.find_route(session, ctx) {
             Ok(None) => {}

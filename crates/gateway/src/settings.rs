@@ -15,6 +15,7 @@ use super::own_cookies::OwnCookies;
 use super::own_headers::{DefaultType, OwnHeaders};
 use super::session_bound::SessionBoundConnector;
 use doorward_core::clock::Clock;
+use doorward_net::http::challenges::HttpChallenges;
 use doorward_net::telemetry::access_log::AccessLog;
 use doorward_net::telemetry::client_aborts::ClientAborts;
 use doorward_net::telemetry::connections::Connections;
@@ -41,6 +42,8 @@ pub struct Settings {
     pub error_pages: Option<&'static ErrorPages>,
     /// Health checks on the proxy's port.
     pub probes: Option<Probes>,
+    /// Answers to certificate authorities, where this process orders certificates.
+    pub challenges: Option<Arc<dyn HttpChallenges>>,
     /// Port of the plain listener.
     pub port: u16,
     /// Port of the TLS listener.

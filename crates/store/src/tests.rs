@@ -1,5 +1,6 @@
 //! The contract of [`Store`], run against every kind of database.
 
+mod acme;
 mod broker;
 mod broker_tokens;
 mod changes;

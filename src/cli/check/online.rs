@@ -56,6 +56,7 @@ pub(super) async fn probes(config: &Config, clock: &Clock) -> Vec<Probe> {
     probes.redis().await;
     let snapshot = boot::compile(config, clock).await.ok();
     probes.certificates(snapshot.as_ref(), clock);
+    probes.acme().await;
     probes.issuers(snapshot.as_ref()).await;
     probes.directories().await;
     probes.mail().await;
@@ -132,7 +133,7 @@ impl Probes<'_> {
             let Some(section) = section.filter(|section| section.certificate.is_some()) else {
                 continue;
             };
-            let outcome = match Tls::open(name, section, None, clock) {
+            let outcome = match Tls::open(name, section, None, None, clock) {
                 Ok(tls) => validity(tls.expiry().1, now),
                 Err(error) => Err(error.to_string()),
             };
@@ -144,6 +145,14 @@ impl Probes<'_> {
         for (label, identity) in stored {
             let outcome = validity(identity.not_after, now);
             self.tell(format!("certificates {label}"), outcome);
+        }
+    }
+
+    /// The authority that certificates are ordered from.
+    async fn acme(&mut self) {
+        if let Some(section) = &self.config.acme {
+            let (key, outcome) = doorward_acme::probe(section).await;
+            self.tell(format!("acme.{key}"), outcome);
         }
     }
 

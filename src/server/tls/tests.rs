@@ -112,7 +112,7 @@ fn files_are_replaced_when_they_are_good_and_kept_when_they_are_not() {
     let dir = dir();
     let (certificate, key) = pair();
     dir.write(&certificate, &key);
-    let tls = Tls::open("proxy.tls", &dir.section(), None, &clock()).expect("opened");
+    let tls = Tls::open("proxy.tls", &dir.section(), None, None, &clock()).expect("opened");
     let shown = || tls.files.lock().default.cert[0].clone();
     let first = shown();
     dir.write(&certificate, "");
@@ -128,7 +128,7 @@ fn files_are_replaced_when_they_are_good_and_kept_when_they_are_not() {
 fn without_a_certificate_one_is_generated_once() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let section = TlsConfig::default();
-    let tls = Tls::open("proxy.tls", &section, None, &clock()).expect("opened");
+    let tls = Tls::open("proxy.tls", &section, None, None, &clock()).expect("opened");
     let shown = || tls.files.lock().default.cert[0].clone();
     let first = shown();
     let facts = x509::facts(&first).expect("facts");

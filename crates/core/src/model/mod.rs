@@ -1,5 +1,6 @@
 //! Plain records, without I/O.
 
+pub mod acme;
 pub mod audit;
 pub mod authorization;
 pub mod broker;

@@ -7,7 +7,7 @@ use doorward_plugins::{REGISTRY, kind};
 
 /// Plugins of the imitated gateway's editions that are not run here, and why.
 const PLUGINS: &[(&str, &str)] = &[
-    ("acme", TASK),
+    ("acme", ACME),
     ("aws-lambda", TASK),
     ("azure-functions", TASK),
     ("canary", EDITION),
@@ -46,6 +46,8 @@ const PLUGINS: &[(&str, &str)] = &[
 /// Parts of names that tell a whole family.
 const FAMILIES: &[(&str, &str)] = &[("ai-", TASK), ("kafka-", EDITION), ("websocket-", EDITION)];
 
+const ACME: &str = "certificates are ordered by the section acme of the configuration file \
+                    (docs/how-to-tls.md)";
 const CODE: &str = "it runs code of the configuration";
 const EDITION: &str = "it belongs to another edition of the imitated gateway";
 const TASK: &str = "nothing takes its place here";

@@ -9,7 +9,8 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::admit;
-use doorward_net::http::reply::Reply;
+use doorward_net::http::challenges::HttpChallenges;
+use doorward_net::http::reply::{Reply, ReplyBody};
 
 /// Where certificate authorities look for answers to challenges, over plain HTTP
 /// (RFC 8555 §8.3).
@@ -37,12 +38,29 @@ impl HttpsRedirect {
     }
 }
 
-/// Whether certificate authorities ask for this path. Behind it is a token and nothing
-/// else: a path that leads elsewhere is no challenge.
+/// Whether certificate authorities ask for this path.
 fn is_challenge(path: &str) -> bool {
-    let token = path.strip_prefix(ACME).unwrap_or_default();
+    challenge_token(path).is_some()
+}
+
+/// The token of a path that certificate authorities ask for. Behind the path is a token
+/// and nothing else: one that leads elsewhere is no challenge.
+fn challenge_token(path: &str) -> Option<&str> {
+    let token = path.strip_prefix(ACME)?;
     let in_token = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    !token.is_empty() && token.bytes().all(in_token)
+    (!token.is_empty() && token.bytes().all(in_token)).then_some(token)
+}
+
+/// The answer to the challenge of a certificate authority, if an order waits for it.
+pub(crate) async fn answer_challenge(
+    challenges: &dyn HttpChallenges,
+    request: &RequestHeader,
+) -> Option<Reply> {
+    let token = challenge_token(request.uri.path())?;
+    let authorization = challenges.answer(token).await?;
+    let mut reply = Reply::empty(StatusCode::OK);
+    reply.body = ReplyBody::Raw("application/octet-stream", authorization.into());
+    Some(reply)
 }
 
 /// The redirect to the same address over TLS, where the request has one.

@@ -189,14 +189,14 @@ impl ConnectionAcceptor {
     }
 
     /// The connection after its handshake, if it needs one; nothing if that
-    /// failed.
+    /// failed, or was all that the client wanted.
     async fn handshake(&self, stream: Stream) -> Option<Stream> {
         let Some(tls) = &self.tls else {
             return Some(stream);
         };
         let peer = stream.get_socket_digest();
         match tls.accept(stream, self.limits.handshake).await {
-            Ok(stream) => Some(stream),
+            Ok(stream) => stream,
             Err((failure, error)) => {
                 self.counters.handshake_failed(failure);
                 let peer = peer.as_ref().and_then(|digest| digest.peer_addr());

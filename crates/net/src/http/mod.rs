@@ -4,6 +4,7 @@
 pub mod accept;
 pub mod basic;
 pub mod bridge;
+pub mod challenges;
 pub mod cipher_suites;
 pub mod encoded_word;
 pub mod form;

@@ -9,13 +9,21 @@ use pingora::listeners::tls::{Acceptor, TlsSettings};
 use pingora::protocols::l4::stream::Stream as Socket;
 use pingora::protocols::{Peek as _, Stream};
 use rustls::ServerConfig;
+use rustls::server::Acceptor as Greeting;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
+use super::challenges::HandshakeGuide;
 use super::handshake::Remember;
 use crate::telemetry::listeners::HandshakeFailure;
 use doorward_core::clock::random_uuid;
 
+/// Bytes before the contents of a record (RFC 8446 §5.1).
+const RECORD_HEAD: usize = 5;
+/// The longest record in the clear.
+const RECORD_MAX: usize = 1 << 14;
+/// The protocol of an authority that asks for the answer to a challenge (RFC 8737 §6.2).
+const CHALLENGE: &[u8] = b"acme-tls/1";
 /// First byte of a handshake (RFC 8446 §5.1); no method of HTTP begins so.
 const HANDSHAKE: u8 = 0x16;
 /// How long the rest of a mistaken request is read, so that the answer to it
@@ -24,6 +32,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Makes TLS connections of accepted sockets.
 pub struct TlsAcceptor {
     current: ArcSwap<Acceptor>,
+    guide: Option<Arc<dyn HandshakeGuide>>,
 }
 
 impl TlsAcceptor {
@@ -31,7 +40,15 @@ impl TlsAcceptor {
     pub fn new(config: ServerConfig) -> Result<Self, pingora::BError> {
         Ok(Self {
             current: ArcSwap::from_pointee(acceptor(config)?),
+            guide: None,
         })
+    }
+
+    /// Asks `guide` about each handshake before it is made.
+    #[must_use]
+    pub fn guided(mut self, guide: Option<Arc<dyn HandshakeGuide>>) -> Self {
+        self.guide = guide;
+        self
     }
 
     /// Lets later handshakes go by `config`; connections stay.
@@ -43,7 +60,8 @@ impl TlsAcceptor {
         Ok(())
     }
 
-    /// The handshake on `stream`, which may take `limit` in all.
+    /// The handshake on `stream`, which may take `limit` in all; nothing, if it only
+    /// answered an authority's challenge.
     ///
     /// # Errors
     /// What went wrong, and its details; the connection is closed then.
@@ -51,7 +69,7 @@ impl TlsAcceptor {
         &self,
         stream: Stream,
         limit: Duration,
-    ) -> Result<Stream, (HandshakeFailure, String)> {
+    ) -> Result<Option<Stream>, (HandshakeFailure, String)> {
         let shake = async {
             let Some(mut socket) = socket(stream) else {
                 return Err((HandshakeFailure::Other, "not a socket".to_owned()));
@@ -65,15 +83,49 @@ impl TlsAcceptor {
                 let details = format!("plain HTTP, request_id {id}");
                 return Err((HandshakeFailure::PlainHttp, details));
             }
+            if let Some(guide) = &self.guide
+                && let Some(config) = advised(guide.as_ref(), &mut socket).await
+            {
+                let shaken = Acceptor::from_server_config(config)
+                    .acceptor
+                    .accept(*socket);
+                let mut stream = shaken.await.map_err(|error| classify(&error.to_string()))?;
+                // The authority has seen the certificate, and wants nothing else.
+                let _ = stream.shutdown().await;
+                return Ok(None);
+            }
             let acceptor = self.current.load_full();
             let shaken = acceptor.tls_handshake(*socket).await;
             let stream = shaken.map_err(|error| classify(&error.to_string()))?;
-            Ok(Box::new(stream) as Stream)
+            Ok(Some(Box::new(stream) as Stream))
         };
         timeout(limit, shake)
             .await
             .unwrap_or_else(|_| Err((HandshakeFailure::Timeout, "timed out".to_owned())))
     }
+}
+
+/// What `guide` has this handshake made with. A greeting that is not in one record is
+/// nobody's challenge.
+async fn advised(guide: &dyn HandshakeGuide, socket: &mut Socket) -> Option<Arc<ServerConfig>> {
+    let mut head = [0_u8; RECORD_HEAD];
+    socket.try_peek(&mut head).await.ok()?;
+    let length = usize::from(u16::from_be_bytes([head[3], head[4]]));
+    if head[0] != HANDSHAKE || length > RECORD_MAX {
+        return None;
+    }
+    let mut record = vec![0_u8; RECORD_HEAD + length];
+    socket.try_peek(&mut record).await.ok()?;
+    let mut greeting = Greeting::default();
+    greeting.read_tls(&mut record.as_slice()).ok()?;
+    let accepted = greeting.accept().ok()??;
+    let hello = accepted.client_hello();
+    let name = hello.server_name()?.to_owned();
+    let is_challenge = hello.alpn().is_some_and(|mut protocols| {
+        protocols.next() == Some(CHALLENGE) && protocols.next().is_none()
+    });
+    drop(accepted);
+    guide.advise(&name, is_challenge).await
 }
 
 /// The socket beneath a stream that is nothing else yet.

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{Encoder, TextEncoder};
 
+use super::acme::AcmeMetrics;
 use super::connections::Connections;
 use super::families::{counter, family, gauge, histogram};
 use super::listeners::{Expiry, ListenerCounters};
@@ -46,6 +47,8 @@ pub struct Telemetry {
     pub proxy_listener: ListenerCounters,
     /// Connections to the listeners for operators.
     pub admin_listener: ListenerCounters,
+    /// Orders for certificates.
+    pub acme: AcmeMetrics,
     certificates: Certificates,
 }
 
@@ -141,6 +144,21 @@ impl Telemetry {
                 "Seconds until a certificate expires; negative: it has expired.",
                 MetricType::GAUGE,
                 certificates.collect(),
+            ),
+            family(
+                "doorward_acme_orders_total",
+                "Orders of this node for certificates by ACME.",
+                MetricType::COUNTER,
+                vec![
+                    counter(&[("result", "issued")], self.acme.issued.get()),
+                    counter(&[("result", "failed")], self.acme.failed.get()),
+                ],
+            ),
+            family(
+                "doorward_acme_failing",
+                "Certificates by ACME whose last order failed.",
+                MetricType::GAUGE,
+                vec![gauge(&[], self.acme.failing.get())],
             ),
         ]
     }

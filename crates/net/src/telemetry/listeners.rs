@@ -51,6 +51,8 @@ pub struct Expiry {
     pub label: String,
     /// Seconds until it expires; negative: it has expired.
     pub seconds_left: i64,
+    /// Whether it is renewed in time by itself, as far as is known.
+    pub is_renewed: bool,
 }
 
 /// Counters of one kind of listener.

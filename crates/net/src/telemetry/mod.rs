@@ -1,6 +1,7 @@
 //! What the process says about itself: metrics, its log and the access log.
 
 pub mod access_log;
+pub mod acme;
 pub mod client_aborts;
 pub mod connections;
 mod engine_log;

@@ -41,6 +41,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0025_broker_families.sql"),
     include_str!("migrations/0026_retired_names.sql"),
     include_str!("migrations/0027_oauth2.sql"),
+    include_str!("migrations/0028_acme.sql"),
 ];
 
 /// How many there are.

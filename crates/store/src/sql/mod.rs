@@ -5,6 +5,7 @@
 //! invariant: transactions that write follow one another, whichever database
 //! and however many processes, so that none of them sees half of another.
 
+mod acme;
 mod audit;
 mod batch;
 mod bind;

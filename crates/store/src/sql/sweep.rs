@@ -92,6 +92,11 @@ const EXPIRED: &[(&str, i64)] = &[
         0,
     ),
     (
+        "DELETE FROM acme_challenges WHERE key IN
+           (SELECT key FROM acme_challenges WHERE expires_ms <= $1 LIMIT $2)",
+        0,
+    ),
+    (
         "DELETE FROM lockouts WHERE id IN
            (SELECT id FROM lockouts WHERE expires_ms <= $1 LIMIT $2)",
         0,

@@ -120,6 +120,8 @@ kinds! {
     LoginEnd = "login.end",
     /// The counters of a partition were forgotten.
     ThrottlingReset = "throttling.reset",
+    /// A certificate was ordered from an authority.
+    CertificateOrder = "certificate.order",
     /// The configuration files were read again.
     ConfigReload = "config.reload",
     /// The process started.

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::StoreError;
 use crate::sql::row::Row;
-use crate::sql::{clients, damaged, devices, keys, oauth2, registrations, sessions, users};
+use crate::sql::{acme, clients, damaged, devices, keys, oauth2, registrations, sessions, users};
 use doorward_core::model::authorization::{Authorization, SavedRequest};
 use doorward_core::model::grant::Grant;
 use doorward_core::model::oauth2::OAuth2Facts;
@@ -35,6 +35,7 @@ pub(super) fn parse(table: &str, row: &Row) -> Result<(), StoreError> {
         "requests" => row.doc::<SavedRequest>("doc").map(drop),
         "oauth2_tokens" => oauth2::read(row).map(drop),
         "oauth2_codes" => row.doc::<OAuth2Facts>("doc").map(drop),
+        "acme_certificates" => acme::certificate(row).map(drop),
         "seen" => row.hash("hash").map(drop),
         "audit" => audited(row),
         _ => Ok(()),

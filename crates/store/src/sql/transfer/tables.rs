@@ -176,6 +176,15 @@ pub(in crate::sql) static TABLES: &[Table] = &[
     table("oauth2_codes", 1, &[
         ("hash", Bytes), ("credential", Text), ("expires_ms", Int), ("doc", Text),
     ]),
+    table("acme_accounts", 1, &[
+        ("directory", Text), ("credentials", Text), ("contacts", Text), ("created_ms", Int),
+    ]),
+    table("acme_certificates", 1, &[
+        ("hash", Bytes), ("names", Text), ("directory", Text), ("chain", Text),
+        ("private", Text), ("updated_ms", Int), ("doc", Text),
+    ]),
+    table("acme_challenges", 1, &[("key", Text), ("answer", Text), ("expires_ms", Int)]),
+    table("acme_leases", 1, &[("name", Text), ("holder", Text), ("until_ms", Int)]),
     table("broker_ends", 1, &[("person", Text), ("before_ms", Int), ("until_ms", Int)]),
 ];
 
