@@ -1,6 +1,5 @@
 //! Certificates that were issued, ready for handshakes.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use doorward_core::jose::keys::KeyError;
 use doorward_core::jose::vault::Vault;
 use doorward_core::model::acme::{AcmeIssued, StoredAcmeCertificate};
 use doorward_core::x509;
+use doorward_net::http::server_name::normalised;
 
 /// What private keys are sealed as.
 pub(crate) const KEY: &str = "ACME key";
@@ -136,15 +136,5 @@ impl Issued {
     /// Tells of each change.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
-    }
-}
-
-/// A name as names of certificates are written.
-pub(crate) fn normalised(name: &str) -> Cow<'_, str> {
-    let name = name.strip_suffix('.').unwrap_or(name);
-    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        Cow::Owned(name.to_ascii_lowercase())
-    } else {
-        Cow::Borrowed(name)
     }
 }

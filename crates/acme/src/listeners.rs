@@ -9,9 +9,9 @@ use tokio::time::timeout;
 
 use crate::challenges::{self, name_key};
 use crate::config::ChallengeKind;
-use crate::issued::normalised;
 use crate::{Acme, name};
 use doorward_net::http::challenges::{HandshakeGuide, HttpChallenges};
+use doorward_net::http::server_name::normalised;
 
 /// Most names that wait for their first order.
 const REQUESTED_MAX: usize = 64;

@@ -1,7 +1,6 @@
 //! Certificates of the store and the files, ready for handshakes: by server
 //! name for clients, by identifier for upstreams.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -24,6 +23,7 @@ use doorward_core::model::sni::Sni;
 use doorward_core::model::vault::{Vault, is_reference};
 use doorward_core::x509::{self, X509Error};
 use doorward_net::http::outbound::{ClientIdentities, ClientIdentity};
+use doorward_net::http::server_name::normalised;
 
 type ById<T> = HashMap<Uuid, Arc<T>, RandomState>;
 type ByName = HashMap<Box<str>, Arc<Identity>, RandomState>;
@@ -372,16 +372,6 @@ fn authority(record: &Arc<Record<CaCertificate>>) -> Result<Authority, CompileEr
         Err(_) => Err(error(
             "please submit only one certificate at a time".to_owned(),
         )),
-    }
-}
-
-/// A host name as it is compared: lower case, without a final dot.
-pub fn normalised(name: &str) -> Cow<'_, str> {
-    let name = name.strip_suffix('.').unwrap_or(name);
-    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        Cow::Owned(name.to_ascii_lowercase())
-    } else {
-        Cow::Borrowed(name)
     }
 }
 

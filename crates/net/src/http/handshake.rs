@@ -8,6 +8,8 @@ use async_trait::async_trait;
 use pingora::listeners::TlsAccept;
 use pingora::protocols::tls::{SslDigest, TlsRef};
 
+use super::server_name::normalised;
+
 pub use doorward_core::x509::ClientCertificate;
 
 /// Facts of one TLS connection.
@@ -51,12 +53,8 @@ impl TlsAccept for Remember {
         &self,
         tls: &TlsRef,
     ) -> Option<Arc<dyn Any + Send + Sync>> {
-        let name = tls.server_name().map(|name| {
-            let name = name.strip_suffix('.').unwrap_or(name);
-            name.to_ascii_lowercase().into_boxed_str()
-        });
         let handshake = Arc::new(Handshake {
-            server_name: name,
+            server_name: tls.server_name().map(|name| normalised(name).into()),
             client_certificate: tls.peer_certificate_der().and_then(ClientCertificate::read),
             used: AtomicBool::new(false),
         });

@@ -21,6 +21,7 @@ pub mod provider_error;
 pub mod proxy_protocol;
 pub mod quality;
 pub mod reply;
+pub mod server_name;
 pub mod tls;
 pub mod upload;
 
