@@ -15,10 +15,9 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use doorward_core::clock::{self, Clock};
 use doorward_core::model::acme::StoredAcmeChallenge;
 use doorward_core::x509;
+use doorward_net::http::challenges::ACME_TLS;
 use doorward_store::{Store, StoreError};
 
-/// The protocol of TLS-ALPN-01 (RFC 8737 §6.2).
-const PROTOCOL: &[u8] = b"acme-tls/1";
 /// How long an answer is kept if nobody takes it back.
 const LIFE_MS: i64 = 3_600_000;
 /// The least time between two looks into the store: whoever asks for tokens that are
@@ -153,7 +152,7 @@ pub(crate) fn handshake(name: &str, authorization: &str) -> Result<Arc<ServerCon
         .map_err(|error| error.to_string())?;
     let builder = builder.with_no_client_auth();
     let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.alpn_protocols = vec![ACME_TLS.to_vec()];
     Ok(Arc::new(config))
 }
 
@@ -164,6 +163,6 @@ mod tests {
     #[test]
     fn a_handshake_for_a_challenge_can_be_made() {
         let config = handshake("a.test", "token.thumbprint").expect("a configuration");
-        assert_eq!(config.alpn_protocols, [PROTOCOL]);
+        assert_eq!(config.alpn_protocols, [ACME_TLS]);
     }
 }

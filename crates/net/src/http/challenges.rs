@@ -6,6 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use rustls::ServerConfig;
 
+/// What an authority speaks that asks for the answer to a challenge in a handshake
+/// (RFC 8737 §6.2).
+pub const ACME_TLS: &[u8] = b"acme-tls/1";
+
 /// Answers to challenges over plain HTTP (RFC 8555 §8.3).
 #[async_trait]
 pub trait HttpChallenges: Send + Sync {

@@ -13,7 +13,7 @@ use rustls::server::Acceptor as Greeting;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::challenges::HandshakeGuide;
+use super::challenges::{ACME_TLS, HandshakeGuide};
 use super::handshake::Remember;
 use crate::telemetry::listeners::HandshakeFailure;
 use doorward_core::clock::random_uuid;
@@ -22,8 +22,6 @@ use doorward_core::clock::random_uuid;
 const RECORD_HEAD: usize = 5;
 /// The longest record in the clear.
 const RECORD_MAX: usize = 1 << 14;
-/// The protocol of an authority that asks for the answer to a challenge (RFC 8737 §6.2).
-const CHALLENGE: &[u8] = b"acme-tls/1";
 /// First byte of a handshake (RFC 8446 §5.1); no method of HTTP begins so.
 const HANDSHAKE: u8 = 0x16;
 /// How long the rest of a mistaken request is read, so that the answer to it
@@ -122,7 +120,7 @@ async fn advised(guide: &dyn HandshakeGuide, socket: &mut Socket) -> Option<Arc<
     let hello = accepted.client_hello();
     let name = hello.server_name()?.to_owned();
     let is_challenge = hello.alpn().is_some_and(|mut protocols| {
-        protocols.next() == Some(CHALLENGE) && protocols.next().is_none()
+        protocols.next() == Some(ACME_TLS) && protocols.next().is_none()
     });
     drop(accepted);
     guide.advise(&name, is_challenge).await
