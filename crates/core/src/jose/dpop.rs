@@ -7,6 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 
 use super::algorithm::Algorithm;
+use super::claims::{CLOCK_SKEW, time};
 use super::jwks::KeySet;
 use super::verify::Unverified;
 
@@ -28,6 +29,19 @@ pub struct Proof {
     pub thumbprint: String,
     /// The algorithm that it is signed with.
     pub algorithm: Algorithm,
+}
+
+impl Proof {
+    /// Whether it is good at `now`, in seconds since the epoch, as far as it bounds
+    /// itself by `exp` and `nbf` (RFC 7519 §4.1.4, §4.1.5). Clocks may differ by
+    /// [`CLOCK_SKEW`]. Its age is the caller's question.
+    pub fn is_within_its_bounds(&self, now: i64) -> bool {
+        let (Ok(end), Ok(begin)) = (time(&self.claims, "exp"), time(&self.claims, "nbf")) else {
+            return false;
+        };
+        end.is_none_or(|end| end > now.saturating_sub(CLOCK_SKEW))
+            && begin.is_none_or(|begin| begin <= now.saturating_add(CLOCK_SKEW))
+    }
 }
 
 /// Reads a proof.

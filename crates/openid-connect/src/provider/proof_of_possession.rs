@@ -198,7 +198,8 @@ impl Proofs {
                 .zip(here)
                 .is_some_and(|(one, here)| same(one, &here))
             && made <= now.saturating_add(CLOCK_SKEW)
-            && made > now.saturating_sub(self.lifetime);
+            && made > now.saturating_sub(self.lifetime)
+            && proof.is_within_its_bounds(now);
         let id = text("jti").filter(|id| (1..=JTI_MAX).contains(&id.len()));
         let id = id.filter(|_| good).ok_or(Refusal::WrongProof)?;
         if let Some(nonces) = &self.nonces {

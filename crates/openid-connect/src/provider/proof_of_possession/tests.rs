@@ -128,6 +128,9 @@ fn what_does_not_prove_this_request_is_refused() {
         json!({"ath": null}),
         json!({"iat": NOW - 300}),
         json!({"iat": NOW + 11}),
+        json!({"exp": NOW - 10}),
+        json!({"nbf": NOW + 11}),
+        json!({"exp": "never"}),
         json!({"iat": null}),
         json!({"jti": null}),
         json!({"jti": ""}),
@@ -152,6 +155,7 @@ fn what_does_not_prove_this_request_is_refused() {
         json!({"htu": "HTTP://API.test:80/orders"}),
         json!({"htu": "http://api.test/orders?x#y"}),
         json!({"iat": NOW + 10}),
+        json!({"nbf": NOW + 10, "exp": NOW - 9}),
         json!({"iat": NOW - 299}),
     ] {
         let sent = [proof(&key, &fine)];
