@@ -46,9 +46,10 @@ impl Gateway {
             let method = &session.req_header().method;
             return Some(Box::pin(probes.answer(probe, method, is_stopping)).await);
         }
-        if let Some(challenges) = &self.settings.challenges {
-            let request = session.req_header();
-            let answered = Box::pin(https::answer_challenge(challenges.as_ref(), request));
+        if let Some(challenges) = &self.settings.challenges
+            && let Some(token) = https::challenge_token(session.req_header().uri.path())
+        {
+            let answered = Box::pin(https::answer_challenge(challenges.as_ref(), token));
             if let Some(reply) = answered.await {
                 return Some(reply);
             }

@@ -45,18 +45,17 @@ fn is_challenge(path: &str) -> bool {
 
 /// The token of a path that certificate authorities ask for. Behind the path is a token
 /// and nothing else: one that leads elsewhere is no challenge.
-fn challenge_token(path: &str) -> Option<&str> {
+pub(crate) fn challenge_token(path: &str) -> Option<&str> {
     let token = path.strip_prefix(ACME)?;
     let in_token = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     (!token.is_empty() && token.bytes().all(in_token)).then_some(token)
 }
 
-/// The answer to the challenge of a certificate authority, if an order waits for it.
+/// The answer to the challenge with this token, if an order waits for it.
 pub(crate) async fn answer_challenge(
     challenges: &dyn HttpChallenges,
-    request: &RequestHeader,
+    token: &str,
 ) -> Option<Reply> {
-    let token = challenge_token(request.uri.path())?;
     let authorization = challenges.answer(token).await?;
     let mut reply = Reply::empty(StatusCode::OK);
     reply.body = ReplyBody::Raw("application/octet-stream", authorization.into());
