@@ -67,14 +67,10 @@ fn scopes(client: &Client, realm: &Realm) -> Vec<String> {
         }
         _ => "",
     };
-    let all = [metadata.scope.as_str(), more];
-    let mut scopes: Vec<String> = Vec::new();
-    for scope in all.into_iter().flat_map(str::split_ascii_whitespace) {
-        if !scopes.iter().any(|known| known == scope) {
-            scopes.push(scope.to_owned());
-        }
-    }
-    scopes
+    let own = metadata.scope.split_ascii_whitespace();
+    own.chain(more.split_ascii_whitespace())
+        .map(str::to_owned)
+        .collect()
 }
 
 impl LiveClient {
