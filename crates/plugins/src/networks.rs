@@ -29,9 +29,8 @@ pub(crate) fn check(text: &str) -> Result<(), String> {
 /// Any number of networks: finding an address takes a few comparisons.
 #[derive(Debug, Default)]
 pub(crate) struct Networks {
-    /// First and last address of each range, as numbers of IPv6. They are in
-    /// order and do not overlap.
-    ranges: Box<[(u128, u128)]>,
+    /// First and last address of each range. They are in order and do not overlap.
+    ranges: Box<[(Place, Place)]>,
 }
 
 impl Networks {
@@ -40,12 +39,10 @@ impl Networks {
     /// # Errors
     /// The first text that names none.
     pub(crate) fn read<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Self, String> {
-        let mut ranges = Vec::new();
-        for text in texts {
-            ranges.extend(ranges_of(network(text)?));
-        }
+        let ranges = texts.map(|text| network(text).map(range));
+        let mut ranges: Vec<_> = ranges.collect::<Result<_, _>>()?;
         ranges.sort_unstable();
-        let mut merged: Vec<(u128, u128)> = Vec::with_capacity(ranges.len());
+        let mut merged: Vec<(Place, Place)> = Vec::with_capacity(ranges.len());
         for (first, last) in ranges {
             match merged.last_mut() {
                 Some(before) if first <= before.1 => before.1 = before.1.max(last),
@@ -64,36 +61,32 @@ impl Networks {
 
     /// Whether one of the networks has the address.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
-        let number = number(address.to_canonical());
-        let after = self.ranges.partition_point(|(first, _)| *first <= number);
+        let place = place(address.to_canonical());
+        let after = self.ranges.partition_point(|(first, _)| *first <= place);
         let before = after.checked_sub(1).and_then(|at| self.ranges.get(at));
-        before.is_some_and(|(_, last)| number <= *last)
+        before.is_some_and(|(_, last)| place <= *last)
     }
 }
 
-/// An address as one of IPv6.
-fn number(address: IpAddr) -> u128 {
+/// Where an address stands among all: those of IPv4 come first, and no network of IPv6
+/// has one, however short its prefix is. `::/0` says nothing of clients that come by IPv4.
+type Place = (IpVersion, u128);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum IpVersion {
+    V4,
+    V6,
+}
+
+fn place(address: IpAddr) -> Place {
     match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(v6) => v6.to_bits(),
+        IpAddr::V4(v4) => (IpVersion::V4, v4.to_bits().into()),
+        IpAddr::V6(v6) => (IpVersion::V6, v6.to_bits()),
     }
 }
 
-/// The addresses of IPv4 as numbers of IPv6.
-const IPV4: (u128, u128) = (0xffff_0000_0000, 0xffff_ffff_ffff);
-
-/// The addresses of a network. One of IPv6 has none of IPv4, however short its prefix
-/// is: `::/0` says nothing of clients that come by IPv4.
-fn ranges_of(network: IpNet) -> impl Iterator<Item = (u128, u128)> {
-    let (first, last) = (number(network.network()), number(network.broadcast()));
-    let around = first < IPV4.0 && last >= IPV4.1;
-    let parts = if around {
-        [(first, IPV4.0 - 1), (IPV4.1 + 1, last)]
-    } else {
-        // The second one has nothing.
-        [(first, last), (1, 0)]
-    };
-    parts.into_iter().filter(|(first, last)| first <= last)
+fn range(network: IpNet) -> (Place, Place) {
+    (place(network.network()), place(network.broadcast()))
 }
 
 #[cfg(test)]

@@ -66,21 +66,9 @@ pub(crate) fn fields() -> Vec<Field> {
     fields
 }
 
-/// Writes the older fields of an input into its record, where that does not say
-/// itself: a partial update by their names changes what holds.
+/// As [`prefill`], on an input: a partial update by an older field changes what holds.
 pub(crate) fn shorthand(input: &mut Map<String, Value>, _: &mut Violations) {
-    for (flat, name) in FLAT {
-        let Some(value) = input.get(*flat).filter(|value| !value.is_null()).cloned() else {
-            continue;
-        };
-        let record = input.entry("redis").or_insert(Value::Null);
-        if record.is_null() {
-            *record = Value::Object(Map::new());
-        }
-        if let Value::Object(record) = record {
-            record.entry(*name).or_insert(value);
-        }
-    }
+    prefill(input);
 }
 
 /// Writes the older fields into the record, where that does not say itself, and
