@@ -127,19 +127,9 @@ async fn serve(
             return ExitCode::FAILURE;
         }
     };
-    let acme = match boot::open_acme(config, clock, &parts).await {
-        Ok(acme) => acme,
-        Err(error) => {
-            complain(&error);
-            return ExitCode::from(USAGE);
-        }
-    };
-    let tls = match open_tls(config, clock, &parts, acme.clone()) {
+    let tls = match open_tls(config, clock, &parts).await {
         Ok(tls) => tls,
-        Err(error) => {
-            complain(&error.located(config));
-            return ExitCode::from(USAGE);
-        }
+        Err(code) => return code,
     };
     let (stop, stopped) = watch::channel(false);
     let log = match access_log(config, &parts) {
@@ -152,10 +142,13 @@ async fn serve(
     let watchdog = Watchdog::from_environment();
     let shared = Shared {
         live: parts.control.live(),
-        settings: Arc::new(Settings {
-            challenges: acme.clone().map(|acme| acme as Arc<dyn HttpChallenges>),
-            ..settings(config, clock, &parts, log.clone())
-        }),
+        settings: Arc::new(settings(
+            config,
+            clock,
+            &parts,
+            log.clone(),
+            tls.acme.clone(),
+        )),
         tls: tls.proxy.as_deref().map(Tls::door),
         counters: parts.telemetry.proxy_listener.clone(),
         watchdog: watchdog.clone(),
@@ -181,7 +174,7 @@ async fn serve(
     parts
         .telemetry
         .watch_certificates(tls.expiries(&parts.control.live(), clock));
-    let ordering = acme.map(|acme| {
+    let ordering = tls.acme.clone().map(|acme| {
         // Without it certificates would expire unnoticed.
         let ordering = indispensable(stopped.clone(), acme.run(stopped.clone()));
         tokio::spawn(ordering)
@@ -324,7 +317,22 @@ impl Signals {
     }
 }
 
-fn open_tls(
+/// Opens the certificates of the listeners. What is wrong with them is told, and the
+/// program ends with the code.
+async fn open_tls(config: &Config, clock: &Clock, parts: &Opened) -> Result<TlsSections, ExitCode> {
+    let acme = boot::open_acme(config, clock, parts)
+        .await
+        .map_err(|error| {
+            complain(&error);
+            ExitCode::from(USAGE)
+        })?;
+    open_sections(config, clock, parts, acme).map_err(|error| {
+        complain(&error.located(config));
+        ExitCode::from(USAGE)
+    })
+}
+
+fn open_sections(
     config: &Config,
     clock: &Clock,
     parts: &Opened,
@@ -483,6 +491,7 @@ fn settings(
     clock: &Clock,
     parts: &Opened,
     access_log: Option<Arc<AccessLog>>,
+    acme: Option<Arc<Acme>>,
 ) -> Settings {
     let Listeners {
         port: plain,
@@ -509,7 +518,7 @@ fn settings(
         error_pages: error_pages(config),
         hsts: config.proxy.hsts.as_ref().map(Hsts::value),
         probes: Probes::new(&probes, parts.store.clone()),
-        challenges: None,
+        challenges: acme.map(|acme| acme as Arc<dyn HttpChallenges>),
         port: plain,
         tls_port: tls,
         // Whom a proxy in front calls https came by the only listener there is.
