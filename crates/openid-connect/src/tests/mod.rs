@@ -7,6 +7,7 @@ mod browser;
 mod concurrency;
 mod configuration;
 mod consumers;
+mod direct_grants;
 mod distributed_claims;
 mod every_field;
 mod foreign_sessions;
