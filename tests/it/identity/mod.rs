@@ -15,6 +15,7 @@ mod passwords;
 mod people;
 mod realms;
 mod registration;
+mod registration_metadata;
 mod revocation_at_gateway;
 mod session_commands;
 mod subjects;
