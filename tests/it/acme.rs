@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::stores::postgres::Cluster;
 use crate::support::door::IDENTITY;
 use crate::support::ports::Port;
+use crate::support::process::Process;
 use crate::support::{Door, Setup, eventually, http};
 
 const NEEDED: &str = "target/tools/bin";
@@ -25,24 +26,14 @@ fn tool(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A program of the authority, which ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn run(name: &str, arguments: &[&str], env: &[(&str, &str)]) -> Running {
+fn run(name: &str, arguments: &[&str], env: &[(&str, &str)]) -> Process {
     let child = Command::new(tool(name))
         .args(arguments)
         .envs(env.iter().copied())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    Running(child.expect("`make test` installs it"))
+    Process(child.expect("`make test` installs it"))
 }
 
 /// The authority, the DNS that it asks, and a door that orders from it.
@@ -53,7 +44,7 @@ struct Scene {
     management: Port,
     records: Port,
     authority_pem: String,
-    _running: [Running; 2],
+    _running: [Process; 2],
 }
 
 /// Where the authority speaks, and with which certificate.
@@ -172,11 +163,7 @@ impl Scene {
     }
 
     async fn status(&self) -> Value {
-        let answer = http::client()
-            .get(self.door.admin_url("/acme"))
-            .send()
-            .await;
-        answer.expect("an answer").json().await.expect("JSON")
+        self.door.admin_get("/acme").await.json()
     }
 
     /// The first certificate's status, once it is in this state.

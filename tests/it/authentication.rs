@@ -88,14 +88,6 @@ async fn door() -> (Door, Upstream) {
     (door, upstream)
 }
 
-async fn get(door: &Door, path: &str, headers: &[(&str, &str)]) -> Answer {
-    let mut request = http::client().get(door.proxy_url(path));
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    http::send(request).await
-}
-
 fn basic(name: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))
 }
@@ -127,7 +119,7 @@ async fn nobody_claims_to_be_a_consumer_where_no_plugin_asks() {
         ("x-consumer-groups", "admins"),
         ("x-mine", "stays"),
     ];
-    get(&door, "/open", &spoofed).await.expect(200);
+    door.get_with("/open", &spoofed).await.expect(200);
     let seen = upstream.last();
     for (name, _) in &spoofed[..5] {
         assert!(seen.all(name).is_empty(), "{name}");
@@ -136,7 +128,7 @@ async fn nobody_claims_to_be_a_consumer_where_no_plugin_asks() {
 }
 
 async fn key_auth(door: &Door, upstream: &Upstream) {
-    let answer = get(door, "/key-auth", &[]).await.expect(401);
+    let answer = door.get_with("/key-auth", &[]).await.expect(401);
     assert_eq!(answer.header("www-authenticate"), "Key realm=\"keys\"");
     assert_eq!(message(&answer), "No API key found in request");
     let spoofed = [
@@ -147,7 +139,7 @@ async fn key_auth(door: &Door, upstream: &Upstream) {
         ("x-consumer-groups", "admins"),
         ("x-authenticated-groups", "admins"),
     ];
-    get(door, "/key-auth", &spoofed).await.expect(200);
+    door.get_with("/key-auth", &spoofed).await.expect(200);
     let seen = upstream.last();
     assert_eq!(seen.all("x-consumer-username"), ["anna"]);
     assert_eq!(seen.all("x-consumer-custom-id"), ["a-1"]);
@@ -164,20 +156,22 @@ async fn key_auth(door: &Door, upstream: &Upstream) {
     }
     // The first place that has something counts, right or wrong.
     let path = "/key-auth?apikey=annas-key&a=1";
-    get(door, path, &[("apikey", "wrong")]).await.expect(401);
-    get(door, path, &[]).await.expect(200);
+    door.get_with(path, &[("apikey", "wrong")])
+        .await
+        .expect(401);
+    door.get_with(path, &[]).await.expect(200);
     assert_eq!(upstream.last().target, "/?a=1");
     let twice = "/key-auth?apikey=annas-key&apikey=annas-key";
-    let answer = get(door, twice, &[]).await.expect(401);
+    let answer = door.get_with(twice, &[]).await.expect(401);
     assert_eq!(message(&answer), "Duplicate API key found");
 }
 
 async fn basic_auth(door: &Door, upstream: &Upstream) {
-    let answer = get(door, "/basic-auth", &[]).await.expect(401);
+    let answer = door.get_with("/basic-auth", &[]).await.expect(401);
     assert_eq!(answer.header("www-authenticate"), "Basic realm=\"service\"");
     assert_eq!(message(&answer), "Unauthorized");
     let right = basic("anna", "pass:word");
-    get(door, "/basic-auth", &[("authorization", &right)])
+    door.get_with("/basic-auth", &[("authorization", &right)])
         .await
         .expect(200);
     let seen = upstream.last();
@@ -185,7 +179,7 @@ async fn basic_auth(door: &Door, upstream: &Upstream) {
     assert!(seen.all("authorization").is_empty());
     for (name, password) in [("anna", "pass"), ("nobody", "pass:word"), ("", "")] {
         let wrong = basic(name, password);
-        get(door, "/basic-auth", &[("authorization", &wrong)])
+        door.get_with("/basic-auth", &[("authorization", &wrong)])
             .await
             .expect(401);
     }
@@ -200,9 +194,9 @@ async fn jwt(door: &Door, upstream: &Upstream) {
     let bearer = |token: &str| format!("Bearer {token}");
     let ask = async |token: &str| {
         let value = bearer(token);
-        get(door, "/jwt", &[("authorization", &value)]).await
+        door.get_with("/jwt", &[("authorization", &value)]).await
     };
-    let answer = get(door, "/jwt", &[]).await.expect(401);
+    let answer = door.get_with("/jwt", &[]).await.expect(401);
     assert_eq!(answer.header("www-authenticate"), "Bearer");
     assert_eq!(answer.body, r#"{"message":"Unauthorized"}"#);
     let now = Clock::system().now_secs();
@@ -212,7 +206,7 @@ async fn jwt(door: &Door, upstream: &Upstream) {
     let seen = upstream.last();
     assert_eq!(seen.all("x-credential-identifier"), ["annas-issuer"]);
     assert_eq!(seen.all("authorization"), [bearer(&good)]);
-    get(door, &format!("/jwt?jwt={good}"), &[])
+    door.get_with(&format!("/jwt?jwt={good}"), &[])
         .await
         .expect(200);
     let over = json!({"iss": "annas-issuer", "exp": now - 1});
@@ -258,7 +252,8 @@ async fn hmac_auth(door: &Door) {
     let now = date(0);
     let right = signed("annas-secret", &now, "GET /hmac-auth?a=b HTTP/1.1");
     let ask = async |path: &str, date: &str, value: &str| {
-        get(door, path, &[("date", date), ("authorization", value)]).await
+        door.get_with(path, &[("date", date), ("authorization", value)])
+            .await
     };
     ask("/hmac-auth?a=b", &now, &right).await.expect(200);
     // The same signature for something else, with another date, or too late.
@@ -278,13 +273,13 @@ async fn hmac_auth(door: &Door) {
 }
 
 async fn acl(door: &Door, upstream: &Upstream) {
-    get(door, "/acl", &[]).await.expect(401);
-    get(door, "/acl", &[("apikey", "annas-key")])
+    door.get_with("/acl", &[]).await.expect(401);
+    door.get_with("/acl", &[("apikey", "annas-key")])
         .await
         .expect(200);
     assert_eq!(upstream.last().all("x-consumer-groups"), ["admins, people"]);
     let forged = [("apikey", "berts-key"), ("x-consumer-groups", "admins")];
-    let answer = get(door, "/acl", &forged).await.expect(403);
+    let answer = door.get_with("/acl", &forged).await.expect(403);
     assert_eq!(message(&answer), "You cannot consume this service");
 }
 
@@ -292,34 +287,34 @@ async fn several(door: &Door, upstream: &Upstream) {
     // One of several is enough, and a plugin of the anonymous consumer is not one of
     // whoever turns out to be somebody.
     let right = basic("anna", "pass:word");
-    get(door, "/either?strict", &[]).await.expect(418);
-    get(door, "/either", &[]).await.expect(200);
+    door.get_with("/either?strict", &[]).await.expect(418);
+    door.get_with("/either", &[]).await.expect(200);
     assert_eq!(upstream.last().all("x-anonymous-consumer"), ["true"]);
     for header in [("apikey", "annas-key"), ("authorization", &right)] {
-        get(door, "/either?strict", &[header]).await.expect(200);
+        door.get_with("/either?strict", &[header]).await.expect(200);
         let seen = upstream.last();
         assert_eq!(seen.all("x-consumer-username"), ["anna"]);
         assert!(seen.all("x-anonymous-consumer").is_empty());
     }
     // Of those that are all needed the last one decides.
     let key = ("apikey", "berts-key");
-    get(door, "/both", &[key]).await.expect(401);
-    get(door, "/both", &[key, ("authorization", &right)])
+    door.get_with("/both", &[key]).await.expect(401);
+    door.get_with("/both", &[key, ("authorization", &right)])
         .await
         .expect(200);
     assert_eq!(upstream.last().all("x-consumer-username"), ["anna"]);
 }
 
 async fn session(door: &Door, upstream: &Upstream) {
-    let answer = get(door, "/session?strict", &[]).await.expect(418);
+    let answer = door.get_with("/session?strict", &[]).await.expect(418);
     assert!(!answer.headers.contains_key("set-cookie"));
-    let answer = get(door, "/session", &[("apikey", "annas-key")]).await;
+    let answer = door.get_with("/session", &[("apikey", "annas-key")]).await;
     let answer = answer.expect(200);
     let (cookie, _) = answer
         .header("set-cookie")
         .split_once(';')
         .expect("a cookie");
-    get(door, "/session?strict", &[("cookie", cookie)])
+    door.get_with("/session?strict", &[("cookie", cookie)])
         .await
         .expect(200);
     let seen = upstream.last();

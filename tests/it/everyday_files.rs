@@ -4,7 +4,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::{Answer, Door, Reply, Setup, Upstream, http};
+use crate::support::{Reply, Setup, Upstream};
 
 /// A file with what older versions and other products of the family write.
 fn services(upstream: &Upstream) -> String {
@@ -27,14 +27,6 @@ fn services(upstream: &Upstream) -> String {
     )
 }
 
-async fn get(door: &Door, path: &str, headers: &[(&str, &str)]) -> Answer {
-    let mut request = http::client().get(door.proxy_url(path));
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    http::send(request).await
-}
-
 #[tokio::test]
 async fn a_file_with_older_spellings_and_protocols_of_streams_loads() {
     let upstream = Upstream::start(|seen| {
@@ -47,13 +39,16 @@ async fn a_file_with_older_spellings_and_protocols_of_streams_loads() {
     })
     .await;
     let door = Setup::new().services(&services(&upstream)).start().await;
-    let answer = get(&door, "/t/x", &[("x-secret", "1")]).await.expect(200);
+    let answer = door
+        .get_with("/t/x", &[("x-secret", "1")])
+        .await
+        .expect(200);
     assert_eq!(answer.json(), json!({"target": "/x", "sent": null}));
     for gone in ["x-hidden", "upgrade"] {
         assert_eq!(answer.header(gone), "", "{gone}");
     }
     for path in ["/%E6%97%A5%E6%9C%AC/a", "/日本/a", "/foo%20bar/a"] {
-        let answer = get(&door, path, &[]).await.expect(200).json();
+        let answer = door.get_with(path, &[]).await.expect(200).json();
         let target = answer["target"].as_str().expect("a target");
         assert!(
             target.starts_with("/%E6%97%A5%E6%9C%AC/") || target == "/foo%20bar/a",
@@ -97,7 +92,7 @@ async fn plugins_of_everything_see_the_answer_to_a_request_that_no_route_takes()
         door.admin_post("/plugins", &plugin).await.expect(201);
     }
     let headers = [("origin", "https://app.test"), ("x-id", "mine")];
-    let answer = get(&door, "/nowhere", &headers).await.expect(404);
+    let answer = door.get_with("/nowhere", &headers).await.expect(404);
     assert_eq!(
         answer.json()["message"],
         "no Route matched with those values"
@@ -108,7 +103,7 @@ async fn plugins_of_everything_see_the_answer_to_a_request_that_no_route_takes()
     );
     assert_eq!(answer.header("x-guard"), "on");
     assert_eq!(answer.header("x-id"), "mine");
-    let answer = get(&door, "/nowhere", &[]).await.expect(404);
+    let answer = door.get_with("/nowhere", &[]).await.expect(404);
     assert!(
         answer.header("x-id").contains('#'),
         "{}",

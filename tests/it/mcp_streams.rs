@@ -1,12 +1,9 @@
 //! Streams of the plugin `mcp` last no longer than what they were opened with.
 
-use std::process::Stdio;
-
 use reqwest::Response;
 
 use crate::mcp::{door_with, token_of};
-use crate::support::http::{client, send};
-use crate::support::upstream::basic;
+use crate::support::http::client;
 use crate::support::{Door, Reply, Upstream};
 
 const EVENT: &str = "data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\n";
@@ -39,19 +36,6 @@ async fn opened(door: &Door, token: &str, listens: bool) -> Response {
     stream
 }
 
-fn command(door: &Door, words: &[&str]) {
-    let mut command = door.command(words);
-    command.args(["-c", "doorward.yaml"]).stdin(Stdio::null());
-    let output = command.output().expect("the program starts");
-    assert!(output.status.success(), "{output:?}");
-}
-
-async fn revoke(door: &Door, token: &str) {
-    let request = client().post(door.proxy_url("/oauth2/token/revoke"));
-    let request = request.header("authorization", basic("orders", "orders-secret"));
-    send(request.form(&[("token", token)])).await.expect(200);
-}
-
 /// Nothing else comes: the stream is cut, or at its end.
 async fn ends(mut stream: Response) {
     assert!(!matches!(stream.chunk().await, Ok(Some(_))));
@@ -65,7 +49,7 @@ async fn a_silent_stream_ends_when_its_token_is_revoked() {
     for listens in [false, true] {
         let token = token_of(&door, "alice", &resource).await;
         let stream = opened(&door, &token, listens).await;
-        revoke(&door, &token).await;
+        door.revoke(&token).await;
         ends(stream).await;
     }
 }
@@ -74,13 +58,10 @@ async fn a_silent_stream_ends_when_its_token_is_revoked() {
 async fn a_silent_stream_ends_with_its_user() {
     let upstream = server().await;
     let door = door_with(&upstream, "").await;
-    command(
-        &door,
-        &["users", "add", "anna", "--password", "Ch4ng31t-anna"],
-    );
+    door.run_well(&["users", "add", "anna", "--password", "Ch4ng31t-anna"]);
     let resource = door.proxy_url("/mcp");
     let token = token_of(&door, "anna", &resource).await;
     let stream = opened(&door, &token, false).await;
-    command(&door, &["users", "delete", "anna"]);
+    door.run_well(&["users", "delete", "anna"]);
     ends(stream).await;
 }

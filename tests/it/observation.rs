@@ -4,7 +4,6 @@
 use std::io::{BufRead as _, BufReader as Reader};
 use std::sync::{Arc, mpsc};
 
-use reqwest::Method;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -44,11 +43,7 @@ async fn record(receiver: &Upstream, uri: &str) -> Value {
 }
 
 pub(crate) async fn get(door: &Door, path: &str, headers: &[(&str, &str)]) -> u16 {
-    let mut request = http::client().request(Method::GET, door.proxy_url(path));
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    http::send(request).await.status
+    door.get_with(path, headers).await.status
 }
 
 #[tokio::test]

@@ -15,14 +15,6 @@ async fn door(upstream: &Upstream, plugin: &str) -> Door {
     Setup::new().services(&service).start().await
 }
 
-async fn get(door: &Door, path: &str, headers: &[(&str, &str)]) -> Answer {
-    let mut request = http::client().get(door.proxy_url(path));
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    http::send(request).await
-}
-
 async fn post(door: &Door, content_type: &str, body: impl Into<reqwest::Body>) -> Answer {
     let request = http::client().post(door.proxy_url("/t"));
     http::send(request.header("content-type", content_type).body(body)).await
@@ -110,16 +102,17 @@ async fn members_of_an_answer_are_changed_and_its_framing_is_right() {
     let rules = "{name: response-transformer, config: {remove: {json: [gone]}, \
                  add: {json: ['n:1'], json_types: [number]}}}";
     let door = door(&upstream, rules).await;
-    let answer = get(&door, "/t", &[("accept-encoding", "gzip")])
+    let answer = door
+        .get_with("/t", &[("accept-encoding", "gzip")])
         .await
         .expect(200);
     assert_eq!(answer.json(), json!({"encoding": "identity", "n": 1}));
     assert_eq!(answer.header("content-digest"), "");
-    let answer = get(&door, "/t/chunked", &[]).await.expect(200);
+    let answer = door.get_with("/t/chunked", &[]).await.expect(200);
     assert_eq!(answer.body, r#"{"n":1}"#);
-    let answer = get(&door, "/t/gzip", &[]).await.expect(200);
+    let answer = door.get_with("/t/gzip", &[]).await.expect(200);
     assert_eq!(answer.header("content-length"), "2");
-    let answer = get(&door, "/t/long", &[]).await.expect(200);
+    let answer = door.get_with("/t/long", &[]).await.expect(200);
     assert!(answer.body.starts_with(r#"{"gone":"x"#) && answer.body.len() > 9 << 20);
     // HTTP/1.0 knows no chunks, and HEAD no body.
     for (line, connection, body) in [
@@ -153,17 +146,17 @@ async fn upstreams_say_what_answers_cost() {
     let door = door(&upstream, plugin).await;
     let forged = [("x-ratelimit-remaining-video", "99")];
     for (told, left) in [("3", "1"), ("1", "0")] {
-        let answer = get(&door, "/t", &forged).await.expect(200);
+        let answer = door.get_with("/t", &forged).await.expect(200);
         assert_eq!(answer.body, told);
         assert_eq!(answer.header("x-ratelimit-remaining-video-year"), left);
         assert_eq!(answer.header("x-ratelimit-limit-video-year"), "3");
         assert_eq!(answer.header("x-kong-limit"), "");
     }
-    let answer = get(&door, "/t", &[]).await.expect(429);
+    let answer = door.get_with("/t", &[]).await.expect(429);
     assert_eq!(answer.body, "");
     assert_eq!(upstream.seen().len(), 3);
     // The connection to the client goes on.
-    get(&door, "/t", &[]).await.expect(429);
+    door.get_with("/t", &[]).await.expect(429);
 }
 
 const CACHE: &str = "{name: proxy-cache, config: {strategy: memory, \
@@ -182,9 +175,9 @@ async fn an_answer_is_stored_shown_to_operators_and_forgotten() {
     .await;
     let door = door(&upstream, CACHE).await;
     let status = |answer: &Answer| answer.header("x-cache-status").to_owned();
-    let first = get(&door, "/t/a?b=1", &[]).await.expect(200);
+    let first = door.get_with("/t/a?b=1", &[]).await.expect(200);
     assert_eq!(status(&first), "Miss");
-    let second = get(&door, "/t/a?b=1", &[]).await.expect(200);
+    let second = door.get_with("/t/a?b=1", &[]).await.expect(200);
     assert_eq!(status(&second), "Hit");
     assert_eq!(second.body, first.body);
     assert_eq!(second.header("x-origin"), "yes");
@@ -193,7 +186,7 @@ async fn an_answer_is_stored_shown_to_operators_and_forgotten() {
     // What is not to be stored is not.
     for path in ["/t/cookie", "/t/open"] {
         for _ in 0..2 {
-            let answer = get(&door, path, &[]).await.expect(200);
+            let answer = door.get_with(path, &[]).await.expect(200);
             assert_eq!(status(&answer), "Bypass", "{path}");
         }
     }
@@ -216,9 +209,9 @@ async fn an_answer_is_stored_shown_to_operators_and_forgotten() {
     door.admin_delete(&path).await.expect(204);
     let gone = door.admin_delete(&path).await.expect(404);
     assert_eq!(gone.body, "");
-    assert_eq!(status(&get(&door, "/t/a?b=1", &[]).await), "Miss");
+    assert_eq!(status(&door.get_with("/t/a?b=1", &[]).await), "Miss");
     door.admin_delete("/proxy-cache").await.expect(204);
-    assert_eq!(status(&get(&door, "/t/a?b=1", &[]).await), "Miss");
+    assert_eq!(status(&door.get_with("/t/a?b=1", &[]).await), "Miss");
 }
 
 #[tokio::test]
@@ -242,9 +235,9 @@ async fn cache_poisoning_by_host_query_and_override_reaches_nobody_else() {
         ("/t/p", ("x-original-url", "/evil")),
     ];
     for (path, header) in poison {
-        get(&door, path, &[header]).await.expect(200);
+        door.get_with(path, &[header]).await.expect(200);
     }
-    let answer = get(&door, "/t/p", &[]).await.expect(200);
+    let answer = door.get_with("/t/p", &[]).await.expect(200);
     assert!(
         !answer.body.contains("evil") && !answer.body.contains("script"),
         "{}",
@@ -262,7 +255,7 @@ async fn a_stored_answer_is_changed_as_the_upstreams_would_be() {
     );
     let door = door(&upstream, &plugins).await;
     for status in ["Miss", "Hit", "Hit"] {
-        let answer = get(&door, "/t", &[]).await.expect(200);
+        let answer = door.get_with("/t", &[]).await.expect(200);
         assert_eq!(answer.header("x-cache-status"), status);
         assert_eq!(answer.json(), json!({"a": 1, "b": "2"}));
         assert_eq!(answer.header("x-added"), "1");

@@ -12,18 +12,9 @@ mod monitoring;
 mod packages;
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output};
+use std::process::{Command, Output};
 
-/// A process that is killed when it is dropped.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use crate::support::process::Process;
 
 /// A path of the project.
 fn project(path: &str) -> PathBuf {

@@ -1,10 +1,7 @@
 //! A token that has ended is refused at once by the plugins of the process that
 //! issued it, and the provider's cookies stay with it.
 
-use std::process::Stdio;
-
 use crate::support::http::{client, send};
-use crate::support::upstream::basic;
 use crate::support::{Door, Reply, Setup, Upstream, eventually};
 
 const FOR_ANNA: &[(&str, &str)] = &[
@@ -35,19 +32,6 @@ async fn passes(door: &Door, token: &str, status: u16) {
     }
 }
 
-async fn revoke(door: &Door, token: &str) {
-    let request = client().post(door.proxy_url("/oauth2/token/revoke"));
-    let request = request.header("authorization", basic("orders", "orders-secret"));
-    send(request.form(&[("token", token)])).await.expect(200);
-}
-
-fn command(door: &Door, words: &[&str]) {
-    let mut command = door.command(words);
-    command.args(["-c", "doorward.yaml"]).stdin(Stdio::null());
-    let output = command.output().expect("the program starts");
-    assert!(output.status.success(), "{output:?}");
-}
-
 /// Waits until the change of another process is seen.
 async fn falls(door: &Door, token: &str) {
     eventually("the token to be refused", || async {
@@ -71,8 +55,8 @@ async fn a_revoked_token_does_not_pass_the_next_time() {
         passes(&door, &token, 200).await;
         passes(&door, &other, 200).await;
     }
-    revoke(&door, &token).await;
-    revoke(&door, &unseen).await;
+    door.revoke(&token).await;
+    door.revoke(&unseen).await;
     for _ in 0..2 {
         passes(&door, &token, 401).await;
         passes(&door, &unseen, 401).await;
@@ -89,7 +73,7 @@ async fn the_tokens_of_a_revoked_grant_do_not_pass_also_after_a_restart() {
         body["refresh_token"].as_str().expect("a token"),
     );
     passes(&door, access, 200).await;
-    revoke(&door, refresh).await;
+    door.revoke(refresh).await;
     passes(&door, access, 401).await;
     door.kill();
     door.start().await;
@@ -99,24 +83,18 @@ async fn the_tokens_of_a_revoked_grant_do_not_pass_also_after_a_restart() {
 #[tokio::test]
 async fn tokens_of_deleted_clients_and_users_do_not_pass() {
     let (door, _upstream) = protected().await;
-    command(
-        &door,
-        &["users", "add", "anna", "--password", "Ch4ng31t-anna"],
-    );
-    command(
-        &door,
-        &[
-            "clients",
-            "add",
-            "extra",
-            "--secret",
-            "extra-secret",
-            "--grant",
-            "client_credentials",
-            "--scope",
-            "read",
-        ],
-    );
+    door.run_well(&["users", "add", "anna", "--password", "Ch4ng31t-anna"]);
+    door.run_well(&[
+        "clients",
+        "add",
+        "extra",
+        "--secret",
+        "extra-secret",
+        "--grant",
+        "client_credentials",
+        "--scope",
+        "read",
+    ]);
     let form = super::with(FOR_ANNA, "username", "anna");
     let form = super::with(&form, "password", "Ch4ng31t-anna");
     let of_user = door.token(&form).await;
@@ -130,13 +108,13 @@ async fn tokens_of_deleted_clients_and_users_do_not_pass() {
         .await;
     passes(&door, &of_user, 200).await;
     passes(&door, &of_client, 200).await;
-    command(&door, &["users", "delete", "anna"]);
+    door.run_well(&["users", "delete", "anna"]);
     falls(&door, &of_user).await;
     passes(&door, &of_client, 200).await;
-    command(&door, &["clients", "delete", "extra"]);
+    door.run_well(&["clients", "delete", "extra"]);
     falls(&door, &of_client).await;
     // Who takes the name does not take over the tokens.
-    command(&door, &["users", "add", "anna", "--password", "other-pass"]);
+    door.run_well(&["users", "add", "anna", "--password", "other-pass"]);
     let again = super::with(&form, "password", "other-pass");
     let again = eventually("the new user to be known", || async {
         let answer = door.token_request(&again).await;

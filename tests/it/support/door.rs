@@ -271,6 +271,13 @@ impl Door {
             .expect("the program starts")
     }
 
+    /// Runs another subcommand on the door's configuration, which succeeds.
+    pub(crate) fn run_well(&self, arguments: &[&str]) {
+        let arguments = [arguments, &["-c", "doorward.yaml"]].concat();
+        let output = self.run(&arguments);
+        assert!(output.status.success(), "{output:?}");
+    }
+
     /// The program with `arguments`, in the door's directory and environment.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_doorward"));
@@ -366,6 +373,15 @@ impl Door {
                 .header("host", host),
         )
         .await
+    }
+
+    /// GET through the proxy, with these headers.
+    pub(crate) async fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        let mut request = http::client().get(self.proxy_url(path));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        http::send(request).await
     }
 
     /// GET through the proxy, for `host`, with a bearer token.

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::Value;
 
+use super::upstream::basic;
 use super::{DEADLINE, Door};
 
 /// A complete response.
@@ -75,6 +76,15 @@ pub(crate) async fn try_send(request: RequestBuilder) -> Result<Answer, reqwest:
         headers,
         body,
     })
+}
+
+impl Door {
+    /// Has the client `orders` revoke a token.
+    pub(crate) async fn revoke(&self, token: &str) {
+        let request = client().post(self.proxy_url("/oauth2/token/revoke"));
+        let request = request.header("authorization", basic("orders", "orders-secret"));
+        send(request.form(&[("token", token)])).await.expect(200);
+    }
 }
 
 /// The Admin API of a door.

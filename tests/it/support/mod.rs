@@ -7,6 +7,7 @@ pub(crate) mod door;
 pub(crate) mod http;
 pub(crate) mod issuer;
 pub(crate) mod ports;
+pub(crate) mod process;
 pub(crate) mod raw;
 pub(crate) mod smtp;
 pub(crate) mod tls;
