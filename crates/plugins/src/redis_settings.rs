@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use crate::settings::{Settings, wrong};
-use doorward_core::model::schema::{Field, Schema, Type, Violation, Violations};
+use doorward_core::model::schema::{Field, Schema, Type, Violation, Violations, failed_condition};
 use doorward_core::model::secret::Secret;
 use doorward_net::shared::{Redis, RedisConfig};
 use doorward_plugin_api::{ConfigError, Parts};
@@ -112,6 +112,7 @@ pub(crate) fn check(config: &Map<String, Value>, violations: &mut Violations) {
         if record.get(field).is_none() {
             let missing = Violations::of(field, "required field missing");
             violations.put("redis", Violation::Record(missing));
+            violations.put_holder(failed_condition("config.policy"));
         }
     }
 }

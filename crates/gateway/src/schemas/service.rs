@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::{MAX_TIMEOUT, checks, common};
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_core::model::schema::{Field, Schema, Type, Violations, failed_condition};
 
 /// The schemes towards an upstream that can be served. `internal` is an
 /// upstream inside the process, named by `host`.
@@ -134,7 +134,7 @@ fn grpc_has_no_path(service: &Map<String, Value>, violations: &mut Violations) {
 
 fn must_be_unset(service: &Map<String, Value>, field: &str, violations: &mut Violations) {
     if service.get(field).is_some_and(|value| !value.is_null()) {
-        violations.put_entity("failed conditional validation given value of field 'protocol'");
+        violations.put_entity(failed_condition("protocol"));
         violations.put(field, "value must be null");
     }
 }

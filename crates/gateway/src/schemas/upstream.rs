@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use super::{address, checks, common};
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_core::model::schema::{Field, Schema, Type, Violations, failed_condition};
 use doorward_core::model::upstream::{ActiveCheck, PassiveCheck};
 
 const HASHED: &[&str] = &[
@@ -217,9 +217,7 @@ fn is_set(upstream: &Map<String, Value>, field: &str) -> bool {
 }
 
 fn conditional(violations: &mut Violations, given: &str, field: &str, message: String) {
-    violations.put_entity(format!(
-        "failed conditional validation given value of field '{given}'"
-    ));
+    violations.put_entity(failed_condition(given));
     violations.put(field, message);
 }
 

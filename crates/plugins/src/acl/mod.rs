@@ -67,7 +67,7 @@ fn one_list(config: &Map<String, Value>, violations: &mut Violations) {
         (false, false) => "at least",
         _ => return,
     };
-    violations.put_entity(format!(
+    violations.put_holder(format!(
         "{count} one of these fields must be non-empty: 'config.allow', 'config.deny'"
     ));
 }

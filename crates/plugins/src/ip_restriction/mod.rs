@@ -58,7 +58,7 @@ fn restricts_something(config: &Map<String, Value>, violations: &mut Violations)
         list.is_none_or(|list| list.as_array().is_some_and(Vec::is_empty))
     };
     if empty("allow") && empty("deny") {
-        violations.put_entity(
+        violations.put_holder(
             "at least one of these fields must be non-empty: 'config.allow', 'config.deny'",
         );
     }

@@ -77,7 +77,7 @@ fn check_credentials(config: &Map<String, Value>, violations: &mut Violations) {
     let endpoint = Settings(config).text("http_endpoint");
     let endpoint = endpoint.and_then(|text| Url::parse(text).ok());
     if authorizes && endpoint.is_some_and(|url| credentials(&url).is_some()) {
-        violations.put_entity(
+        violations.put_whole(
             "specifying both an 'Authorization' header and user info in 'http_endpoint' is not \
              allowed",
         );

@@ -64,7 +64,7 @@ pub(super) fn schema() -> &'static Schema {
 fn some_grant(config: &Map<String, Value>, violations: &mut Violations) {
     if !GRANTS.iter().any(|grant| Settings(config).flag(grant)) {
         let grants = GRANTS.join(", ");
-        violations.put_entity(format!(
+        violations.put_whole(format!(
             "at least one of these fields must be true: {grants}"
         ));
     }

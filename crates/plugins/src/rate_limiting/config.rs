@@ -10,7 +10,7 @@ use super::counters::Limit;
 use super::period::Period;
 use crate::redis_settings;
 use crate::settings::{Settings, UNEXPECTED, error_status, header_name, wrong};
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_core::model::schema::{Field, Schema, Type, Violations, failed_condition};
 use doorward_plugin_api::ConfigError;
 
 /// The fields of `config`.
@@ -66,7 +66,7 @@ fn check_limits(config: &Map<String, Value>, violations: &mut Violations) {
     if limits.is_empty() {
         let names = Period::ALL.map(|period| format!("'config.{}'", period.name()));
         let names = names.join(", ");
-        violations.put_entity(format!(
+        violations.put_holder(format!(
             "at least one of these fields must be non-empty: {names}"
         ));
     }
@@ -76,7 +76,7 @@ fn check_limits(config: &Map<String, Value>, violations: &mut Violations) {
         }
         let mut before = limits.iter().take(i);
         if let Some(shorter) = before.find(|one| one.limit > longer.limit) {
-            violations.put_entity(format!(
+            violations.put_whole(format!(
                 "The limit for {}({:.1}) cannot be lower than the limit for {}({:.1})",
                 longer.period.name(),
                 longer.limit,
@@ -93,6 +93,7 @@ fn check_companions(config: &Map<String, Value>, violations: &mut Violations) {
     for (by, field) in [("header", "header_name"), ("path", "path")] {
         if config.text("limit_by") == Some(by) && config.get(field).is_none() {
             violations.put(field, "required field missing");
+            violations.put_holder(failed_condition("config.limit_by"));
         }
     }
     if config.number("error_code").is_some_and(|code| code <= 0.0) {
@@ -103,9 +104,9 @@ fn check_companions(config: &Map<String, Value>, violations: &mut Violations) {
         return;
     }
     if config.text("policy") != Some("redis") {
-        violations.put_entity("sync_rate can only be used with the redis policy");
+        violations.put_holder("sync_rate can only be used with the redis policy");
     } else if rate < 0.02 {
-        violations.put_entity("sync_rate must be greater than 0.02, or -1 to disable");
+        violations.put_holder("sync_rate must be greater than 0.02, or -1 to disable");
     }
 }
 

@@ -61,13 +61,13 @@ fn one_form_of_body(config: &Map<String, Value>, violations: &mut Violations) {
     let has = |field| config.some_text(field).is_some();
     let (body, content_type) = (has("body"), has("content_type"));
     if has("message") && (content_type || body) {
-        violations.put_entity("message cannot be used with content_type or body");
+        violations.put_whole("message cannot be used with content_type or body");
     }
     if content_type && !body {
-        violations.put_entity("content_type requires a body");
+        violations.put_whole("content_type requires a body");
     }
     if config.flag("echo") && (content_type || body) {
-        violations.put_entity("echo cannot be used with content_type and body");
+        violations.put_whole("echo cannot be used with content_type and body");
     }
 }
 

@@ -68,7 +68,7 @@ fn check_periods(record: &Map<String, Value>, violations: &mut Violations) {
         }
         let mut before = limits.iter().take(i);
         if let Some(shorter) = before.find(|one| one.limit > longer.limit) {
-            violations.put_entity(format!(
+            violations.put_whole(format!(
                 "the limit for {}({:.1}) cannot be lower than the limit for {}({:.1})",
                 longer.period.name(),
                 longer.limit,

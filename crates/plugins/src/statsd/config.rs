@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::line::TagStyle;
 use crate::delivery::{legacy_fields, queue_field};
 use crate::settings::Settings;
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_core::model::schema::{Field, Schema, Type, Violations, failed_condition};
 
 const NAMES: &[&str] = &[
     "kong_latency",
@@ -121,9 +121,7 @@ fn check_metric(metric: &Map<String, Value>, violations: &mut Violations) {
     let (name, kind) = (metric.text("name"), metric.text("stat_type"));
     let mut fail = |given: &str, field: &str, message: &str| {
         violations.put(field, message);
-        violations.put_entity(format!(
-            "failed conditional validation given value of field '{given}'"
-        ));
+        violations.put_entity(failed_condition(given));
     };
     match name {
         Some("unique_users") if kind != Some("set") => {
@@ -147,7 +145,7 @@ pub(super) fn check_rate(metric: Settings<'_>, violations: &mut Violations) {
     }
     if rate.is_none() && matches!(metric.text("stat_type"), Some("counter" | "gauge")) {
         violations.put("sample_rate", "required field missing");
-        violations.put_entity("failed conditional validation given value of field 'stat_type'");
+        violations.put_entity(failed_condition("stat_type"));
     }
 }
 

@@ -87,7 +87,7 @@ fn check_endpoints(config: &Map<String, Value>, violations: &mut Violations) {
     let config = Settings(config);
     let mut fields = ["traces_endpoint", "logs_endpoint"].into_iter();
     if fields.all(|field| config.get(field).is_none()) {
-        violations.put_entity(
+        violations.put_holder(
             "at least one of these fields must be non-empty: 'config.traces_endpoint', \
              'config.logs_endpoint'",
         );

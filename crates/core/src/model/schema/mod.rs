@@ -21,8 +21,7 @@ use serde_json::{Map, Value};
 
 pub use complete::merge;
 pub use read::Source;
-pub use violations::as_position;
-pub use violations::{Violation, Violations};
+pub use violations::{Violation, Violations, as_position, failed_condition};
 
 /// A check on a text; the error is the message shown.
 pub type TextCheck = fn(&str) -> Result<(), String>;

@@ -448,3 +448,52 @@ fn schemas_are_shown_with_types_defaults_and_bounds() {
         json!([{"samesite":{"type":"string"}}])
     );
 }
+
+#[test]
+fn a_record_speaks_of_its_holder_and_of_itself_as_a_value() {
+    let config = || {
+        Schema::new(vec![
+            Field::new("policy", Type::text()),
+            Field::new("host", Type::text()),
+        ])
+        .check(|config, violations| {
+            let has = |name: &str| config.get(name).is_some_and(Value::is_string);
+            if has("policy") && !has("host") {
+                violations.put("host", "required field missing");
+                violations.put_holder(failed_condition("config.policy"));
+            }
+            if !has("policy") {
+                violations.put_whole("needs a policy");
+            }
+        })
+    };
+    let plugin = Schema::new(vec![
+        Field::new("config", Type::Record(config())),
+        Field::new("all", Type::array(Type::Record(config()))),
+    ]);
+    let wrong = |value| plugin.complete(map(value)).expect_err("is refused");
+    let found = wrong(json!({"config": {"policy": "redis"}}));
+    let message = "failed conditional validation given value of field 'config.policy'";
+    assert_eq!(
+        Value::Object(found.to_json()),
+        json!({"@entity": [message], "config": {"host": "required field missing"}})
+    );
+    assert_eq!(
+        found.message(),
+        format!("2 schema violations ({message}; config.host: required field missing)")
+    );
+    let found = wrong(json!({"config": {}}));
+    assert_eq!(
+        Value::Object(found.to_json()),
+        json!({"config": "needs a policy"})
+    );
+    // Wrong fields are said first, and a record in a list has no holder.
+    let found = wrong(json!({"config": {"host": 1}, "all": [{"policy": "redis"}]}));
+    assert_eq!(
+        Value::Object(found.to_json()),
+        json!({
+            "all": [{"@entity": [message], "host": "required field missing"}],
+            "config": {"host": "expected a string"},
+        })
+    );
+}

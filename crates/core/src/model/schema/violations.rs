@@ -12,6 +12,10 @@ use crate::model::key_path::PathSegment;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Violations {
     entity: Vec<String>,
+    /// About the record that this one is a field of.
+    holder: Vec<String>,
+    /// About the record as one value.
+    whole: Option<String>,
     fields: BTreeMap<String, Violation>,
 }
 
@@ -66,11 +70,21 @@ impl Violations {
         violations
     }
 
-    /// Notes what is wrong with a field; the first finding stays.
+    /// Notes what is wrong with a field; the first finding stays. What a record in it
+    /// says of its holder is noted of this one.
     pub fn put(&mut self, field: &str, violation: impl Into<Violation>) {
-        self.fields
-            .entry(field.to_owned())
-            .or_insert_with(|| violation.into());
+        let violation = match violation.into() {
+            Violation::Record(mut inside) => {
+                self.entity.append(&mut inside.holder);
+                match inside.whole.take() {
+                    Some(message) if inside.fields.is_empty() => Violation::Message(message),
+                    _ if inside.is_empty() => return,
+                    _ => Violation::Record(inside),
+                }
+            }
+            violation => violation,
+        };
+        self.fields.entry(field.to_owned()).or_insert(violation);
     }
 
     /// Notes what is wrong with the record as a whole.
@@ -78,9 +92,27 @@ impl Violations {
         self.entity.push(message.into());
     }
 
+    /// Notes what is wrong with the record that this one is a field of: a rule on a
+    /// plugin's `config` is most often one of the plugin.
+    pub fn put_holder(&mut self, message: impl Into<String>) {
+        self.holder.push(message.into());
+    }
+
+    /// Notes what is wrong with the record as one value. It is said if its fields are
+    /// right, and the first finding stays.
+    pub fn put_whole(&mut self, message: impl Into<String>) {
+        self.whole.get_or_insert_with(|| message.into());
+    }
+
     /// Whether nothing is wrong.
     pub fn is_empty(&self) -> bool {
-        self.entity.is_empty() && self.fields.is_empty()
+        self.about_all().next().is_none() && self.fields.is_empty()
+    }
+
+    /// The findings that are of no single field. A record that stands alone has no
+    /// holder and is no value: whatever was said so is of it.
+    fn about_all(&self) -> impl Iterator<Item = &String> {
+        self.entity.iter().chain(&self.holder).chain(&self.whole)
     }
 
     /// Whether something is wrong with this field.
@@ -126,7 +158,7 @@ impl Violations {
     }
 
     fn flatten(&self, path: &mut Vec<PathSegment>, out: &mut Vec<(Vec<PathSegment>, String)>) {
-        for message in &self.entity {
+        for message in self.about_all() {
             out.push((path.clone(), message.clone()));
         }
         for (field, violation) in &self.fields {
@@ -140,8 +172,9 @@ impl Violations {
     /// record as a whole under `@entity`.
     pub fn to_json(&self) -> Map<String, Value> {
         let mut map = Map::new();
-        if !self.entity.is_empty() {
-            map.insert("@entity".to_owned(), self.entity.clone().into());
+        let of_all: Vec<Value> = self.about_all().cloned().map(Value::from).collect();
+        if !of_all.is_empty() {
+            map.insert("@entity".to_owned(), of_all.into());
         }
         for (field, violation) in &self.fields {
             map.insert(field.clone(), violation.to_json());
@@ -178,6 +211,12 @@ impl Violation {
             }
         }
     }
+}
+
+/// The finding on a record where a field's value makes another one wrong, which is
+/// noted of that other field.
+pub fn failed_condition(field: &str) -> String {
+    format!("failed conditional validation given value of field '{field}'")
 }
 
 /// Longest list of which an element is told by its position: a key of the
