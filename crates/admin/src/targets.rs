@@ -1,17 +1,17 @@
 //! The targets of an upstream, by id or by `host:port`.
 
-use http::{Method, StatusCode};
+use http::Method;
 
 use super::call::Call;
 use super::draft::{self, Key};
 use super::entity::{self, Answer, Owner};
 use super::error::ApiError;
-use super::{health, reply};
+use super::health;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
 
 /// `/upstreams/{upstream}/targets/{target}`. What is not there can't be made
-/// here: a PUT or PATCH of it is refused.
+/// here, and its deletion is no success, unlike that of other entities.
 pub(super) fn item(mut call: Call) -> Answer {
     Box::pin(async move {
         let (upstream, key) = (call.key(0), call.key(1));
@@ -27,7 +27,6 @@ pub(super) fn item(mut call: Call) -> Answer {
                 let owner = Owner::of::<Upstream, Target>(Key::Id(owner));
                 entity::item_of::<Target>(call, Some(owner), Key::Id(target.value.id)).await
             }
-            None if call.method == Method::DELETE => Ok(reply::empty(StatusCode::NO_CONTENT)),
             None => Err(ApiError::NotFound),
         }
     })
