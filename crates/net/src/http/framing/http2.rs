@@ -2,8 +2,8 @@
 //! the end of a connection concerns a stream alone (RFC 9113 §8.1.1), and what it
 //! takes for no URI is percent-encoded.
 //!
-//! In the place of a request with a malformed field comes one that says so, as with
-//! HTTP/1. Other malformed blocks are the error of their stream.
+//! In the place of a request with a malformed value comes one that says so, as with
+//! HTTP/1. A malformed name and other malformed blocks are the error of their stream.
 //!
 //! Frames pass as they are until a block needs mending. From then on every block of
 //! the connection is written anew, without a table, for the engine's no longer is
@@ -79,6 +79,8 @@ enum Fate {
     Stays,
     /// It is written anew.
     Mended,
+    /// A request that says so stands in its place.
+    Refused,
     /// Its stream comes to an end.
     Malformed,
 }
@@ -199,11 +201,11 @@ impl FieldBlocks {
         }
         self.anew = true;
         let fragment = match fate {
-            Fate::Malformed if begins && self.refused < REFUSED => {
+            Fate::Refused if begins && self.refused < REFUSED => {
                 self.refused += 1;
                 refused(&self.fields)
             }
-            Fate::Malformed => malformed(),
+            Fate::Refused | Fate::Malformed => malformed(),
             _ if self.fields.too_many => malformed(),
             Fate::Stays | Fate::Mended => anew(&self.fields),
         };
@@ -285,19 +287,20 @@ fn find(bytes: &[u8]) -> BlockScan {
 fn judge(fields: &Fields) -> Fate {
     let mut fate = Fate::Stays;
     for (name, value) in fields.iter() {
-        let sound = match name {
+        let is_sound = match name {
             b":path" => {
-                if head::is_to_be_encoded(value) {
+                if head::is_to_be_encoded(value) && !matches!(fate, Fate::Refused) {
                     fate = Fate::Mended;
                 }
                 true
             }
             b":method" => !value.is_empty() && value.iter().all(|byte| is_token(*byte)),
             b":scheme" | b":authority" | b":protocol" => std::str::from_utf8(value).is_ok(),
-            _ => is_name(name) && value.iter().all(|byte| is_text(*byte)),
+            _ if !is_name(name) => return Fate::Malformed,
+            _ => is_value(value),
         };
-        if !sound {
-            return Fate::Malformed;
+        if !is_sound {
+            fate = Fate::Refused;
         }
     }
     fate
@@ -307,6 +310,12 @@ fn judge(fields: &Fields) -> Fate {
 fn is_name(name: &[u8]) -> bool {
     let fits = |byte: &u8| is_token(*byte) && !byte.is_ascii_uppercase();
     !name.is_empty() && name.iter().all(fits)
+}
+
+/// Whether `value` is one of a field (RFC 9113 §8.2.1): no blank stands at its ends.
+fn is_value(value: &[u8]) -> bool {
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    !is_blank(value.first()) && !is_blank(value.last()) && value.iter().all(|byte| is_text(*byte))
 }
 
 /// The fields, with a path that is a URI's.

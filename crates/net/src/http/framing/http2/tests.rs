@@ -93,16 +93,33 @@ fn a_path_that_is_none_is_mended_and_the_table_kept_in_step() {
 }
 
 #[test]
-fn a_request_stands_for_each_one_with_a_malformed_field() {
+fn a_malformed_name_is_the_error_of_its_stream() {
     for (name, value) in [
         (&b"X-A"[..], &b"b"[..]),
-        (b"x", b"a\rb"),
-        (b"x", b"a\nb"),
-        (b"x", b"a\0b"),
         (b"", b"b"),
         (b"a b", b"c"),
         (b":other", b"x"),
+        (b":status", b"200"),
         (b"\xc3\xa4", b"x"),
+    ] {
+        let both = [(&b"x"[..], &b"a\nb"[..]), (name, value)];
+        let bad = frame(HEADERS, END_HEADERS, 1, &block(&both));
+        let good = frame(HEADERS, END_HEADERS, 3, &get(b"/"));
+        let error = frame(HEADERS, END_HEADERS, 1, &malformed());
+        let read = whole(&[PRI, &bad, &good].concat());
+        let wanted = [PRI, &error, &good].concat();
+        assert_eq!(read, Some(wanted), "{}", name.escape_ascii());
+    }
+}
+
+#[test]
+fn a_request_stands_for_each_one_with_a_malformed_value() {
+    for (name, value) in [
+        (&b"x"[..], &b"a\rb"[..]),
+        (b"x", b"a\nb"),
+        (b"x", b"a\0b"),
+        (b"x", b" a"),
+        (b"x", b"a\t"),
         (b":method", b"G T"),
         (b":method", b""),
         (b":authority", b"\xff"),
@@ -148,7 +165,7 @@ fn what_can_be_told_of_a_refused_request_is() {
 
 #[test]
 fn malformed_trailers_and_many_malformed_requests_are_errors_of_their_streams() {
-    let bad = block(&[(b"X-A", b"b")]);
+    let bad = block(&[(b"x", b"a\nb")]);
     let request = frame(HEADERS, END_HEADERS, 1, &get(b"/"));
     let trailers = frame(HEADERS, END_HEADERS | END_STREAM, 1, &bad);
     let error = frame(HEADERS, END_HEADERS | END_STREAM, 1, &malformed());
