@@ -31,7 +31,7 @@ use doorward_gateway::forwarder::Forwarder;
 use doorward_gateway::proxy::Gateway;
 use doorward_gateway::settings::Settings;
 use doorward_gateway::snapshot::Snapshot;
-use doorward_gateway::stopping::Stopping;
+use doorward_gateway::stopping::{Linger, Stopping};
 use doorward_gateway::tries::{MAX_TRIES, RetryBudget};
 use doorward_gateway::upload::Uploads;
 use doorward_net::http::accept::{ConnectionAcceptor, Limits, ProtocolDispatcher};
@@ -120,6 +120,8 @@ pub struct Shared {
     pub tls: Option<Arc<TlsAcceptor>>,
     /// Counts connections.
     pub counters: ListenerCounters,
+    /// How long idle connections outlive the word to stop.
+    pub linger: Linger,
     /// Hears that the workers turn, where a service manager wants to know.
     pub watchdog: Option<Watchdog>,
 }
@@ -150,11 +152,17 @@ impl Server {
         shares: Shares,
         shutdown: &ShutdownWatch,
     ) -> Result<Self, ServerError> {
-        let drain = Duration::from_secs(config.drain_seconds);
+        let limit = Duration::from_secs(config.drain_seconds);
         let mut threads = Vec::new();
         for (index, place) in places.into_iter().enumerate() {
-            let in_flight = Gauge::default();
-            let services = proxy_services(config, shared, shares, &in_flight);
+            let drain = Drain {
+                in_flight: Gauge::default(),
+                // One for all listeners of the worker: whoever is told first tells
+                // the others.
+                stopping: Stopping::new(shared.linger.clone()),
+                limit,
+            };
+            let services = proxy_services(config, shared, shares, &drain);
             let watch = shutdown.clone();
             let watchdog = shared.watchdog.clone();
             let thread = std::thread::Builder::new().name(format!("proxy-{index}"));
@@ -164,7 +172,7 @@ impl Server {
                     if let Some(watchdog) = watchdog {
                         tokio::spawn(watchdog.beat());
                     }
-                    serve(services, fds, watch, in_flight, drain).await;
+                    serve(services, fds, watch, drain).await;
                 });
             })?);
         }
@@ -177,14 +185,18 @@ impl Server {
         shutdown: &ShutdownWatch,
     ) -> Result<Self, ServerError> {
         let name = listener.name.to_owned();
-        let in_flight = Gauge::default();
-        let services = router_services(listener, &in_flight);
+        let drain = Drain {
+            in_flight: Gauge::default(),
+            stopping: Stopping::default(),
+            // A change is stored and then in force: it is not cut in two.
+            limit: ADMIN_DRAIN,
+        };
+        let services = router_services(listener, &drain.in_flight);
         let watch = shutdown.clone();
         let thread = std::thread::Builder::new().name(name);
         let thread = thread.spawn(move || {
             let _indispensable = Indispensable(watch.clone());
-            // A change is stored and then in force: it is not cut in two.
-            place.run(|fds| serve(services, fds, watch, in_flight, ADMIN_DRAIN));
+            place.run(|fds| serve(services, fds, watch, drain));
         })?;
         Ok(Self {
             threads: vec![thread],
@@ -235,14 +247,22 @@ fn workers(config: &ProxyConfig) -> usize {
     }
 }
 
-/// Runs all `services` until the end is told, and then the requests in flight,
-/// at most for `limit`.
+/// What a worker waits for before it ends.
+struct Drain {
+    /// Requests in flight.
+    in_flight: Gauge,
+    /// Connections that wait for their last request.
+    stopping: Stopping,
+    /// Most time for both.
+    limit: Duration,
+}
+
+/// Runs all `services` until the end is told, and then what `drain` waits for.
 async fn serve(
     mut services: Vec<impl pingora::services::Service>,
     fds: ListenFds,
     mut watch: ShutdownWatch,
-    in_flight: Gauge,
-    limit: Duration,
+    drain: Drain,
 ) {
     let started = services.iter_mut().map(async |service| {
         let _indispensable = Indispensable(watch.clone());
@@ -250,20 +270,29 @@ async fn serve(
         service.start_service(fds, watch.clone(), 1).await;
     });
     join_all(started).await;
-    drained(&mut watch, &in_flight, limit).await;
-}
-
-/// Waits until no request is in flight, at most for `limit`.
-async fn drained(watch: &mut ShutdownWatch, in_flight: &Gauge, limit: Duration) {
     // The watch fires, or its sender is gone: both mean the end.
     let _ = watch.wait_for(|over| *over).await;
-    let deadline = Instant::now() + limit;
-    while in_flight.get() > 0 && Instant::now() < deadline {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    let left = in_flight.get();
-    if left > 0 {
-        tracing::warn!(requests = left, "ended before these requests were done");
+    drain.wait().await;
+}
+
+impl Drain {
+    /// Waits until no request is in flight and no connection may bring one.
+    async fn wait(&self) {
+        let deadline = Instant::now() + self.limit;
+        loop {
+            // First of all, idle connections hear that they are the last.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let left = self.in_flight.get();
+            if left + self.stopping.lingering() == 0 {
+                return;
+            }
+            if Instant::now() >= deadline {
+                if left > 0 {
+                    tracing::warn!(requests = left, "ended before these requests were done");
+                }
+                return;
+            }
+        }
     }
 }
 
@@ -275,7 +304,7 @@ fn proxy_services(
     config: &ProxyConfig,
     shared: &Shared,
     shares: Shares,
-    in_flight: &Gauge,
+    drain: &Drain,
 ) -> Vec<ProxyService> {
     // All pools together keep the worker's share.
     let upload_pool = shares.pool / UPLOAD_PART;
@@ -294,16 +323,14 @@ fn proxy_services(
     let conf = Arc::new(conf);
     let retry_budget = Arc::new(RetryBudget::default());
     let uploads = Arc::new(Uploads::new(config.upstream_ca.as_deref(), upload_pool));
-    // One for all listeners of the worker: whoever is told first tells the others.
-    let stopping = Stopping::default();
     let speaking = |h2c| {
         let gateway = Gateway {
-            stopping: stopping.clone(),
+            stopping: drain.stopping.clone(),
             retry_budget: retry_budget.clone(),
             uploads: uploads.clone(),
             live: shared.live.clone(),
             settings: shared.settings.clone(),
-            in_flight: in_flight.clone(),
+            in_flight: drain.in_flight.clone(),
         };
         let mut options = HttpServerOptions::default();
         options.h2c = h2c;

@@ -36,6 +36,7 @@ use doorward_gateway::own_headers::OwnHeaders;
 use doorward_gateway::resolve::TargetNames;
 use doorward_gateway::session_bound::SessionBoundConnector;
 use doorward_gateway::settings::Settings;
+use doorward_gateway::stopping::Linger;
 use doorward_net::http::accept::{ConnectionAcceptor, Limits};
 use doorward_net::http::bridge::Bounds;
 use doorward_net::http::challenges::HttpChallenges;
@@ -152,6 +153,7 @@ async fn serve(
         tls: tls.proxy.as_deref().map(Tls::door),
         counters: parts.telemetry.proxy_listener.clone(),
         watchdog: watchdog.clone(),
+        linger: Linger::default(),
     };
     // All addresses before any of them is served.
     let shares = Shares::of(config);

@@ -89,10 +89,14 @@ impl Forwarder {
         } = idle;
         // Every listener of the proxy wraps its connections so.
         let mut framed = stream.into_any().downcast::<FramedStream>().ok()?;
-        let is_plain = tokio::select! {
-            biased;
-            plain = framed.awaits_plain_request() => plain.ok()?,
-            () = self.gateway.stopping.begun() => return None,
+        let stopping = &self.gateway.stopping;
+        let is_plain = {
+            let mut plain = std::pin::pin!(framed.awaits_plain_request());
+            tokio::select! {
+                biased;
+                plain = &mut plain => plain.ok()?,
+                () = stopping.begun() => Box::pin(stopping.linger(plain)).await?.ok()?,
+            }
         };
         let idle = Idle {
             stream: framed,
