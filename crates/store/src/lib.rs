@@ -13,6 +13,7 @@ pub mod testing;
 mod tests;
 
 use std::error::Error;
+use std::fs::File;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
@@ -244,6 +245,22 @@ pub async fn open_for_server(url: &str) -> Result<Arc<Store>, StoreError> {
         Address::Sqlite(path) => Store::serve_sqlite(path).await?,
         Address::Postgres => Store::open_postgres(url).await?,
     }))
+}
+
+/// As [`open_for_server`], for a server that takes the place of one that still works on
+/// the store. `lock` is that server's (see [`Store::server_lock`]).
+///
+/// # Errors
+/// As [`open_for_server`]; also where this version would change the schema under the
+/// other server.
+pub async fn open_for_successor(url: &str, lock: Option<File>) -> Result<Arc<Store>, StoreError> {
+    open_existing(url).await?;
+    match (address(url)?, lock) {
+        (Address::Sqlite(path), Some(lock)) => {
+            Ok(Arc::new(Store::succeed_sqlite(path, lock).await?))
+        }
+        _ => open_for_server(url).await,
+    }
 }
 
 /// Opens the store at `url` for reading, if there is one: nothing is created,

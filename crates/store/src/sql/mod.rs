@@ -114,6 +114,15 @@ impl Store {
         }
     }
 
+    /// A handle of what keeps other servers from the store, for a server that succeeds
+    /// this one; `None`: there may be several.
+    ///
+    /// # Errors
+    /// The process has no room for another file.
+    pub fn server_lock(&self) -> std::io::Result<Option<std::fs::File>> {
+        self.lock.as_ref().map(ServerLock::handle).transpose()
+    }
+
     /// Asks the database for nothing in particular.
     pub async fn answers(&self) -> Result<(), StoreError> {
         self.database.answers().await

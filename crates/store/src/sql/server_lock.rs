@@ -4,9 +4,9 @@
 //! the operating system's, on a file of its own: it goes with its process,
 //! however that ends, and tools that administer the store never ask for it.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::sqlite::{cannot_open, failed_to_open};
@@ -14,7 +14,7 @@ use crate::StoreError;
 
 /// The lock of the server that has the file.
 #[derive(Debug)]
-pub(super) struct ServerLock(#[expect(dead_code, reason = "it is held, not used")] File);
+pub(super) struct ServerLock(File);
 
 impl ServerLock {
     /// Takes the lock of the database at `path`, which exists.
@@ -31,6 +31,31 @@ impl ServerLock {
         }
         note(&mut file).map_err(failed)?;
         Ok(Self(file))
+    }
+
+    /// Shares the lock of the server that this one succeeds, if `lock` is that of the
+    /// database at `path`: it stays taken until both have ended.
+    pub(super) fn share(path: &Path, lock: File) -> Result<Self, StoreError> {
+        let failed = |error: std::io::Error| failed_to_open(path, error);
+        let same = |file: &Metadata, other: &Metadata| {
+            (file.dev(), file.ino()) == (other.dev(), other.ino())
+        };
+        let own = name(path).and_then(std::fs::metadata);
+        let is_own = match (own, lock.metadata()) {
+            (Ok(own), Ok(lock)) => same(&own, &lock),
+            _ => false,
+        };
+        if !is_own {
+            return Self::take(path);
+        }
+        let mut shared = Self(lock);
+        note(&mut shared.0).map_err(failed)?;
+        Ok(shared)
+    }
+
+    /// Another handle of it, for a successor.
+    pub(super) fn handle(&self) -> std::io::Result<File> {
+        self.0.try_clone()
     }
 }
 
@@ -76,7 +101,17 @@ mod tests {
             .to_string();
         let pid = format!("process {};", std::process::id());
         assert!(refused.contains(&pid), "{refused}");
+        // A successor shares it, and that of another file is of no use.
+        let shared = ServerLock::share(&path, lock.handle().expect("a handle"));
+        let shared = shared.expect("it is the file's");
         drop(lock);
+        ServerLock::take(&path).expect_err("the successor has it");
+        let other = directory.path().join("other");
+        std::fs::write(&other, "").expect("written");
+        let _other = ServerLock::take(&other).expect("it is free");
+        let wrong = shared.handle().expect("a handle");
+        ServerLock::share(&other, wrong).expect_err("it is taken");
+        drop(shared);
         ServerLock::take(&path).expect("it is free again");
     }
 }

@@ -119,6 +119,18 @@ impl Store {
         Ok(store)
     }
 
+    /// As [`Store::serve_sqlite`], beside the server that has the file: `lock` is its
+    /// lock.
+    ///
+    /// # Errors
+    /// As [`Store::serve_sqlite`].
+    pub async fn succeed_sqlite(path: &Path, lock: std::fs::File) -> Result<Self, StoreError> {
+        let lock = ServerLock::share(path, lock)?;
+        let mut store = Self::open_sqlite(path).await?;
+        store.lock = Some(lock);
+        Ok(store)
+    }
+
     /// Opens the file at `path` for reading only.
     ///
     /// # Errors
