@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use crate::config::{Config, ConfigError};
 use crate::server::ServerError;
+use crate::upgrade::Handed;
 use doorward_acme::AcmeError;
 use doorward_audit::{Audit, AuditError};
 use doorward_core::clock::{self, Clock};
@@ -71,6 +72,9 @@ pub enum BootError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The store, beside the process that is to be succeeded.
+    #[error("{0}; a new version of the store needs a stop: end the process that serves first")]
+    Beside(StoreError),
     /// The identity provider.
     #[error("identity: {0}")]
     Identity(#[from] IdentityError),
@@ -136,17 +140,33 @@ pub struct Opened {
     pub started_ms: i64,
 }
 
-/// Opens the store, the identity provider and the gateway.
+/// Opens the store; with `handed` another process works on it still.
+async fn open_store(config: &Config, handed: Option<&mut Handed>) -> Result<Arc<Store>, BootError> {
+    let url = &config.store.0;
+    match handed {
+        Some(handed) => store::open_for_successor(url, handed.lock.take())
+            .await
+            .map_err(BootError::Beside),
+        None => Ok(store::open_for_server(url).await?),
+    }
+}
+
+/// Opens the store, the identity provider and the gateway. `handed` is what the process
+/// has left that this one succeeds.
 ///
 /// # Errors
 /// [`BootError`]: what in which file, or which part.
-pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
+pub async fn open(
+    config: &Config,
+    clock: &Clock,
+    handed: Option<&mut Handed>,
+) -> Result<Opened, BootError> {
     let started_ms = clock.now_ms();
     let read = reading::read(config, started_ms, HashSet::new())?;
     let mut leads_to_provider = read.leads_to_provider();
     let Read { declared, routes } = read;
     let declared = declared?;
-    let store = store::open_for_server(&config.store.0).await?;
+    let store = open_store(config, handed).await?;
     let authorities = config.proxy.upstream_ca.as_deref().map(Authorities::read);
     let authorities = authorities.transpose()?.unwrap_or_default();
     let outbound = Arc::new(Outbound::trusting(authorities));

@@ -43,7 +43,12 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Starts what the configuration file asks for
-    Run,
+    Run {
+        /// Takes over from the process that serves the same file, on its sockets: it
+        /// ends as soon as this one is ready
+        #[arg(long)]
+        upgrade: bool,
+    },
     /// Starts a door to try things with: no file, a user, a client, hints
     StartDev(setup::start_dev::Arguments),
     /// Starts a door before one upstream, from flags alone
@@ -136,7 +141,7 @@ pub fn main() -> ExitCode {
 
 fn act(command: Command, file: &Path) -> ExitCode {
     match command {
-        Command::Run => run::run(file),
+        Command::Run { upgrade } => run::run(file, upgrade),
         Command::StartDev(arguments) => setup::start_dev::run(&arguments),
         Command::Proxy(arguments) => setup::proxy::run(&arguments),
         Command::Init(arguments) => setup::init::run(&arguments),

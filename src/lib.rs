@@ -24,3 +24,4 @@ pub mod cli;
 pub mod config;
 pub mod server;
 pub mod systemd;
+pub mod upgrade;

@@ -4,7 +4,7 @@
 pub mod descriptors;
 pub mod places;
 pub mod tls;
-mod unix;
+pub mod unix;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -26,6 +26,7 @@ use pingora::services::listening::Service;
 
 use crate::config::{Config, ProxyConfig, unix_path};
 use crate::systemd::{InheritedError, Watchdog};
+use crate::upgrade::UpgradeError;
 use descriptors::Shares;
 use doorward_gateway::forwarder::Forwarder;
 use doorward_gateway::proxy::Gateway;
@@ -80,6 +81,9 @@ pub enum ServerError {
     /// A socket of the service manager can't be used.
     #[error(transparent)]
     Inherited(#[from] InheritedError),
+    /// The process that serves already does not hand its sockets over.
+    #[error(transparent)]
+    Upgrade(#[from] UpgradeError),
     /// A thread can't be started.
     #[error("can't start a worker: {0}")]
     Thread(#[from] std::io::Error),
@@ -98,7 +102,7 @@ impl ServerError {
                 config.wrong(key, message)
             }
             Self::Tls { key, reason } => config.wrong(key, reason.clone()),
-            Self::Inherited(_) | Self::Thread(_) => return self.to_string(),
+            Self::Inherited(_) | Self::Upgrade(_) | Self::Thread(_) => return self.to_string(),
         };
         located.to_string()
     }

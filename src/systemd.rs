@@ -43,6 +43,16 @@ pub fn stopping(drain: Duration) {
     ]);
 }
 
+/// Says that the process `successor` serves in the place of this one.
+pub fn succeeded(successor: i32) {
+    if let Ok(pid) = u32::try_from(successor) {
+        tell(&[
+            NotifyState::MainPid(pid),
+            NotifyState::Status("a successor serves"),
+        ]);
+    }
+}
+
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::debug!(%error, "the service manager was not told");

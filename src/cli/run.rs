@@ -1,5 +1,8 @@
 //! `doorward run`: start, serve, reload, drain.
 
+mod signals;
+mod succession;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,19 +10,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::HeaderValue;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+
+use signals::{End, Signals};
+use succession::{bind, find, settle};
 
 use super::{USAGE, complain, listeners};
 use crate::boot::{self, BootError, FileDigests, Opened, Reloader, TlsSections};
 use crate::config::{CertificateMode, Config, TlsConfig};
 use crate::server::descriptors::Shares;
-use crate::server::places::{Address, ProxyPlaces, RouterPlace};
+use crate::server::places::Address;
 use crate::server::tls::Tls;
 use crate::server::{RouterListener, ServerError, Shared, indispensable};
-use crate::systemd::{self, InheritedSockets, Watchdog};
+use crate::systemd::{self, Watchdog};
+use crate::upgrade::{Handed, Predecessor};
 use doorward_acme::Acme;
 use doorward_admin::{self as admin, AdminService, AdminState};
 use doorward_console::{Console, ConsoleState};
@@ -56,16 +62,57 @@ const OPERATORS: [&str; 2] = ["doorward::boot", "doorward_gateway::route_files"]
 const LAST_RECORDS: Duration = Duration::from_secs(5);
 /// Longest time at the end to take back what an order has put into the DNS.
 const LAST_ORDER: Duration = Duration::from_secs(5);
+/// Longest time that idle connections wait for their last request after an upgrade.
+const LAST_REQUESTS: Duration = Duration::from_secs(10);
 /// How long the queues of plugins may take to be emptied.
 const LAST_DELIVERIES: Duration = Duration::from_secs(5);
 
-pub(super) fn run(file: &Path) -> ExitCode {
-    run_with_hints(file, None)
+/// Runs what `file` says. With `upgrade` the process that serves it is relieved.
+pub(super) fn run(file: &Path, upgrade: bool) -> ExitCode {
+    start(file, None, Upgrade::of(upgrade))
 }
 
 /// Runs, and prints `hints` once the listeners are served.
-pub(super) fn run_with_hints(file: &Path, hints: Option<String>) -> ExitCode {
-    let began = Instant::now();
+pub(super) fn run_with_hints(file: &Path, hints: String) -> ExitCode {
+    start(file, Some(hints), Upgrade::Never)
+}
+
+/// How a process comes to serve.
+struct Start<'a> {
+    began: Instant,
+    /// What is printed once the listeners are served.
+    hints: Option<String>,
+    file: &'a Path,
+    /// The process that it relieves, and what that one hands over.
+    predecessor: Option<(Predecessor, Handed)>,
+    may_be_succeeded: bool,
+}
+
+/// How a process takes part in upgrades.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Upgrade {
+    /// It neither relieves another one, nor is relieved.
+    Never,
+    /// It may be relieved later.
+    Later,
+    /// It relieves another one, and may be relieved later.
+    Now,
+}
+
+impl Upgrade {
+    fn of(flag: bool) -> Self {
+        if flag { Self::Now } else { Self::Later }
+    }
+}
+
+fn start(file: &Path, hints: Option<String>, upgrade: Upgrade) -> ExitCode {
+    let mut start = Start {
+        began: Instant::now(),
+        hints,
+        file,
+        predecessor: None,
+        may_be_succeeded: upgrade != Upgrade::Never,
+    };
     let seen = FileDigests::before_reading(file);
     let config = match Config::load(file) {
         Ok(config) => config,
@@ -102,7 +149,17 @@ pub(super) fn run_with_hints(file: &Path, hints: Option<String>) -> ExitCode {
     };
     let clock = Clock::system();
     let seen = seen.with_named(&config);
-    let parts = match background.block_on(boot::open(&config, &clock)) {
+    if upgrade == Upgrade::Now {
+        start.predecessor = match find(file) {
+            Ok(predecessor) => predecessor,
+            Err(error) => {
+                complain(&error);
+                return ExitCode::FAILURE;
+            }
+        };
+    }
+    let handed = start.predecessor.as_mut().map(|(_, handed)| handed);
+    let parts = match background.block_on(boot::open(&config, &clock, handed)) {
         Ok(parts) => Arc::new(parts),
         Err(error) => {
             complain(&error);
@@ -110,7 +167,7 @@ pub(super) fn run_with_hints(file: &Path, hints: Option<String>) -> ExitCode {
         }
     };
     let reloader = Reloader::new(file, &config, parts.clone(), seen, clock.clone());
-    background.block_on(serve(reloader, &config, &clock, parts, (began, hints)))
+    background.block_on(serve(reloader, &config, &clock, parts, start))
 }
 
 async fn serve(
@@ -118,7 +175,7 @@ async fn serve(
     config: &Config,
     clock: &Clock,
     parts: Arc<Opened>,
-    (began, hints): (Instant, Option<String>),
+    mut start: Start<'_>,
 ) -> ExitCode {
     // Before anybody can know that it runs: an early signal would end it.
     let mut signals = match Signals::listen() {
@@ -141,6 +198,7 @@ async fn serve(
         }
     };
     let watchdog = Watchdog::from_environment();
+    let linger = Linger::default();
     let shared = Shared {
         live: parts.control.live(),
         settings: Arc::new(settings(
@@ -153,20 +211,23 @@ async fn serve(
         tls: tls.proxy.as_deref().map(Tls::door),
         counters: parts.telemetry.proxy_listener.clone(),
         watchdog: watchdog.clone(),
-        linger: Linger::default(),
+        linger: linger.clone(),
     };
     // All addresses before any of them is served.
     let shares = Shares::of(config);
-    let started = bind(config).and_then(|(proxy, admin)| {
-        let proxy = proxy.start(&config.proxy, &shared, shares, &stopped)?;
-        let admin = admin.start(
+    let started = bind(config, &mut start).and_then(|mut places| {
+        let sockets = places.take_sockets();
+        let proxy = places
+            .proxy
+            .start(&config.proxy, &shared, shares, &stopped)?;
+        let admin = places.admin.start(
             admin_listener(config, clock, &parts, &tls, shares, &stopped),
             &stopped,
         )?;
-        Ok((proxy, admin))
+        Ok((proxy, admin, sockets))
     });
-    let (proxy, admin) = match started {
-        Ok(servers) => servers,
+    let (proxy, admin, sockets) = match started {
+        Ok(started) => started,
         Err(error) => {
             complain(&error.located(config));
             return ExitCode::from(USAGE);
@@ -195,24 +256,38 @@ async fn serve(
     tracing::info!(
         proxy = %config.proxy.listen.join(" "),
         admin = %config.admin.listen,
-        milliseconds = began.elapsed().as_millis(),
+        milliseconds = start.began.elapsed().as_millis(),
         "ready"
     );
     systemd::ready("serving");
+    let mut succession = settle(&mut start, &parts.store, sockets).await;
     if let Some(watchdog) = watchdog {
         tokio::spawn(watchdog.run());
     }
-    if let Some(hints) = hints {
-        process_log::say(&hints);
+    if let Some(hints) = &start.hints {
+        process_log::say(hints);
     }
     let started = Event::new(Kind::ProcessStart, Actor::System);
     let started = started.with("version", env!("CARGO_PKG_VERSION"));
     let now_ms = clock.now_ms();
     parts.audit.note(started, Trace::default(), now_ms);
     let reopen = || reopen(log.as_deref(), &parts);
-    signals.until_stopped(&force, reopen).await;
-    tracing::info!("stopping: requests in flight may finish");
-    systemd::stopping(Duration::from_secs(config.proxy.drain_seconds));
+    let drain = Duration::from_secs(config.proxy.drain_seconds);
+    match signals.until_end(&force, reopen, succession.as_mut()).await {
+        End::Stop => {
+            tracing::info!("stopping: requests in flight may finish");
+            systemd::stopping(drain);
+        }
+        End::Successor(pid) => {
+            tracing::info!(pid, "a successor serves: requests in flight may finish");
+            systemd::succeeded(pid);
+            // Nobody waits for this process: clients may take their time.
+            linger.set(drain.min(LAST_REQUESTS));
+        }
+    }
+    if let Some(succession) = &succession {
+        succession.end();
+    }
     // Nobody listening any more is what is wanted.
     let _ = stop.send(true);
     let joined = tokio::task::spawn_blocking(move || {
@@ -257,15 +332,6 @@ async fn finish(
     tracing::info!("stopped");
 }
 
-/// The places of all listeners.
-fn bind(config: &Config) -> Result<(ProxyPlaces, RouterPlace), ServerError> {
-    let mut inherited = InheritedSockets::from_environment()?;
-    let proxy = ProxyPlaces::bind(&config.proxy, &mut inherited)?;
-    let admin = RouterPlace::bind(&admin_addresses(config), &mut inherited)?;
-    inherited.all_claimed()?;
-    Ok((proxy, admin))
-}
-
 /// Has the log files opened again.
 fn reopen(log: Option<&AccessLog>, parts: &Opened) {
     if let Some(log) = log {
@@ -273,50 +339,6 @@ fn reopen(log: Option<&AccessLog>, parts: &Opened) {
     }
     let audit = parts.audit.clone();
     tokio::spawn(async move { audit.reopen().await });
-}
-
-/// The signals that mean something here.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-    user1: Signal,
-}
-
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-            user1: signal(SignalKind::user_defined1())?,
-        })
-    }
-
-    /// Waits for SIGTERM or SIGINT.
-    async fn stop(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-
-    /// Waits for SIGTERM or SIGINT. SIGHUP reloads; it and SIGUSR1 `reopen` the
-    /// log files.
-    async fn until_stopped(&mut self, force: &mpsc::Sender<()>, reopen: impl Fn()) {
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.hangup.recv() => {
-                    reopen();
-                    // A full channel already asks for a reload.
-                    let _ = force.try_send(());
-                }
-                _ = self.user1.recv() => reopen(),
-            }
-        }
-    }
 }
 
 /// Opens the certificates of the listeners. What is wrong with them is told, and the

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::IntoRawFd;
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -77,10 +77,22 @@ impl ProxyPlaces {
                 return Err(address.error(io::Error::other(reason)));
             }
         }
-        let unix = unix_listeners(&addresses, config.socket_mode.0)?;
+        let unix = unix_listeners(&addresses, config.socket_mode.0, inherited)?;
         let places =
             (0..workers).map(|worker| Place::bind(&addresses, BACKLOG, worker, (inherited, &unix)));
-        Ok(Self(places.collect::<Result<_, _>>()?))
+        let mut places = Self(places.collect::<Result<_, _>>()?);
+        let own = unix.into_iter().map(|(_, listener)| listener.into());
+        if let Some(first) = places.0.first_mut() {
+            first.spare.extend(own);
+        }
+        Ok(places)
+    }
+
+    /// Further handles of all sockets, for a process that succeeds this one. As long
+    /// as they are held, no socket closes.
+    pub fn take_sockets(&mut self) -> Vec<OwnedFd> {
+        let spare = |place: &mut Place| std::mem::take(&mut place.spare);
+        self.0.iter_mut().flat_map(spare).collect()
     }
 
     /// Starts a worker at each place.
@@ -119,6 +131,11 @@ impl RouterPlace {
         )?))
     }
 
+    /// As [`ProxyPlaces::take_sockets`].
+    pub fn take_sockets(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.0.spare)
+    }
+
     /// Serves `listener` from a thread of its own.
     ///
     /// # Errors
@@ -136,11 +153,17 @@ impl RouterPlace {
 type UnixSocket = (PathBuf, UnixListener);
 
 /// The listeners of all `addresses` that are Unix sockets.
-fn unix_listeners(addresses: &[Address<'_>], mode: u32) -> Result<Vec<UnixSocket>, ServerError> {
+fn unix_listeners(
+    addresses: &[Address<'_>],
+    mode: u32,
+    inherited: &mut InheritedSockets,
+) -> Result<Vec<UnixSocket>, ServerError> {
     let mut listeners = Vec::new();
     for &address in addresses {
         if let Some(path) = unix_path(address.address) {
-            let listener = unix::listen(path, mode).map_err(|source| address.error(source))?;
+            let taken = inherited.take_unix(path).map(Ok);
+            let listener = taken.unwrap_or_else(|| unix::listen(path, mode));
+            let listener = listener.map_err(|source| address.error(source))?;
             listeners.push((path.to_owned(), listener));
         }
     }
@@ -151,6 +174,8 @@ fn unix_listeners(addresses: &[Address<'_>], mode: u32) -> Result<Vec<UnixSocket
 pub(super) struct Place {
     runtime: Option<Runtime>,
     sockets: ListenFds,
+    /// Further handles of the same sockets.
+    spare: Vec<OwnedFd>,
 }
 
 impl Place {
@@ -164,6 +189,7 @@ impl Place {
         let mut place = Self {
             runtime: Some(runtime),
             sockets: Arc::new(Mutex::new(Fds::new())),
+            spare: Vec::new(),
         };
         let mut sockets = Fds::new();
         for &address in addresses {
@@ -180,6 +206,9 @@ impl Place {
             let shared = inherited.share(address.address, worker);
             let listener = shared.unwrap_or_else(|| place.listen(address.address, backlog));
             let listener = listener.map_err(|source| address.error(source))?;
+            let spare = listener.try_clone();
+            let spare = spare.map_err(|source| address.error(source))?;
+            place.spare.push(spare.into());
             sockets.add(address.address.to_owned(), listener.into_raw_fd());
         }
         place.sockets = Arc::new(Mutex::new(sockets));
@@ -203,7 +232,9 @@ impl Place {
     }
 
     /// Runs what `task` makes of the sockets, on this thread, to its end.
-    pub(super) fn run<T: Future<Output = ()>>(self, task: impl FnOnce(ListenFds) -> T) {
+    pub(super) fn run<T: Future<Output = ()>>(mut self, task: impl FnOnce(ListenFds) -> T) {
+        // A socket closes with its listener.
+        self.spare.clear();
         if let Some(runtime) = &self.runtime {
             runtime.block_on(task(self.sockets.clone()));
         }
@@ -228,7 +259,11 @@ fn check_free(addresses: &[Address<'_>], inherited: &InheritedSockets) -> Result
         let free = if !seen.insert(address.address) {
             Err(io::Error::from(io::ErrorKind::AddrInUse))
         } else if let Some(path) = unix_path(address.address) {
-            unix::check_free(path)
+            if inherited.has_unix(path) {
+                Ok(())
+            } else {
+                unix::check_free(path)
+            }
         } else if inherited.has(address.address) {
             Ok(())
         } else {

@@ -1,10 +1,22 @@
 //! Listeners on Unix sockets, for proxies in front on the same machine.
 
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+
+/// What the name of a socket ends with until it has its mode.
+const FRESH: &str = ".new";
+
+/// The path at which clients find a listener that was bound at `bound`.
+pub fn visible(bound: &Path) -> PathBuf {
+    let name = bound.as_os_str().as_bytes();
+    let name = name.strip_suffix(FRESH.as_bytes()).unwrap_or(name);
+    PathBuf::from(OsStr::from_bytes(name))
+}
 
 /// Listens at `path`; who may connect, the file's `mode` says from its beginning.
 ///
@@ -13,11 +25,11 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// The system's word; [`io::ErrorKind::AddrInUse`] where somebody listens, or the
 /// file is no socket.
-pub(super) fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
+pub fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
     check_free(path)?;
     // Under another name until it has its mode: nobody connects before.
     let mut fresh = path.as_os_str().to_owned();
-    fresh.push(".new");
+    fresh.push(FRESH);
     let fresh = PathBuf::from(fresh);
     match fs::remove_file(&fresh) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -34,7 +46,7 @@ pub(super) fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
 ///
 /// # Errors
 /// As [`listen`].
-pub(super) fn check_free(path: &Path) -> io::Result<()> {
+pub fn check_free(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
@@ -71,7 +83,9 @@ mod tests {
         let taken = listen(&path, 0o600).expect_err("somebody listens");
         assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
         drop(first);
-        let _second = listen(&path, 0o660).expect("the stale one is replaced");
+        let second = listen(&path, 0o660).expect("the stale one is replaced");
+        let bound = second.local_addr().expect("an address");
+        assert_eq!(bound.as_pathname().map(visible), Some(path.clone()));
         assert_eq!(mode(&path), 0o660);
         let file = directory.path().join("file");
         fs::write(&file, "precious").expect("written");

@@ -1,10 +1,18 @@
-//! Sockets that the service manager listens on and hands over (`LISTEN_FDS`): they
-//! stay open while the process is replaced, so that no connection is refused.
+//! Sockets that are listened on already, and handed over by the service manager
+//! (`LISTEN_FDS`) or by the process that this one succeeds: they stay open while the
+//! process is replaced, so that no connection is refused.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 
 use listenfd::ListenFd;
+use rustix::net::AddressFamily;
+use rustix::net::sockopt::socket_domain;
+
+use crate::server::unix;
 
 /// Why a socket that was handed over can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -24,9 +32,15 @@ pub enum InheritedError {
     Unclaimed(SocketAddr),
 }
 
-/// Listening sockets of the service manager.
+/// Listening sockets that another process has opened.
 #[derive(Default)]
-pub struct InheritedSockets(Vec<Inherited>);
+pub struct InheritedSockets {
+    tcp: Vec<Inherited>,
+    /// Those on files, by their paths.
+    unix: Vec<(PathBuf, UnixListener)>,
+    /// Whether one that the configuration does not name is let go.
+    spares: bool,
+}
 
 struct Inherited {
     address: SocketAddr,
@@ -55,19 +69,61 @@ impl InheritedSockets {
                 is_claimed: false,
             });
         }
-        Ok(Self(sockets))
+        Ok(Self {
+            tcp: sockets,
+            ..Self::default()
+        })
+    }
+
+    /// Those of the process that this one succeeds. The configuration may have changed:
+    /// what it does not name any more is let go.
+    ///
+    /// # Errors
+    /// The system's word on one of them.
+    pub fn of_predecessor(sockets: Vec<OwnedFd>) -> io::Result<Self> {
+        let mut inherited = Self {
+            spares: true,
+            ..Self::default()
+        };
+        for socket in sockets {
+            if socket_domain(&socket)? == AddressFamily::UNIX {
+                let listener = UnixListener::from(socket);
+                if let Some(path) = listener.local_addr()?.as_pathname() {
+                    inherited.unix.push((unix::visible(path), listener));
+                }
+                continue;
+            }
+            let listener = TcpListener::from(socket);
+            inherited.tcp.push(Inherited {
+                address: listener.local_addr()?,
+                listener,
+                is_claimed: false,
+            });
+        }
+        Ok(inherited)
+    }
+
+    /// The listener on the file `path`, which is nobody else's afterwards.
+    pub fn take_unix(&mut self, path: &Path) -> Option<UnixListener> {
+        let place = self.unix.iter().position(|(own, _)| own == path)?;
+        Some(self.unix.swap_remove(place).1)
+    }
+
+    /// Whether there is a listener on the file `path`.
+    pub fn has_unix(&self, path: &Path) -> bool {
+        self.unix.iter().any(|(own, _)| own == path)
     }
 
     /// Whether there is a socket on `address`.
     pub fn has(&self, address: &str) -> bool {
-        self.0.iter().any(|socket| socket.is_for(address))
+        self.tcp.iter().any(|socket| socket.is_for(address))
     }
 
     /// Another handle of a socket on `address`: `worker` takes turns where there are
     /// several, and shares the one otherwise.
     pub fn share(&mut self, address: &str, worker: usize) -> Option<io::Result<TcpListener>> {
         let mut fitting: Vec<_> = self
-            .0
+            .tcp
             .iter_mut()
             .filter(|one| one.is_for(address))
             .collect();
@@ -84,7 +140,7 @@ impl InheritedSockets {
 
     /// How many sockets there are on `address`.
     pub fn count(&self, address: &str) -> usize {
-        self.0
+        self.tcp
             .iter()
             .filter(|socket| socket.is_for(address))
             .count()
@@ -95,7 +151,8 @@ impl InheritedSockets {
     /// # Errors
     /// [`InheritedError::Unclaimed`]: connections to it would wait for ever.
     pub fn all_claimed(&self) -> Result<(), InheritedError> {
-        let left = self.0.iter().find(|socket| !socket.is_claimed);
+        let mut left = self.tcp.iter().filter(|socket| !socket.is_claimed);
+        let left = left.next().filter(|_| !self.spares);
         left.map_or(Ok(()), |socket| {
             Err(InheritedError::Unclaimed(socket.address))
         })
@@ -128,13 +185,16 @@ mod tests {
                 is_claimed: false,
             }
         });
-        InheritedSockets(sockets.collect())
+        InheritedSockets {
+            tcp: sockets.collect(),
+            ..InheritedSockets::default()
+        }
     }
 
     #[test]
     fn a_socket_is_found_by_its_address_and_shared_by_workers() {
         let mut sockets = sockets(&["127.0.0.1:0", "[::]:0"]);
-        let [own, wild] = [0, 1].map(|index| sockets.0[index].address);
+        let [own, wild] = [0, 1].map(|index| sockets.tcp[index].address);
         assert!(sockets.share("127.0.0.1:1", 0).is_none());
         for worker in 0..3 {
             let shared = sockets.share(&own.to_string(), worker).expect("there");

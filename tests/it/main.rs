@@ -81,6 +81,7 @@ mod traces;
 mod traffic_plugins;
 mod troubleshooting;
 mod unix_sockets;
+mod upgrade;
 mod uploads;
 mod upstreams;
 mod vaults;

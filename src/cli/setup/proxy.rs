@@ -69,7 +69,7 @@ const ADMIN: &str = "127.0.0.1:8001";
 
 pub(in crate::cli) fn run(arguments: &Arguments) -> ExitCode {
     match prepare(arguments) {
-        Ok((file, hints)) => run::run_with_hints(&file, Some(hints)),
+        Ok((file, hints)) => run::run_with_hints(&file, hints),
         Err(error) => {
             complain(&with_causes(&error));
             ExitCode::from(USAGE)

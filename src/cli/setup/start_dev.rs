@@ -27,7 +27,7 @@ pub(in crate::cli) struct Arguments {
 
 pub(in crate::cli) fn run(arguments: &Arguments) -> ExitCode {
     match prepare(arguments) {
-        Ok(hints) => run::run_with_hints(&arguments.dir.join(MAIN_FILE), Some(hints)),
+        Ok(hints) => run::run_with_hints(&arguments.dir.join(MAIN_FILE), hints),
         Err(error) => {
             complain(&with_causes(&error));
             ExitCode::from(USAGE)

@@ -42,7 +42,11 @@ pub(crate) struct Connection {
 impl Connection {
     /// Connects to `authority`.
     pub(crate) async fn open(authority: &str) -> Self {
-        let stream = TcpStream::connect(authority).await.expect("a connection");
+        Self::of(TcpStream::connect(authority).await.expect("a connection"))
+    }
+
+    /// The connection that `stream` is.
+    pub(crate) fn of(stream: TcpStream) -> Self {
         Self {
             stream,
             pending: Vec::new(),

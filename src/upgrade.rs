@@ -1,0 +1,75 @@
+//! A new program takes the place of a running one on the same sockets, so that no
+//! connection is refused.
+//!
+//! A process that serves waits at an [`UpgradeListener`] for its successor, which comes
+//! by [`Predecessor::connect`]. The successor gets the listening sockets and starts with
+//! them. Only when it says that it is ready, the predecessor stops accepting and lets
+//! its requests finish. A successor that fails before has changed nothing.
+//!
+//! Both sides meet at a socket in the abstract namespace of Linux, which is named after
+//! the configuration file. Anybody on the machine can connect to such a name or take it:
+//! each side asks the system for the other's user, and speaks with its own only.
+
+mod listener;
+mod predecessor;
+mod transfer;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use uuid::Uuid;
+
+pub use listener::{Succession, UpgradeListener};
+pub use predecessor::Predecessor;
+
+/// What a successor says when it serves.
+const READY: u8 = b'R';
+/// What its predecessor says to that, when its name is free again.
+const LEAVING: u8 = b'L';
+
+/// Why no program can take the place of another.
+#[derive(Debug, thiserror::Error)]
+pub enum UpgradeError {
+    /// The system's word on the conversation.
+    #[error("the running process can't be succeeded: {0}")]
+    Io(#[from] io::Error),
+    /// Somebody else is at the other end.
+    #[error("the process at the other end belongs to another user (uid {0})")]
+    Stranger(u32),
+    /// The running process is about to end, or hands over to another.
+    #[error("the running process hands its sockets over to nobody now: it stops")]
+    Stopping,
+}
+
+/// What a process hands over to its successor.
+#[derive(Debug, Default)]
+pub struct Handed {
+    /// Its listening sockets.
+    pub sockets: Vec<OwnedFd>,
+    /// What keeps other servers from its store, if something does.
+    pub lock: Option<File>,
+}
+
+impl Handed {
+    fn try_clone(&self) -> io::Result<Self> {
+        let sockets = self.sockets.iter().map(OwnedFd::try_clone);
+        Ok(Self {
+            sockets: sockets.collect::<io::Result<_>>()?,
+            lock: self.lock.as_ref().map(File::try_clone).transpose()?,
+        })
+    }
+}
+
+/// The name at which the process that serves `file` waits, without the leading zero.
+fn name(file: &Path) -> Vec<u8> {
+    // The same file, however it is called. One that is gone has no process to find.
+    let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+    let file = Uuid::new_v5(&Uuid::NAMESPACE_URL, file.as_os_str().as_encoded_bytes());
+    let user = rustix::process::geteuid().as_raw();
+    format!("doorward/{user}/{}", file.simple()).into_bytes()
+}
+
+#[cfg(test)]
+mod tests;
