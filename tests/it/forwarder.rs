@@ -10,8 +10,13 @@ async fn doors(upstream: &Upstream) -> [crate::support::Door; 2] {
     let echo = "- {name: echo, protocol: internal, host: echo, routes: [{paths: [/]}]}\n";
     let behind = Setup::new().services(echo).start().await;
     let services = format!(
-        "- {{name: one, url: '{}', routes: [{{paths: [/h1], strip_path: false}}]}}\n\
-         - {{name: two, url: 'grpc://{}', routes: [{{paths: [/h2], protocols: [http], \
+        "- {{name: one, url: '{0}', routes: [{{paths: [/h1], strip_path: false}}]}}\n\
+         - {{name: sent, url: '{0}', routes: [{{paths: [/sent], strip_path: false, \
+         request_buffering: false}}]}}\n\
+         - {{name: kept, url: '{0}', routes: [{{paths: [/refused]}}], plugins: [{{name: key-auth}}]}}\n\
+         - {{name: other, url: '{0}', routes: [{{paths: [/other], strip_path: false}}], plugins: \
+         [{{name: request-transformer, config: {{add: {{body: ['b:2']}}}}}}]}}\n\
+         - {{name: two, url: 'grpc://{1}', routes: [{{paths: [/h2], protocols: [http], \
          strip_path: false}}]}}\n",
         upstream.url(""),
         behind.proxy(),
@@ -95,4 +100,118 @@ async fn a_request_behind_an_announced_empty_body_loses_no_byte() {
             .collect();
         assert_eq!(methods, ["GET", "GET", "DELETE", "GET", "POST"], "{length}");
     }
+}
+
+/// A POST with this body.
+fn post(path: &str, body: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: a.test\r\nContent-Length: {}\r\n\
+         Content-Type: application/json\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+#[tokio::test]
+async fn bodies_arrive_whole_whoever_sends_them_on() {
+    let upstream = Upstream::echo().await;
+    let [door, _behind] = doors(&upstream).await;
+    // The longest that is gathered, and the shortest that is not.
+    for length in [1, 1000, 5000, 64 << 10, (64 << 10) + 1] {
+        let text = format!("{{\"a\":\"{}\"}}", "x".repeat(length));
+        let text = &text[text.len() - length..];
+        let mut connection = Connection::open(&door.proxy()).await;
+        let paths = ["/h1", "/sent", "/h1", "/h2", "/sent", "/h1"];
+        let all: String = paths.iter().map(|path| post(path, text)).collect();
+        // Next to each other they would fill the buffers of the system, unread.
+        if length < 10_000 {
+            connection.send(all.as_bytes()).await;
+        }
+        for path in paths {
+            if length >= 10_000 {
+                connection.send(post(path, text).as_bytes()).await;
+            }
+            let answer = connection.response().await;
+            assert_eq!(answer.status, 200, "{length}: {path}");
+            if path == "/h2" {
+                let told: serde_json::Value = serde_json::from_str(&answer.text()).expect("JSON");
+                assert_eq!(told["body"], text, "{length}");
+            }
+        }
+        let seen = upstream.seen();
+        for seen in seen.iter().rev().take(5) {
+            assert_eq!(seen.length, length as u64);
+            // Upstreams keep as much as is gathered.
+            assert!(text.as_bytes().starts_with(&seen.body), "{length}");
+            assert_eq!(seen.body.len(), length.min(64 << 10));
+        }
+    }
+    assert_eq!(
+        upstream.seen().len(),
+        25,
+        "nothing was sent twice, or too much"
+    );
+}
+
+#[tokio::test]
+async fn a_body_may_come_late_and_in_pieces() {
+    let upstream = Upstream::echo().await;
+    let [door, _behind] = doors(&upstream).await;
+    let mut connection = Connection::open(&door.proxy()).await;
+    for path in ["/h1", "/sent", "/h2", "/other", "/h1"] {
+        let request = post(path, "{\"a\":1}");
+        for piece in request.as_bytes().chunks(50) {
+            connection.send(piece).await;
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(connection.response().await.status, 200, "{path}");
+    }
+    let seen = upstream.seen();
+    let bodies: Vec<_> = seen.iter().map(|seen| &*seen.body).collect();
+    let expected: [&[u8]; 4] = [
+        b"{\"a\":1}",
+        b"{\"a\":1}",
+        b"{\"a\":1,\"b\":\"2\"}",
+        b"{\"a\":1}",
+    ];
+    assert_eq!(bodies, expected);
+}
+
+#[tokio::test]
+async fn what_an_unread_body_holds_is_no_request() {
+    let upstream = Upstream::echo().await;
+    let [door, _behind] = doors(&upstream).await;
+    let smuggled = "GET /h1/smuggled HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    for path in ["/refused", "/nowhere", "/sent", "/h1", "/h2"] {
+        let mut connection = Connection::open(&door.proxy()).await;
+        let end = "GET /nowhere HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+        connection
+            .send((post(path, smuggled) + end).as_bytes())
+            .await;
+        let first = connection.response().await;
+        // An answer before the body was read ends the connection.
+        if first.status == 200 {
+            assert_eq!(connection.response().await.status, 404, "{path}");
+        } else {
+            assert_eq!(first.header("connection"), Some("close"), "{path}");
+        }
+        assert!(connection.is_closed().await, "{path}");
+    }
+    let seen = upstream.seen();
+    assert!(!seen.iter().any(|seen| seen.target.contains("smuggled")));
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_within_its_body_has_asked_for_nothing() {
+    let upstream = Upstream::echo().await;
+    let [door, _behind] = doors(&upstream).await;
+    let request = post("/h1", "{\"a\":1}");
+    let mut connection = Connection::open(&door.proxy()).await;
+    connection
+        .send(&request.as_bytes()[..request.len() - 1])
+        .await;
+    drop(connection);
+    let mut connection = Connection::open(&door.proxy()).await;
+    connection.send(request.as_bytes()).await;
+    assert_eq!(connection.response().await.status, 200);
+    assert_eq!(upstream.seen().len(), 1);
 }

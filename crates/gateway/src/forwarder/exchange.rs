@@ -43,7 +43,10 @@ impl Forwarder {
                 keep: true,
                 error: None,
             },
-            Ok(false) if speaks_http1(&ctx) => self.forward(&mut session, &mut ctx).await,
+            // A body that was not gathered is sent while it comes: the engine does that.
+            Ok(false) if speaks_http1(&ctx) && session.as_mut().is_body_done() => {
+                self.forward(&mut session, &mut ctx).await
+            }
             Ok(false) => return Box::pin(self.hand_over(session, ctx, shutdown)).await,
             Err(error) => {
                 Box::pin(self.fail(&mut session, &mut ctx, &error, None)).await;

@@ -1,8 +1,8 @@
 //! The proxy's application: a forwarding loop of the gateway's own for plain requests
 //! of HTTP/1.1, and the engine for all others.
 //!
-//! Nearly all requests are plain: they have no body, ask for no other protocol, and
-//! go to an upstream that speaks HTTP/1.1. For them the engine's two tasks, its
+//! Nearly all requests are plain: they have no body or a short one, ask for no other
+//! protocol, and go to an upstream that speaks HTTP/1.1. For them the engine's two tasks, its
 //! channels between them and its copied futures are most of what a request costs.
 //! Both ways run the same steps of [`Gateway`], on the engine's own sessions.
 

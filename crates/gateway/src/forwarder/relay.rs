@@ -53,8 +53,10 @@ impl Forwarder {
         if let Err(error) = upstream.write_request_header(request).await {
             return Relayed::failed(false, false, error.into_up());
         }
-        let unsent = if ctx.exchange.replacement.is_some() || ctx.exchange.decoder.is_some() {
-            match Box::pin(self.send_body(upstream, ctx)).await {
+        let body = session.as_downstream().get_retry_buffer();
+        let others = ctx.exchange.replacement.is_some() || ctx.exchange.decoder.is_some();
+        let unsent = if body.is_some() || others {
+            match Box::pin(self.send_body(upstream, body, ctx)).await {
                 Ok(unsent) => unsent,
                 Err(error) => return Relayed::failed(false, false, error),
             }
@@ -91,14 +93,14 @@ impl Forwarder {
         Ok(request)
     }
 
-    /// Sends what a filter gives the upstream for a body. What could not be sent is no
-    /// reason to lose an answer: it is told if none comes.
+    /// Sends the body that was gathered, or what filters make of it or put in its place.
+    /// What could not be sent is no reason to lose an answer: it is told if none comes.
     async fn send_body(
         &self,
         upstream: &mut HttpSession,
+        mut body: Option<Bytes>,
         ctx: &mut Box<Ctx>,
     ) -> Result<Option<Box<Error>>> {
-        let mut body: Option<Bytes> = None;
         self.gateway.filter_body(&mut body, true, ctx)?;
         let sent = async {
             if let Some(body) = body {

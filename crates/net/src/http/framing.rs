@@ -158,6 +158,8 @@ struct Requests {
     upgrade: bool,
     /// Whether the last head is as nearly all are.
     plain: bool,
+    /// Whether nothing after the last head was read yet.
+    at_head: bool,
     /// Heads so far.
     heads: u32,
 }
@@ -169,6 +171,7 @@ impl Requests {
             refusal: None,
             upgrade: false,
             plain: false,
+            at_head: false,
             heads: 0,
         }
     }
@@ -177,11 +180,14 @@ impl Requests {
     fn read(&mut self, bytes: &[u8]) -> Outcome {
         let passed = match self.state {
             State::Head(seen) => match self.head(bytes, seen) {
+                // Whoever serves it may leave its body to somebody else.
+                Outcome::Passes(length) if self.plain => return Outcome::Passes(length),
                 Outcome::Passes(length) => length,
                 other => return other,
             },
             _ => 0,
         };
+        self.at_head = false;
         let rest = &bytes[passed..];
         let more = match &mut self.state {
             State::Length(left) => {
@@ -245,6 +251,7 @@ impl Requests {
         self.heads = self.heads.wrapping_add(1);
         self.upgrade = head.upgrade;
         self.plain = head.plain;
+        self.at_head = true;
         match head.body {
             Body::Length(0) => self.ended(),
             Body::Length(length) => self.state = State::Length(length),

@@ -8,6 +8,7 @@ use http::uri::Authority;
 use httparse::{Header, Request};
 
 use super::chunked::is_token;
+use crate::http::bridge::BUFFERED_MAX;
 
 /// Longest head; the gateway's own bound on what it holds is lower.
 const LONGEST: usize = 64 << 10;
@@ -334,12 +335,16 @@ fn encode(target: &[u8], encoded: usize) -> Vec<u8> {
     out
 }
 
+/// Longest body of a plain request: as much as is gathered before it is sent on.
+const SHORT: u64 = BUFFERED_MAX as u64;
+
 /// What the header fields say of a request.
 struct Fields {
     body: Body,
     upgrade: bool,
-    /// Whether the request has the newest version, a path for a target, no body, no
-    /// expectation and no hop-by-hop field but a `Connection` that names none.
+    /// Whether the request has the newest version, a path for a target, a short body of
+    /// a known length or none, no expectation and no hop-by-hop field but a `Connection`
+    /// that names none.
     plain: bool,
 }
 
@@ -402,7 +407,7 @@ fn fields(fields: &[Header<'_>], target: &[u8], newest: bool) -> Result<Fields, 
     Ok(Fields {
         body,
         upgrade: upgrade && newest,
-        plain: plain && !upgrade && body == Body::Length(0),
+        plain: plain && !upgrade && matches!(body, Body::Length(..=SHORT)),
     })
 }
 

@@ -17,9 +17,11 @@ impl FramedStream {
 
     /// Waits for the head of the next request of HTTP/1, and hands on nothing.
     ///
-    /// Whether that request is plain: of HTTP/1.1, with a path for a target, without a
-    /// body, an expectation, a change of protocol and hop-by-hop fields other than
-    /// `Connection: keep-alive` or `close`. What ends or breaks the rules is not.
+    /// Whether that request is plain: of HTTP/1.1, with a path for a target, and with a
+    /// body of [`BUFFERED_MAX`](crate::http::bridge::BUFFERED_MAX) bytes at most whose
+    /// length it says. It has no expectation, no change of protocol and no hop-by-hop
+    /// field other than `Connection: keep-alive` or `close`. What ends or breaks the
+    /// rules is not. Of a plain request the head is read alone.
     ///
     /// # Errors
     /// What reading from the client gives.
@@ -37,11 +39,10 @@ impl FramedStream {
             let Reader::Http1(requests) = &self.reader else {
                 return Poll::Ready(Ok(false));
             };
-            let is_head = matches!(requests.state, State::Head(_));
             if self.ready > 0 {
-                return Poll::Ready(Ok(is_head && requests.plain));
+                return Poll::Ready(Ok(requests.at_head && requests.plain));
             }
-            if !is_head {
+            if !matches!(requests.state, State::Head(_)) {
                 return Poll::Ready(Ok(false));
             }
             if !self.held.is_empty() && !self.stale {

@@ -469,7 +469,7 @@ async fn no_field_ends_a_connection_of_http2() {
 }
 
 #[test]
-fn a_request_is_plain_that_has_no_body_and_concerns_no_connection_but_as_kept() {
+fn a_request_is_plain_that_has_a_short_body_and_concerns_no_connection_but_as_kept() {
     let is_plain = |text: &str| match super::head::read(text.as_bytes(), 0) {
         super::head::HeadScan::Head(head) => head.plain,
         _ => panic!("no head: {text}"),
@@ -479,6 +479,8 @@ fn a_request_is_plain_that_has_no_body_and_concerns_no_connection_but_as_kept() 
         "Connection: close\r\n",
         "connection: Keep-Alive\r\n",
         "Content-Length: 0\r\n",
+        "Content-Length: 1\r\n",
+        "Content-Length: 65536\r\n",
     ];
     for fields in plain {
         let text = format!("GET /a HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n");
@@ -497,7 +499,8 @@ fn a_request_is_plain_that_has_no_body_and_concerns_no_connection_but_as_kept() 
         "Proxy-Authorization: Basic eA==\r\n",
         "Proxy-Authenticate: Basic\r\n",
         "HTTP2-Settings: AAMAAABkAAQAAP__\r\n",
-        "Content-Length: 1\r\n",
+        "Content-Length: 65537\r\n",
+        "Content-Length: 1\r\nExpect: 100-continue\r\n",
         "Transfer-Encoding: chunked\r\n",
     ] {
         let text = format!("GET /a HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n");
