@@ -2,6 +2,7 @@
 //!
 //! Relative paths in it are relative to the directory of the file.
 
+mod console;
 mod edge;
 mod relocation;
 mod tls;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Deserializer};
 
 use doorward_acme::AcmeConfig;
 use doorward_audit::AuditConfig;
+use doorward_console::ConsoleConfig;
 use doorward_core::model::secret::Secret;
 use doorward_core::yaml::{Document, DocumentError, PathSegment};
 use doorward_gateway::edge::compression::CompressionConfig;
@@ -239,8 +241,8 @@ pub struct AdminConfig {
     pub cors_origins: Vec<String>,
     /// Whether keys are stored as text, and the secrets of credentials shown.
     pub show_credentials: bool,
-    /// Whether `/console` is served.
-    pub console: bool,
+    /// The console: whether `/console` is served, and who signs in there.
+    pub console: ConsoleConfig,
     /// Its TLS listener.
     pub tls: Option<TlsConfig>,
     /// Most open connections to it.
@@ -255,7 +257,7 @@ impl Default for AdminConfig {
             hosts: Vec::new(),
             cors_origins: Vec::new(),
             show_credentials: false,
-            console: true,
+            console: ConsoleConfig::default(),
             tls: None,
             max_connections: 256,
         }
@@ -388,6 +390,7 @@ impl Config {
                 tls.listen.push(usual.to_owned());
             }
         }
+        self.complete_console();
     }
 
     /// The first thing that is wrong with the identity provider's section.
@@ -415,6 +418,7 @@ impl Config {
         self.check_tls("proxy.tls", self.proxy.tls.as_ref(), &mut at);
         self.check_tls("admin.tls", self.admin.tls.as_ref(), &mut at);
         self.check_acme(&mut at);
+        self.check_console(&mut at);
         let admin = self.admin.listen.parse::<SocketAddr>();
         if admin.is_err() {
             let message = format!("'{}' is not ADDRESS:PORT", self.admin.listen);

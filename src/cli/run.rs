@@ -28,7 +28,7 @@ use crate::systemd::{self, Watchdog};
 use crate::upgrade::{Handed, Predecessor};
 use doorward_acme::Acme;
 use doorward_admin::{self as admin, AdminService, AdminState};
-use doorward_console::{Console, ConsoleState};
+use doorward_console::{Console, ConsoleState, ProviderParts};
 use doorward_core::clock::Clock;
 use doorward_core::model::audit::{Actor, Event, Kind, Trace};
 use doorward_gateway::balance::background::BackgroundTasks;
@@ -494,9 +494,20 @@ fn console(
     admin: &AdminService,
     stopped: &watch::Receiver<bool>,
 ) -> Option<Console> {
-    if !config.admin.console {
+    let section = &config.admin.console;
+    if !section.is_on {
         return None;
     }
+    let settings = &section.settings;
+    let provider = match (&parts.identity, &settings.roles) {
+        (Some(identity), Some(roles)) => Some(ProviderParts {
+            client: identity.own_client(settings.realm(), settings.client_id()),
+            roles: roles.clone(),
+            origins: config.console_origins(),
+            has_address: settings.address.is_some(),
+        }),
+        _ => None,
+    };
     let listen = config.admin.listen.parse::<SocketAddr>();
     let console = Console::new(ConsoleState {
         admin: admin.clone(),
@@ -504,6 +515,8 @@ fn console(
         clock: clock.clone(),
         stopping: stopped.clone(),
         port: listen.map_or(0, |address| address.port()),
+        provider,
+        token: settings.token,
     });
     console
         .inspect_err(|error| tracing::error!(%error, "there is no console"))

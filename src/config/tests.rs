@@ -247,3 +247,43 @@ fn what_the_edge_can_not_do_is_refused_by_key() {
         ""
     );
 }
+
+#[test]
+fn who_signs_in_at_the_console_is_told_in_full() {
+    let with = |console: &str| {
+        refused(&format!(
+            "admin:\n  token: 0123456789abcdef\n  console:\n    {console}\nidentity: {{}}\n"
+        ))
+    };
+    assert_eq!(with("roles: {owner: [admins]}"), "");
+    let unknown = with("rolls: {}");
+    assert!(
+        unknown.starts_with("d.yaml:4: admin.console.rolls: unknown field"),
+        "{unknown}"
+    );
+    assert!(unknown.ends_with("did you mean `roles`?"), "{unknown}");
+    let unknown = with("roles: {admins: [a]}");
+    assert!(
+        unknown.starts_with("d.yaml:4: admin.console.roles.admins: unknown field"),
+        "{unknown}"
+    );
+    assert_eq!(
+        with("address: admin.example"),
+        "d.yaml:4: admin.console.address: expected an origin such as https://admin.example\n\
+         d.yaml:4: admin.console.address: has no effect without admin.console.roles"
+    );
+    assert_eq!(
+        with("token: false"),
+        "d.yaml:4: admin.console.token: needs admin.console.roles: nobody could sign in"
+    );
+    let open = refused("admin: {console: {roles: {owner: [a]}}}\nidentity: {}\n");
+    assert!(
+        open.starts_with("d.yaml:1: admin.console.roles: needs admin.token"),
+        "{open}"
+    );
+    let text = refused("admin:\n  console: perhaps\n");
+    assert!(
+        text.contains("admin.console") && text.contains("true, false, or a mapping"),
+        "{text}"
+    );
+}

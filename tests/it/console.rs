@@ -8,14 +8,15 @@ use crate::support::{Answer, Door, Setup, Upstream, eventually};
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// A browser with its cookies.
-struct Browser<'a> {
+/// A browser with its cookies, which know no ports.
+#[derive(Clone)]
+pub(crate) struct Browser<'a> {
     door: &'a Door,
-    cookies: Vec<(String, String)>,
+    pub(crate) cookies: Vec<(String, String)>,
 }
 
 /// The value of the first attribute after `before` in a page.
-fn attribute<'a>(page: &'a str, before: &str, name: &str) -> &'a str {
+pub(crate) fn attribute<'a>(page: &'a str, before: &str, name: &str) -> &'a str {
     let rest = page.split_once(before).map_or("", |(_, rest)| rest);
     let wanted = format!("{name}=\"");
     let rest = rest.split_once(&wanted).map_or("", |(_, rest)| rest);
@@ -23,7 +24,7 @@ fn attribute<'a>(page: &'a str, before: &str, name: &str) -> &'a str {
 }
 
 impl<'a> Browser<'a> {
-    fn new(door: &'a Door) -> Self {
+    pub(crate) fn new(door: &'a Door) -> Self {
         let cookies = Vec::new();
         Self { door, cookies }
     }
@@ -38,8 +39,13 @@ impl<'a> Browser<'a> {
         browser
     }
 
-    fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        let request = client().request(method, self.door.admin_url(path));
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let url = if path.starts_with('/') {
+            self.door.admin_url(path)
+        } else {
+            path.to_owned()
+        };
+        let request = client().request(method, url);
         let pairs: Vec<_> = self
             .cookies
             .iter()
@@ -64,15 +70,19 @@ impl<'a> Browser<'a> {
         }
     }
 
-    async fn get(&mut self, path: &str) -> Answer {
+    pub(crate) async fn get(&mut self, path: &str) -> Answer {
         let answer = send(self.request(Method::GET, path)).await;
         self.keep(&answer);
         answer
     }
 
-    /// Posts a form as a page of this origin does.
-    async fn submit(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
-        let origin = format!("http://{}", self.door.admin());
+    /// Posts a form as a page of the same origin does.
+    pub(crate) async fn submit(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let origin = match path.strip_prefix("http://") {
+            Some(rest) => rest.split('/').next().unwrap_or_default().to_owned(),
+            None => self.door.admin(),
+        };
+        let origin = format!("http://{origin}");
         let request = self.request(Method::POST, path).header("origin", origin);
         let answer = send(request.form(fields)).await;
         self.keep(&answer);
@@ -80,20 +90,20 @@ impl<'a> Browser<'a> {
     }
 
     /// The token of the forms of this session.
-    async fn form_token(&mut self) -> String {
+    pub(crate) async fn form_token(&mut self) -> String {
         let page = self.get("/console/explain").await.expect(200).body;
         attribute(&page, "name=\"form_token\"", "value").to_owned()
     }
 
     /// Posts a form with its token.
-    async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub(crate) async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
         let token = self.form_token().await;
         let fields = [&[("form_token", token.as_str())], fields].concat();
         self.submit(path, &fields).await
     }
 
     /// Goes through the difference, and applies it.
-    async fn change(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub(crate) async fn change(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
         let preview = format!("/console/preview/{path}");
         let page = self.post(&preview, fields).await.expect(200).body;
         let change = attribute(&page, "name=\"change\"", "value").to_owned();

@@ -57,7 +57,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "gateway",
         ],
     ),
-    ("console", &["core", "net", "admin"]),
+    ("console", &["core", "net", "admin", "identity"]),
 ];
 
 #[test]

@@ -14,6 +14,8 @@ mod compression;
 mod config_api;
 mod connections;
 mod console;
+mod console_sign_in;
+mod console_sign_in_attacks;
 mod consumers;
 mod cycles;
 mod deck;

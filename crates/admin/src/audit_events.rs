@@ -7,7 +7,7 @@ use super::call::Call;
 use super::draft::Key;
 use super::error::ApiError;
 use super::{Endpoint, State};
-use doorward_core::model::audit::{Actor, Event, Kind, Trace};
+use doorward_core::model::audit::{Actor, Event, Kind, Operator, Trace};
 use doorward_core::model::credential::MASK;
 use doorward_net::http::ClientInfo;
 
@@ -50,7 +50,7 @@ pub(super) async fn answer(
         .address(call.client.map(|info| info.addr.ip()))
         .target(&target(endpoint, &call));
     let event = match operator {
-        Some(operator) => event.with("via", operator.via),
+        Some(operator) => by_operator(event, operator),
         None => event,
     };
     let told = (event.clone(), trace(request_id));
@@ -73,6 +73,16 @@ pub(super) async fn answer(
     }))
 }
 
+/// What an operator does whom another part of the process has let in. Of a person
+/// it is found by name and realm.
+fn by_operator(event: Event, operator: &Operator) -> Event {
+    let event = event.with("via", operator.via);
+    match &operator.actor {
+        Actor::Person(person) => event.realm(&person.realm).user(person.id, &person.name),
+        _ => event,
+    }
+}
+
 /// What a request is about. A key in a path is not told.
 fn target(endpoint: &Endpoint, call: &Call) -> String {
     let path = call.path.trim_start_matches('/');
@@ -93,11 +103,11 @@ fn target(endpoint: &Endpoint, call: &Call) -> String {
 /// A request that may not use the listener.
 pub(super) fn refused(
     state: &State,
-    client: Option<ClientInfo>,
+    (client, actor): (Option<ClientInfo>, Actor),
     status: StatusCode,
     request_id: &str,
 ) {
-    let event = Event::new(Kind::AdminRefuse, Actor::Anonymous);
+    let event = Event::new(Kind::AdminRefuse, actor);
     let event = event.address(client.map(|info| info.addr.ip()));
     let event = event.failed(reason(status));
     let now_ms = state.clock.now_ms();

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
+use super::State;
 use super::draft::Key;
-use super::{Operator, State};
+use doorward_core::model::audit::Operator;
 use doorward_gateway::records::Disclosure;
 use doorward_net::http::ClientInfo;
 

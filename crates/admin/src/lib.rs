@@ -59,6 +59,7 @@ use error::ApiError;
 
 use doorward_audit::Audit;
 use doorward_core::clock::{self, Clock};
+use doorward_core::model::audit::{Actor, Operator};
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
 use doorward_core::model::consumer::Consumer;
@@ -80,7 +81,7 @@ use doorward_store::Store;
 
 pub use info::Listener;
 pub use refusal::refusal;
-pub use service::{AdminService, Operator};
+pub use service::AdminService;
 
 /// Largest request body, in bytes.
 pub const MAX_BODY: usize = 1 << 20;
@@ -504,7 +505,8 @@ async fn answer(state: Arc<State>, operator: Option<Operator>, request: Request)
         Err(error) => {
             let response = error.into_response();
             let client = head.extensions.get::<ClientInfo>().copied();
-            audit_events::refused(&state, client, response.status(), &id);
+            let status = response.status();
+            audit_events::refused(&state, (client, Actor::Anonymous), status, &id);
             response
         }
         Ok(()) => {
@@ -550,7 +552,7 @@ async fn dispatch(
         if head.method == Method::OPTIONS {
             return Ok(cors::options(identity::METHODS, &head.headers));
         }
-        return identity::forward(provider, below, head, body).await;
+        return identity::forward(provider, operator, below, (head, body)).await;
     }
     let segments = path::segments(head.uri.path())?;
     let (endpoint, params) = endpoints()

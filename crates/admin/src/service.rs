@@ -10,17 +10,8 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 
 use super::{State, answer, audit_events};
 use doorward_core::clock::random_uuid;
-use doorward_core::model::audit::Actor;
+use doorward_core::model::audit::{Actor, Operator};
 use doorward_net::http::ClientInfo;
-
-/// On whose behalf a part of the process sends a request.
-#[derive(Clone, Debug)]
-pub struct Operator {
-    /// Whom the audit log names.
-    pub actor: Actor,
-    /// The part that let the operator in: `details.via` of audit records.
-    pub via: &'static str,
-}
 
 /// The Admin API, called without a socket.
 #[derive(Clone)]
@@ -75,9 +66,10 @@ impl AdminService {
         checked.map_err(|error| error.to_string())
     }
 
-    /// Tells the audit log of a request that may not use the listener.
-    pub fn note_refusal(&self, client: Option<ClientInfo>, status: StatusCode) {
+    /// Tells the audit log of a request of `actor` that may not use the listener, or
+    /// may not use it so.
+    pub fn note_refusal(&self, client: Option<ClientInfo>, actor: Actor, status: StatusCode) {
         let id = random_uuid().simple().to_string();
-        audit_events::refused(&self.state, client, status, &id);
+        audit_events::refused(&self.state, (client, actor), status, &id);
     }
 }

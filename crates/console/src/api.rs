@@ -4,7 +4,8 @@ use axum::body::Body;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use serde_json::Value;
 
-use doorward_admin::{AdminService, Operator};
+use doorward_admin::AdminService;
+use doorward_core::model::audit::Operator;
 use doorward_net::http::ClientInfo;
 
 use super::error::PageError;

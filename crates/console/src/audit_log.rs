@@ -89,7 +89,12 @@ fn row(visit: &Visit, one: &Value) -> Row {
     };
     let (actor, details) = (&one["actor"], &one["details"]);
     let mut who = record::text(&actor["type"]);
-    for more in [&actor["id"], &details["via"]] {
+    // Of a person the name says more than the identifier.
+    let whom = match &actor["name"] {
+        Value::Null => [&actor["id"], &Value::Null],
+        name => [name, &actor["realm"]],
+    };
+    for more in whom.into_iter().chain([&details["via"]]) {
         if let Some(more) = more.as_str() {
             who = format!("{who} {more}");
         }

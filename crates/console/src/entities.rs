@@ -14,7 +14,6 @@ use super::error::PageError;
 use super::fields::{self, Field};
 use super::frame::{self, Frame};
 use super::kinds::{self, Kind, Place};
-use super::session::Role;
 use super::table::{Button, Cell, Filter, Mark, Row, Table};
 use super::visit::Visit;
 use super::{path, record};
@@ -116,7 +115,7 @@ async fn list(visit: Visit, place: Place) -> Result<Response, PageError> {
         let query = [("q", search), ("tags", tags), ("offset", offset)];
         table.next = Some(path::with_query(&place.path("/console/gateway"), query));
     }
-    if visit.may(Role::Operator) {
+    if visit.may(place.kind.changed_by) {
         table.links = vec![(t.create.to_owned(), place.path("/console/new"))];
     }
     let title = (place.kind.title)(t);
@@ -172,7 +171,7 @@ async fn table(visit: &Visit, place: &Place, body: &Value) -> Table {
         let mut row = Row::new(cells);
         let enabled = found.get("enabled").and_then(Value::as_bool);
         if let Some(enabled) = enabled
-            && visit.may(Role::Operator)
+            && visit.may(place.kind.changed_by)
             && found.get("declared_in").is_none()
         {
             row.buttons.push(switch(visit, &own, found, enabled));
@@ -263,7 +262,7 @@ async fn record_page(visit: Visit, place: Place) -> Result<Response, PageError> 
         map.remove("declared_in");
     }
     let stored = record::curl(&place.path(""), &without_stamps(&plain));
-    let editable = file.is_none() && visit.may(Role::Operator);
+    let editable = file.is_none() && visit.may(place.kind.changed_by);
     let (edit, list) = (
         place.path("/console/edit"),
         place.list().path("/console/gateway"),
@@ -362,7 +361,7 @@ async fn children(visit: &Visit, place: &Place, plural: &str) -> Result<Option<T
     if body.get("offset").is_some_and(Value::is_string) {
         table.next = Some(below.path("/console/gateway"));
     }
-    if visit.may(Role::Operator) {
+    if visit.may(kind.changed_by) {
         let create = format!("{}: {}", visit.texts.create, (kind.title)(visit.texts));
         table.links = vec![(create, below.path("/console/new"))];
     }

@@ -7,7 +7,9 @@ use http::{HeaderValue, StatusCode, header};
 
 use super::api::ApiAnswer;
 use super::frame::{self, Frame};
+use super::texts::Texts;
 use super::visit::Visit;
+use doorward_core::model::audit::Person;
 
 /// Why a page is not shown.
 #[derive(Debug)]
@@ -22,6 +24,12 @@ pub(crate) enum PageError {
     NoSession,
     /// The session's role does not suffice.
     Role,
+    /// None of the person's groups has a role.
+    NoGroup(Person),
+    /// The way through the provider led nowhere.
+    SignIn(SignInError),
+    /// Nobody can say now who the visitor is.
+    Unavailable,
     /// The body is no form.
     Form,
     /// The form is not one of this session, or is too old.
@@ -36,6 +44,21 @@ pub(crate) enum PageError {
     Unreadable,
 }
 
+/// Why the way through the provider led nowhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SignInError {
+    /// It did not begin in this browser, or lasted too long.
+    State,
+    /// It was ended before; where it led to.
+    Spent(String),
+    /// The provider refused, with this error code.
+    Refused(String),
+    /// What the provider said does not belong to this sign-in.
+    Answer,
+    /// The provider sends nobody back to the address that the visitor came by.
+    Address,
+}
+
 #[derive(Template)]
 #[template(path = "message.html")]
 struct MessagePage {
@@ -43,6 +66,8 @@ struct MessagePage {
     text: String,
     details: Vec<(String, String)>,
     back: bool,
+    /// Where the person signs out at the provider.
+    leave: String,
 }
 
 impl PageError {
@@ -50,9 +75,10 @@ impl PageError {
         match self {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Foreign(_) | Self::Role | Self::Stale => StatusCode::FORBIDDEN,
+            Self::Foreign(_) | Self::Role | Self::NoGroup(_) | Self::Stale => StatusCode::FORBIDDEN,
             Self::NoSession => StatusCode::UNAUTHORIZED,
-            Self::Form => StatusCode::BAD_REQUEST,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::SignIn(_) | Self::Form => StatusCode::BAD_REQUEST,
             Self::Changed | Self::FileOwned(_) => StatusCode::CONFLICT,
             Self::Api(answer) => answer.status,
             Self::Unreadable => StatusCode::BAD_GATEWAY,
@@ -78,19 +104,46 @@ impl PageError {
             Self::Foreign(message) => (message.clone(), Vec::new()),
             Self::NoSession => (texts.no_session.to_owned(), Vec::new()),
             Self::Role => (texts.no_role.to_owned(), Vec::new()),
+            Self::NoGroup(person) => (
+                texts.no_group.to_owned(),
+                vec![
+                    (texts.user.to_owned(), person.name.clone()),
+                    (texts.realm.to_owned(), person.realm.clone()),
+                ],
+            ),
+            Self::SignIn(error) => error.text(texts),
+            Self::Unavailable => (texts.unavailable.to_owned(), Vec::new()),
             Self::Stale => (texts.stale.to_owned(), Vec::new()),
             Self::Changed => (texts.changed.to_owned(), Vec::new()),
             Self::FileOwned(file) => (format!("{} {file}", texts.file_owned), Vec::new()),
             Self::Api(answer) => (answer.message().to_owned(), answer.violations()),
             Self::Unreadable => (texts.unreadable.to_owned(), Vec::new()),
         };
+        let leave = match (self, &visit.parts().provider) {
+            (Self::NoGroup(_), Some(provider)) => provider.sign_out_address(visit),
+            _ => None,
+        };
         let page = MessagePage {
+            leave: leave.unwrap_or_default(),
             frame: Frame::of(visit, texts.error, ""),
             text,
             details,
             back: visit.session().is_some(),
         };
         frame::show(&page).unwrap_or_else(|error| plain(&error))
+    }
+}
+
+impl SignInError {
+    fn text(&self, texts: &Texts) -> (String, Vec<(String, String)>) {
+        let (text, detail) = match self {
+            Self::State | Self::Spent(_) => (texts.sign_in_state, None),
+            Self::Refused(code) => (texts.sign_in_refused, Some(code)),
+            Self::Answer => (texts.sign_in_answer, None),
+            Self::Address => (texts.sign_in_address, None),
+        };
+        let detail = detail.map(|code| ("error".to_owned(), code.clone()));
+        (text.to_owned(), detail.into_iter().collect())
     }
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Frame {
     pub(crate) session: bool,
     /// Whether the session can be ended: without a token there is nothing to end.
     pub(crate) can_leave: bool,
+    /// The name and the role of whom the provider has signed in; "" for others.
+    pub(crate) person: String,
     pub(crate) navigation: Vec<NavigationGroup>,
     /// The other language: its tag, its name in itself, and the way to it.
     pub(crate) language: (&'static str, &'static str, String),
@@ -67,7 +69,8 @@ impl Frame {
             script,
             form_token: session.map_or_else(String::new, |session| session.form_token.clone()),
             session: session.is_some(),
-            can_leave: session.is_some() && visit.parts().admin.has_token(),
+            can_leave: session.is_some() && !visit.parts().is_open(),
+            person: person(visit),
             navigation: if session.is_some() {
                 navigation(visit, section)
             } else {
@@ -75,6 +78,15 @@ impl Frame {
             },
             language: (other.lang, other.language, lead),
         }
+    }
+}
+
+fn person(visit: &Visit) -> String {
+    match (visit.person(), visit.session()) {
+        (Some(person), Some(session)) => {
+            format!("{} · {}", person.name, session.role.text(visit.texts))
+        }
+        _ => String::new(),
     }
 }
 

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::path;
+use super::session::Role;
 use super::texts::Texts;
 
 /// A kind of entities.
@@ -18,6 +19,8 @@ pub(crate) struct Kind {
     pub(crate) columns: &'static [&'static str],
     /// The kinds that a record's page lists.
     pub(crate) children: &'static [&'static str],
+    /// Who changes its records: keys and secrets are the owners'.
+    pub(crate) changed_by: Role,
 }
 
 /// Every kind.
@@ -31,6 +34,7 @@ pub(crate) static KINDS: &[Kind] = &[
             "name", "protocol", "host", "port", "path", "enabled", "tags",
         ],
         children: &["routes", "plugins"],
+        changed_by: Role::Operator,
     },
     Kind {
         plural: "routes",
@@ -39,6 +43,7 @@ pub(crate) static KINDS: &[Kind] = &[
         title: |t| t.routes,
         columns: &["name", "hosts", "paths", "methods", "service", "tags"],
         children: &["plugins"],
+        changed_by: Role::Operator,
     },
     Kind {
         plural: "plugins",
@@ -55,6 +60,7 @@ pub(crate) static KINDS: &[Kind] = &[
             "tags",
         ],
         children: &[],
+        changed_by: Role::Operator,
     },
     Kind {
         plural: "consumers",
@@ -71,6 +77,7 @@ pub(crate) static KINDS: &[Kind] = &[
             "acls",
             "plugins",
         ],
+        changed_by: Role::Operator,
     },
     Kind {
         plural: "upstreams",
@@ -79,6 +86,7 @@ pub(crate) static KINDS: &[Kind] = &[
         title: |t| t.upstreams,
         columns: &["name", "algorithm", "hash_on", "tags"],
         children: &["targets"],
+        changed_by: Role::Operator,
     },
     Kind {
         plural: "certificates",
@@ -87,6 +95,7 @@ pub(crate) static KINDS: &[Kind] = &[
         title: |t| t.certificates,
         columns: &["id", "snis", "tags"],
         children: &["snis"],
+        changed_by: Role::Owner,
     },
     Kind {
         plural: "snis",
@@ -95,6 +104,7 @@ pub(crate) static KINDS: &[Kind] = &[
         title: |t| t.snis,
         columns: &["name", "certificate", "tags"],
         children: &[],
+        changed_by: Role::Operator,
     },
     Kind {
         plural: "ca_certificates",
@@ -103,6 +113,7 @@ pub(crate) static KINDS: &[Kind] = &[
         title: |t| t.ca_certificates,
         columns: &["id", "cert_digest", "tags"],
         children: &[],
+        changed_by: Role::Owner,
     },
     Kind {
         plural: "targets",
@@ -111,6 +122,7 @@ pub(crate) static KINDS: &[Kind] = &[
         title: |t| t.targets,
         columns: &["target", "weight", "tags"],
         children: &[],
+        changed_by: Role::Operator,
     },
     credential(
         "key-auth",
@@ -158,6 +170,7 @@ const fn credential(
         title,
         columns,
         children: &[],
+        changed_by: Role::Owner,
     }
 }
 

@@ -7,6 +7,7 @@
 mod api;
 mod assets;
 mod audit_log;
+mod config;
 mod difference;
 mod edit;
 mod entities;
@@ -20,6 +21,7 @@ mod kinds;
 mod live;
 mod overview;
 mod path;
+mod provider;
 mod record;
 mod route_files;
 mod session;
@@ -43,6 +45,7 @@ use tokio::sync::watch;
 
 use doorward_admin::AdminService;
 use doorward_core::clock::Clock;
+use doorward_core::model::audit::Actor;
 use doorward_net::http::ClientInfo;
 use doorward_net::http::guess_limit::GuessLimiter;
 use doorward_net::http::listener::Gate;
@@ -50,12 +53,21 @@ use doorward_net::session::seal::SealError;
 use doorward_net::telemetry::Telemetry;
 
 use error::PageError;
+use kinds::Place;
 use live::Live;
+use provider::Provider;
 use session::{Role, Session, Sessions};
 use visit::Visit;
 
+pub use config::{ConsoleConfig, ConsoleSettings, Listeners, RoleGroups};
+pub use provider::ProviderParts;
+
 /// Where the console is on the admin listener.
 const PREFIX: &str = "/console";
+/// Where people sign in.
+const SIGN_IN: &str = "/console/sign-in";
+/// Where the identity provider sends browsers back to.
+const CALLBACK: &str = "/console/sign-in/callback";
 /// Longest body of a form, in bytes.
 const FORM_MAX: usize = 1 << 20;
 /// Longest body of a sign-in, which anybody may send.
@@ -74,6 +86,10 @@ pub struct ConsoleState {
     /// The port of the listener. Cookies ignore ports: it tells those of several
     /// processes on one machine apart.
     pub port: u16,
+    /// The identity provider whose users sign in; `None`: none.
+    pub provider: Option<ProviderParts>,
+    /// Whether the admin token signs in.
+    pub token: bool,
 }
 
 /// The console of this process.
@@ -85,8 +101,23 @@ struct Parts {
     telemetry: Telemetry,
     clock: Clock,
     sessions: Sessions,
+    provider: Option<Provider>,
+    token: bool,
     guesses: GuessLimiter,
     live: Live,
+}
+
+impl Parts {
+    /// Whether nobody signs in: whoever reaches the listener may do all that the
+    /// Admin API offers.
+    fn is_open(&self) -> bool {
+        self.provider.is_none() && !self.admin.has_token()
+    }
+
+    /// Whether the admin token signs in.
+    fn takes_token(&self) -> bool {
+        self.token && self.admin.has_token()
+    }
 }
 
 type Answer = BoxFuture<'static, Result<Response, PageError>>;
@@ -97,9 +128,19 @@ struct Page {
     /// Below [`PREFIX`]. `{}` is an open part, `{*}` at the end stands for all that
     /// follow.
     path: &'static str,
-    /// `None`: whoever reaches the listener.
-    role: Option<Role>,
+    access: Access,
     handler: fn(Visit) -> Answer,
+}
+
+/// Who may use a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// Whoever reaches the listener.
+    Everybody,
+    /// Who has this role, or a higher one.
+    Role(Role),
+    /// Who may change records of the kind that the path names ([`kinds::Kind`]).
+    Change,
 }
 
 const fn page(
@@ -111,7 +152,16 @@ const fn page(
     Page {
         method,
         path,
-        role: Some(role),
+        access: Access::Role(role),
+        handler,
+    }
+}
+
+const fn change(method: &'static str, path: &'static str, handler: fn(Visit) -> Answer) -> Page {
+    Page {
+        method,
+        path,
+        access: Access::Change,
         handler,
     }
 }
@@ -120,7 +170,7 @@ const fn public(method: &'static str, path: &'static str, handler: fn(Visit) -> 
     Page {
         method,
         path,
-        role: None,
+        access: Access::Everybody,
         handler,
     }
 }
@@ -131,15 +181,18 @@ static PAGES: &[Page] = &[
     public("GET", "/sign-in", |visit| Box::pin(sign_in::show(visit))),
     public("POST", "/sign-in", |visit| Box::pin(sign_in::submit(visit))),
     public("GET", "/language", |visit| Box::pin(sign_in::language(visit))),
+    public("GET", "/sign-in/provider", |visit| Box::pin(sign_in::depart(visit))),
+    public("GET", "/sign-in/callback", |visit| Box::pin(sign_in::arrive(visit))),
+    public("GET", "/signed-out", |visit| Box::pin(sign_in::signed_out(visit))),
     page("POST", "/sign-out", Role::Viewer, |visit| Box::pin(sign_in::sign_out(visit))),
     page("GET", "/", Role::Viewer, |visit| Box::pin(overview::show(visit))),
     page("GET", "/refusals", Role::Viewer, |visit| Box::pin(overview::refusals(visit))),
     page("GET", "/events", Role::Viewer, |visit| Box::pin(live::events(visit))),
     page("GET", "/gateway/{*}", Role::Viewer, |visit| Box::pin(entities::show(visit))),
-    page("GET", "/new/{*}", Role::Operator, |visit| Box::pin(edit::new(visit))),
-    page("GET", "/edit/{*}", Role::Operator, |visit| Box::pin(edit::edit(visit))),
-    page("POST", "/preview/{*}", Role::Operator, |visit| Box::pin(edit::preview(visit))),
-    page("POST", "/apply/{*}", Role::Operator, |visit| Box::pin(edit::apply(visit))),
+    change("GET", "/new/{*}", |visit| Box::pin(edit::new(visit))),
+    change("GET", "/edit/{*}", |visit| Box::pin(edit::edit(visit))),
+    change("POST", "/preview/{*}", |visit| Box::pin(edit::preview(visit))),
+    change("POST", "/apply/{*}", |visit| Box::pin(edit::apply(visit))),
     page("GET", "/explain", Role::Viewer, |visit| Box::pin(explain::form(visit))),
     page("POST", "/explain", Role::Viewer, |visit| Box::pin(explain::answer(visit))),
     page("GET", "/throttling", Role::Viewer, |visit| Box::pin(throttling::list(visit))),
@@ -162,6 +215,11 @@ impl Console {
         let live = Live::new(state.telemetry.clone(), state.clock.clone(), state.stopping);
         Ok(Self(Arc::new(Parts {
             sessions: Sessions::new(state.port)?,
+            provider: match state.provider {
+                Some(provider) => Some(Provider::new(provider, state.port)?),
+                None => None,
+            },
+            token: state.token,
             admin: state.admin,
             telemetry: state.telemetry,
             clock: state.clock,
@@ -221,6 +279,18 @@ impl Console {
 }
 
 impl Page {
+    /// The role that a request with these open parts needs; `None`: none.
+    fn role(&self, params: &[String]) -> Option<Role> {
+        match self.access {
+            Access::Everybody => None,
+            Access::Role(role) => Some(role),
+            // Where the path names nothing there is nothing to change.
+            Access::Change => {
+                Some(Place::of(params).map_or(Role::Operator, |place| place.kind.changed_by))
+            }
+        }
+    }
+
     /// The open parts of `segments`, if they are of this page.
     fn matches(&self, segments: &[String]) -> Option<Vec<String>> {
         let mut own = self.path.split('/').filter(|part| !part.is_empty());
@@ -266,7 +336,7 @@ async fn serve(
 ) -> Result<Response, Refusal> {
     let admin = &console.0.admin;
     if let Err(message) = admin.check_page(&head.method, &head.uri, &head.headers) {
-        admin.note_refusal(client, StatusCode::FORBIDDEN);
+        admin.note_refusal(client, Actor::Anonymous, StatusCode::FORBIDDEN);
         return Err((PageError::Foreign(message), None));
     }
     let method = match head.method {
@@ -279,7 +349,9 @@ async fn serve(
     {
         return assets::serve(&method, name).map_err(|error| (error, None));
     }
-    let visit = Visit::new(console, head, client);
+    let mut visit = Visit::new(console, head, client);
+    let is_stream = segments == ["events"];
+    let looked_up = visit.look_up(!is_stream).await;
     let refuse = |error, visit: Visit| Err((error, Some(Box::new(visit))));
     let fitting = PAGES
         .iter()
@@ -294,20 +366,29 @@ async fn serve(
     let Some((page, params)) = found else {
         return refuse(PageError::Method, visit);
     };
+    let role = page.role(&params);
     let mut visit = visit.with_params(params);
-    if let Some(role) = page.role {
-        match visit.session() {
-            None if method == Method::GET => return Ok(sign_in::lead_to(&visit)),
-            None => return refuse(PageError::NoSession, visit),
-            Some(session) if session.role < role => return refuse(PageError::Role, visit),
-            Some(_) => {}
+    if let Some(role) = role {
+        if let Err(error) = looked_up {
+            return refuse(error, visit);
+        }
+        match (visit.session(), visit.person()) {
+            (None, Some(person)) => return refuse(PageError::NoGroup(person.clone()), visit),
+            (None, None) if method == Method::GET => return Ok(sign_in::lead_to(&visit)),
+            (None, None) => return refuse(PageError::NoSession, visit),
+            (Some(session), _) if session.role < role => {
+                let actor = visit.actor();
+                admin.note_refusal(client, actor, StatusCode::FORBIDDEN);
+                return refuse(PageError::Role, visit);
+            }
+            (Some(_), _) => {}
         }
     }
     if method == Method::POST {
         if let Err(error) = visit.read_form(body).await {
             return refuse(error, visit);
         }
-        if page.role.is_some() && !visit.has_form_token() {
+        if role.is_some() && !visit.has_form_token() {
             return refuse(PageError::Stale, visit);
         }
     }

@@ -222,7 +222,7 @@ impl Stream {
             return Some(first);
         }
         self.sent += 1;
-        if self.sent.is_multiple_of(RECHECK) && !self.may_go_on() {
+        if self.sent.is_multiple_of(RECHECK) && !self.may_go_on().await {
             return None;
         }
         tokio::select! {
@@ -232,7 +232,11 @@ impl Stream {
         Some(self.receiver.borrow_and_update().clone())
     }
 
-    fn may_go_on(&self) -> bool {
+    async fn may_go_on(&mut self) -> bool {
+        // A stream is no use of the session: a forgotten page does not keep it.
+        if self.visit.look_up(false).await.is_err() {
+            return false;
+        }
         let sessions = &self.visit.parts().sessions;
         let session = self.visit.session();
         session.is_some_and(|session| sessions.is_active(session, self.visit.now_ms()))

@@ -11,10 +11,12 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
 use doorward_core::clock::random_bytes;
+use doorward_identity::SignIn;
 use doorward_net::session::cookie::{SameSite, Style};
 use doorward_net::session::seal::{SealError, Sealer};
 
 use super::PREFIX;
+use super::texts::Texts;
 
 /// How long a session lasts: a working day.
 const LIFETIME_MS: i64 = 8 * 3600 * 1000;
@@ -34,13 +36,28 @@ pub(crate) enum Role {
     Owner,
 }
 
+impl Role {
+    /// What people call it.
+    pub(crate) fn text(self, texts: &Texts) -> &'static str {
+        match self {
+            Self::Viewer => texts.viewer,
+            Self::Operator => texts.operator,
+            Self::Owner => texts.owner,
+        }
+    }
+}
+
 /// A sign-in at the console.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Session {
     id: String,
     /// What its forms carry.
     pub(crate) form_token: String,
+    /// Of a person: as it was at the sign-in. What counts is looked up.
     pub(crate) role: Role,
+    /// The person's sign-in at the provider; `None`: by the admin token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sign_in: Option<SignIn>,
     /// When it ends, in milliseconds since the epoch.
     pub(crate) until_ms: i64,
 }
@@ -120,7 +137,7 @@ impl Sessions {
     /// A new session, and the fields that have the browser keep it.
     pub(crate) fn begin(
         &self,
-        role: Role,
+        (role, sign_in): (Role, Option<SignIn>),
         headers: &HeaderMap,
         secure: bool,
         now_ms: i64,
@@ -129,6 +146,7 @@ impl Sessions {
             id: URL_SAFE_NO_PAD.encode(random_bytes::<16>()),
             form_token: URL_SAFE_NO_PAD.encode(random_bytes::<32>()),
             role,
+            sign_in,
             until_ms: now_ms + LIFETIME_MS,
         };
         let plain = serde_json::to_vec(&session).ok()?;
@@ -181,7 +199,9 @@ mod tests {
         let sessions = Sessions::new(8001).expect("a key");
         let none = HeaderMap::new();
         assert_eq!(sessions.read(&none, 0), None);
-        let (session, fields) = sessions.begin(Role::Owner, &none, true, 0).expect("one");
+        let (session, fields) = sessions
+            .begin((Role::Owner, None), &none, true, 0)
+            .expect("one");
         let field = fields[0].to_str().expect("text");
         for attribute in ["Path=/console", "HttpOnly", "SameSite=Lax", "Secure"] {
             assert!(field.contains(attribute), "{field}");
@@ -201,7 +221,7 @@ mod tests {
             Sessions::new(8001).expect("two"),
         );
         let (_, fields) = one
-            .begin(Role::Owner, &HeaderMap::new(), false, 0)
+            .begin((Role::Owner, None), &HeaderMap::new(), false, 0)
             .expect("one");
         assert_eq!(other.read(&shown(&fields), 1), None);
         let third = Sessions::new(8002).expect("three");
@@ -212,8 +232,12 @@ mod tests {
     fn a_form_carries_the_token_of_its_own_session() {
         let sessions = Sessions::new(8001).expect("a key");
         let none = HeaderMap::new();
-        let (one, _) = sessions.begin(Role::Owner, &none, false, 0).expect("one");
-        let (other, _) = sessions.begin(Role::Owner, &none, false, 0).expect("one");
+        let (one, _) = sessions
+            .begin((Role::Owner, None), &none, false, 0)
+            .expect("one");
+        let (other, _) = sessions
+            .begin((Role::Owner, None), &none, false, 0)
+            .expect("one");
         assert!(one.has_form_token(&one.form_token));
         for wrong in ["", "x", other.form_token.as_str()] {
             assert!(!one.has_form_token(wrong), "{wrong}");
@@ -229,6 +253,7 @@ mod tests {
                 id: number.to_string(),
                 form_token: String::new(),
                 role: Role::Viewer,
+                sign_in: None,
                 until_ms: 1000,
             };
             sessions.end(&session, &none, false, 0);

@@ -10,17 +10,39 @@ fn every_unsafe_page_wants_a_role() {
     for page in PAGES {
         let is_sign_in = page.path == "/sign-in";
         assert!(
-            page.role.is_some() || page.method == "GET" || is_sign_in,
+            page.access != Access::Everybody || page.method == "GET" || is_sign_in,
             "{}",
             page.path
         );
         let changes = page.method == "POST";
         let looks = ["/sign-out", "/explain", "/sign-in"].contains(&page.path);
+        let access = page.access;
+        let is_guarded = matches!(access, Access::Role(role) if role >= Role::Operator);
         assert!(
-            !changes || looks || page.role >= Some(Role::Operator),
+            !changes || looks || is_guarded || access == Access::Change,
             "{}",
             page.path
         );
+    }
+}
+
+#[test]
+fn keys_and_secrets_are_changed_by_owners_alone() {
+    for (path, role) in [
+        ("/console/apply/services/a", Role::Operator),
+        ("/console/new/routes", Role::Operator),
+        ("/console/apply/consumers/c", Role::Operator),
+        ("/console/preview/certificates/c", Role::Owner),
+        ("/console/new/ca_certificates", Role::Owner),
+        ("/console/edit/certificates/c", Role::Owner),
+        ("/console/apply/consumers/c/key-auth", Role::Owner),
+        ("/console/apply/consumers/c/jwt/j", Role::Owner),
+    ] {
+        let segments = path::segments(path);
+        let found = PAGES
+            .iter()
+            .find_map(|page| Some(page.role(&page.matches(&segments)?)));
+        assert_eq!(found, Some(Some(role)), "{path}");
     }
 }
 

@@ -3,12 +3,13 @@
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Method, header, request};
 
-use doorward_admin::Operator;
-use doorward_core::model::audit::Actor;
+use doorward_core::model::audit::{Actor, Operator, Person};
+use doorward_identity::SignIn;
 use doorward_net::http::ClientInfo;
 
 use super::api::Api;
 use super::error::PageError;
+use super::provider::SignInStatus;
 use super::session::{Role, Session};
 use super::texts::{self, Texts};
 use super::{Console, FORM_MAX, Parts};
@@ -21,6 +22,8 @@ const FIELDS_MAX: usize = 2000;
 pub(crate) struct Visit {
     console: Console,
     session: Option<Session>,
+    /// Who the visitor is, if the provider said so.
+    person: Option<Person>,
     cookies: Vec<HeaderValue>,
     pub(crate) texts: &'static Texts,
     /// The open parts of the path.
@@ -31,6 +34,8 @@ pub(crate) struct Visit {
     pub(crate) client: Option<ClientInfo>,
     /// Path and query, as called.
     pub(crate) address: String,
+    /// Host and port, as called.
+    pub(crate) host: String,
 }
 
 impl Visit {
@@ -42,9 +47,13 @@ impl Visit {
         let pairs = url::form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes());
         let query = pairs.into_owned().take(FIELDS_MAX).collect();
         let address = head.uri.path_and_query().map_or("", |whole| whole.as_str());
+        let host = head.uri.authority().map(|authority| authority.as_str());
+        let named = head.headers.get(header::HOST);
+        let host = host.or_else(|| named?.to_str().ok()).unwrap_or_default();
         let mut visit = Self {
             console: console.clone(),
             session: console.session(&head.headers),
+            person: None,
             cookies: Vec::new(),
             texts: texts::choose(&head.headers),
             params: Vec::new(),
@@ -53,12 +62,13 @@ impl Visit {
             headers: head.headers.clone(),
             client,
             address: address.to_owned(),
+            host: host.to_owned(),
         };
         let reads = matches!(head.method, Method::GET | Method::HEAD);
         // Without a token the Admin API is open to whoever reaches the listener, and
         // so is the console. Its forms are still those of one browser.
-        if visit.session.is_none() && reads && !visit.parts().admin.has_token() {
-            visit.begin(Role::Owner);
+        if visit.session.is_none() && reads && visit.parts().is_open() {
+            visit.begin(Role::Owner, None);
         }
         visit
     }
@@ -80,13 +90,60 @@ impl Visit {
         self.session.as_ref()
     }
 
-    /// Signs the visitor in; the cookie goes with the answer.
-    pub(crate) fn begin(&mut self, role: Role) {
+    /// Who the visitor is, if the provider said so.
+    pub(crate) fn person(&self) -> Option<&Person> {
+        self.person.as_ref()
+    }
+
+    /// Asks the provider whether the session's sign-in still counts, and for what.
+    /// Who has no role any more is known, and has no session. `used`: somebody
+    /// does something, and not just a page that was left open.
+    pub(crate) async fn look_up(&mut self, used: bool) -> Result<(), PageError> {
+        let sign_in = self.session.as_ref().and_then(|one| one.sign_in.clone());
+        let Some(sign_in) = sign_in else {
+            return Ok(());
+        };
+        // Until that is known it counts for nothing.
+        let session = self.session.take();
+        let status = match &self.console.0.provider {
+            Some(provider) => provider.status(&sign_in, used).await?,
+            None => SignInStatus::Ended,
+        };
+        match status {
+            SignInStatus::Ended => {}
+            SignInStatus::NoRole(person) => self.person = Some(person),
+            SignInStatus::Role(person, role) => {
+                self.person = Some(person);
+                self.session = session.map(|mut session| {
+                    session.role = role;
+                    session
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whom the audit log names.
+    pub(crate) fn actor(&self) -> Actor {
+        let person = self.person.clone();
+        person.map_or(Actor::Admin, Actor::Person)
+    }
+
+    /// Signs the visitor in; the cookie goes with the answer. A session from before
+    /// ends.
+    pub(crate) fn begin(&mut self, role: Role, sign_in: Option<SignIn>) {
+        if let Some(old) = &self.session {
+            // What has the browser keep the new one takes the place of these fields.
+            let _ = self
+                .parts()
+                .sessions
+                .end(old, &self.headers, self.is_secure(), self.now_ms());
+        }
         let (secure, now_ms) = (self.is_secure(), self.now_ms());
         let began = self
             .parts()
             .sessions
-            .begin(role, &self.headers, secure, now_ms);
+            .begin((role, sign_in), &self.headers, secure, now_ms);
         if let Some((session, fields)) = began {
             self.session = Some(session);
             self.cookies = fields;
@@ -155,7 +212,7 @@ impl Visit {
     /// The Admin API on behalf of the visitor.
     pub(crate) fn api(&self) -> Api {
         let operator = Operator {
-            actor: Actor::Admin,
+            actor: self.actor(),
             via: "console",
         };
         Api::new(self.parts().admin.clone(), operator, self.client)

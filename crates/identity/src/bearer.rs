@@ -309,7 +309,7 @@ pub(super) async fn check(
 /// Who holds a token that still stands.
 pub(super) struct TokenHolder {
     /// `None`: a client that acts for itself.
-    user: Option<Arc<User>>,
+    pub(super) user: Option<Arc<User>>,
 }
 
 /// Whose token this is; `None`: nobody's any more.

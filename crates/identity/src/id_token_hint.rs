@@ -83,7 +83,7 @@ pub(super) async fn claims(call: &Call, token: &str) -> Option<Map<String, Value
 /// with proprietary claims names itself. One without has what neither logout
 /// tokens nor answers of `userinfo` have: a sign-in of its authorized party, and
 /// an end (OpenID Connect Core §2).
-fn is_id_token(claims: &Map<String, Value>) -> bool {
+pub(super) fn is_id_token(claims: &Map<String, Value>) -> bool {
     if let Some(name) = claims.get("tokenName") {
         return name == "id_token";
     }

@@ -52,6 +52,7 @@ mod maintain;
 mod manage;
 mod membership;
 mod network;
+mod own_client;
 mod own_settings;
 mod pages;
 mod pairwise;
@@ -135,6 +136,7 @@ pub use error::IdentityError;
 pub use keys::{AHEAD_MS, state_of};
 pub use manage::session_record;
 pub use manage::{factor_record, identity_record, lock_record, retired_name_record};
+pub use own_client::{CodeExchange, ExchangeError, Member, OwnClient, SignIn, SignInRequest};
 pub use password::hash_blocking;
 pub use password::hash_new_blocking;
 pub use password_policy::{
@@ -437,6 +439,12 @@ impl Identity {
         Router::new()
             .fallback(serve::serve)
             .with_state(Arc::clone(&self.state))
+    }
+
+    /// The client of this identifier in the realm at `realm`, as a part of this
+    /// process.
+    pub fn own_client(&self, realm: &str, client_id: &str) -> OwnClient {
+        OwnClient::new(&self.state, realm, client_id)
     }
 
     /// The provider's administration as a `Router`, to be served below

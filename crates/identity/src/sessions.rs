@@ -11,6 +11,7 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::USER_AGENT;
+use uuid::Uuid;
 
 use super::audit;
 use super::context::Methods;
@@ -344,20 +345,35 @@ impl State {
         let Some(sid) = grant.sid.as_ref().filter(|_| !offline) else {
             return Ok(true);
         };
-        let found = self.store.session_named(&grant.realm, sid).await?;
-        let alive = found.filter(|found| {
-            found.session.user_id == grant.user_id && self.is_alive(&found.session, now_ms)
-        });
-        match alive {
+        let session = self.session_of(&grant.realm, sid, grant.user_id, now_ms);
+        match session.await? {
             None => Ok(false),
-            Some(found) => {
-                self.note_use(&found.session, now_ms).await?;
+            Some(session) => {
+                self.note_use(&session, now_ms).await?;
                 Ok(true)
             }
         }
     }
 
-    async fn note_use(&self, session: &StoredSession, now_ms: i64) -> Result<(), StoreError> {
+    /// The session of this name, if it is the user's and alive.
+    pub(super) async fn session_of(
+        &self,
+        realm: &str,
+        sid: &str,
+        user_id: Uuid,
+        now_ms: i64,
+    ) -> Result<Option<StoredSession>, StoreError> {
+        let found = self.store.session_named(realm, sid).await?;
+        let session = found.map(|found| found.session);
+        Ok(session.filter(|one| one.user_id == user_id && self.is_alive(one, now_ms)))
+    }
+
+    /// The session was used just now.
+    pub(super) async fn note_use(
+        &self,
+        session: &StoredSession,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
         let unnoted = (self.idle_ms() / NOTED).min(60_000);
         if now_ms - session.used_ms >= unnoted {
             self.store.touch_session(session.hash, now_ms).await?;

@@ -6,6 +6,7 @@
 //! them out and says so.
 
 mod broker;
+mod console;
 mod directory;
 mod federation;
 mod keys;

@@ -21,6 +21,26 @@ const TEXT_MAX: usize = 256;
 /// Most elements of a list in an event; the rest is left out.
 const LIST_MAX: usize = 50;
 
+/// A user who administers, by the name at that time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Person {
+    /// The user's identifier.
+    pub id: Uuid,
+    /// The user's name.
+    pub name: String,
+    /// The path of the user's realm.
+    pub realm: String,
+}
+
+/// On whose behalf a part of the process changes something.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    /// Whom the audit log names.
+    pub actor: Actor,
+    /// The part that let the operator in: `details.via` of audit records.
+    pub via: &'static str,
+}
+
 /// Who did it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Actor {
@@ -28,6 +48,8 @@ pub enum Actor {
     Anonymous,
     /// A user, by identifier.
     User(Uuid),
+    /// A user who administers.
+    Person(Person),
     /// A client on its own behalf, by identifier.
     Client(String),
     /// Whoever may use the admin listener.
@@ -44,7 +66,7 @@ impl Actor {
     fn kind(&self) -> &'static str {
         match self {
             Self::Anonymous => "anonymous",
-            Self::User(_) => "user",
+            Self::User(_) | Self::Person(_) => "user",
             Self::Client(_) => "client",
             Self::Admin => "admin",
             Self::Cli(_) => "cli",
@@ -57,6 +79,11 @@ impl Actor {
         let mut shown = json!({"type": self.kind()});
         match self {
             Self::User(id) => shown["id"] = id.to_string().into(),
+            Self::Person(person) => {
+                shown["id"] = person.id.to_string().into();
+                shown["name"] = bounded(&person.name).into();
+                shown["realm"] = bounded(&person.realm).into();
+            }
             Self::Client(id) | Self::Cli(id) => shown["id"] = id.as_str().into(),
             Self::Anonymous | Self::Admin | Self::File | Self::System => {}
         }

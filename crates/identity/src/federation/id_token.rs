@@ -1,4 +1,5 @@
-//! Checking the ID token of another provider (OpenID Connect Core §3.1.3.7).
+//! Checking ID tokens that answer requests of ours (OpenID Connect Core
+//! §3.1.3.7).
 
 use serde_json::{Map, Value};
 use subtle::ConstantTimeEq;
@@ -20,11 +21,19 @@ const SKEW: i64 = 60;
 const SUBJECT_MAX: usize = 255;
 
 /// What was sent, and came back with the token.
-pub(super) struct Expected<'a> {
-    pub(super) nonce: &'a str,
-    pub(super) access_token: Option<&'a str>,
+pub(crate) struct Expected<'a> {
+    pub(crate) nonce: &'a str,
+    pub(crate) access_token: Option<&'a str>,
     /// The user must have signed in there since then, in seconds.
-    pub(super) signed_in_since: Option<i64>,
+    pub(crate) signed_in_since: Option<i64>,
+}
+
+/// Who issues the tokens, and for whom.
+pub(crate) struct Parties<'a> {
+    pub(crate) issuer: &'a str,
+    pub(crate) client_id: &'a str,
+    /// The classes of authentication that will do; none: any.
+    pub(crate) acr: &'a [String],
 }
 
 /// The claims of an ID token, if it is the provider's answer to our request.
@@ -57,26 +66,28 @@ pub(super) async fn verify(
         }
     };
     let now = call.now_ms.div_euclid(1000);
-    check(
-        &claims,
-        (provider, metadata),
-        (algorithm.as_sign_alg(), now),
-        expected,
-    )?;
+    let parties = Parties {
+        issuer: &metadata.issuer,
+        client_id: &provider.written.client_id,
+        acr: &provider.written.require_acr,
+    };
+    let alg = algorithm.as_sign_alg();
+    check(&claims, &parties, (alg, now), expected)?;
     Ok(claims)
 }
 
-fn check(
+/// Checks claims whose signature is good.
+pub(crate) fn check(
     claims: &Map<String, Value>,
-    (provider, metadata): (&Provider, &Metadata),
+    parties: &Parties<'_>,
     (alg, now): (SignAlg, i64),
     expected: &Expected<'_>,
 ) -> Result<(), IdTokenError> {
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
-    if text("iss") != Some(&metadata.issuer) {
+    if text("iss") != Some(parties.issuer) {
         return Err(IdTokenError::Issuer);
     }
-    if !is_for(claims, &provider.written.client_id) {
+    if !is_for(claims, parties.client_id) {
         return Err(IdTokenError::Audience);
     }
     let issued = time(claims, "iat").map_err(|_| IdTokenError::Times)?;
@@ -96,7 +107,7 @@ fn check(
     if !legal || subject.chars().any(char::is_control) {
         return Err(IdTokenError::Subject);
     }
-    let wanted = &provider.written.require_acr;
+    let wanted = parties.acr;
     let fits = |acr: &str| wanted.iter().any(|one| one == acr);
     if !wanted.is_empty() && !text("acr").is_some_and(fits) {
         return Err(IdTokenError::Context);

@@ -22,6 +22,7 @@ use axum::response::Response;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value};
 
+pub(super) use id_token::{Expected, Parties, check as check_id_token};
 pub(super) use mapping::{MappedAttributes, Mapping};
 pub(super) use provider::{Provider, compile, issuer_name};
 pub(super) use provider_choices::{ProviderChoices, ProviderLink};
@@ -42,7 +43,6 @@ use doorward_net::http::outbound::GuardedClient;
 use doorward_net::http::provider_error;
 use doorward_net::telemetry::Metrics;
 use exchange::{tokens, user_info};
-use id_token::Expected;
 use metadata::{Documents, Metadata};
 use refusal::{Refusal, printable};
 use state::{AWAY_MS, LoginState};

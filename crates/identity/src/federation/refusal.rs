@@ -75,7 +75,7 @@ impl From<StoreError> for Refusal {
 
 /// What is wrong with an ID token (OpenID Connect Core §3.1.3.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum IdTokenError {
+pub(crate) enum IdTokenError {
     #[error("{0}")]
     Signature(#[from] VerifyError),
     #[error("its algorithm is not allowed")]

@@ -30,7 +30,11 @@ pub(super) async fn record_change(
 
 /// What the request itself tells. Handlers complete it where they know more.
 fn event(kind: Kind, call: &Call) -> Event {
-    let mut event = Event::new(kind, Actor::Admin).address(call.address);
+    let mut event = match &call.operator {
+        Some(operator) => Event::new(kind, operator.actor.clone()).with("via", operator.via),
+        None => Event::new(kind, Actor::Admin),
+    };
+    event = event.address(call.address);
     let realm = call.realm().map(|realm| realm.path.clone());
     let named = call.param(0);
     event = match kind {

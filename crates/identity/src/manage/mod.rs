@@ -42,7 +42,7 @@ use super::form::{self, Form};
 use super::realm::Realm;
 use super::respond;
 use doorward_core::jose::json;
-use doorward_core::model::audit::Kind;
+use doorward_core::model::audit::{Kind, Operator};
 use doorward_net::http::ClientInfo;
 use doorward_net::http::form::is_json;
 use error::ManageError;
@@ -132,6 +132,8 @@ struct Call {
     now_ms: i64,
     /// Who asks, by the address that the request came from.
     address: Option<IpAddr>,
+    /// Who asks, if another part of the process has let them in.
+    operator: Option<Operator>,
 }
 
 impl Call {
@@ -218,6 +220,7 @@ async fn answer(state: Arc<State>, request: Request) -> Result<Response, ManageE
     };
     let address = head.extensions.get::<ClientInfo>();
     let address = address.map(|info| info.addr.ip());
+    let operator = head.extensions.get::<Operator>().cloned();
     let body = Limited::new(body, BODY_MAX).collect().await;
     let body = body.map_err(|_| ManageError::TooLarge)?.to_bytes();
     let call = Call {
@@ -228,6 +231,7 @@ async fn answer(state: Arc<State>, request: Request) -> Result<Response, ManageE
         headers: head.headers,
         body,
         address,
+        operator,
     };
     let Some(kind) = endpoint.tells else {
         return (endpoint.handler)(call).await;

@@ -1,0 +1,94 @@
+// People who sign in at the console, in a real browser.
+import test, { after, before } from 'node:test'
+import assert from 'node:assert/strict'
+import { accessible, shot, signIn, start, watch } from './chromium.mjs'
+
+const place = `${process.env.DOORWARD_ADMIN}/console`
+
+let browser
+
+before(async () => {
+  browser = await start()
+})
+
+after(() => browser?.close())
+
+/** A person's browser before the console, and what its pages tried in vain. */
+async function visitor(options = {}) {
+  const context = await browser.newContext({ locale: 'en-GB', ...options })
+  const violations = []
+  await watch(context, (what) => violations.push(what))
+  const page = await context.newPage()
+  page.setDefaultTimeout(60_000)
+  return { context, page, violations }
+}
+
+/** Goes to a page, and to the provider on the way. */
+async function comes(page, to, user) {
+  await page.goto(`${place}${to}`)
+  await page.getByRole('link', { name: 'Sign in with your account' }).click()
+  await signIn(page, user)
+  await page.waitForURL(`${place}${to}`)
+}
+
+test('an owner signs in, changes something, and is named in the audit log', async () => {
+  const { context, page, violations } = await visitor()
+  await page.goto(`${place}/gateway/services`)
+  await accessible(page)
+  await shot(page, 'console-sign-in')
+  await comes(page, '/gateway/services', 'alice')
+  assert.equal(await page.locator('.person').textContent(), 'alice · owner')
+  await page.getByRole('link', { name: 'New' }).click()
+  await page.fill('[name="f.name"]', 'web')
+  await page.fill('[name="f.host"]', 'web.example')
+  await page.locator('form:has([name="f.name"]) button.primary').first().click()
+  await page.getByRole('button', { name: 'Apply' }).click()
+  await page.waitForURL(/\/console\/gateway\/services\/[0-9a-f-]{36}$/)
+  await page.goto(`${place}/audit?kind=entity.create`)
+  await page.getByText('user alice / console').first().waitFor()
+  await accessible(page)
+  await shot(page, 'console-audit')
+  await page.getByRole('button', { name: 'Sign out' }).click()
+  await page.waitForURL(`${place}/signed-out`)
+  await accessible(page)
+  await shot(page, 'console-signed-out')
+  await page.getByRole('link', { name: 'Sign out at the identity provider' }).click()
+  await page.click('[name="logout-yes"]')
+  await page.waitForURL(`${place}/sign-in`)
+  await page.getByRole('link', { name: 'Sign in with your account' }).click()
+  await page.locator('input[name=password]').waitFor()
+  assert.deepEqual(violations, [])
+  await context.close()
+})
+
+test('a viewer finds nothing to change, and is refused', async () => {
+  const { context, page, violations } = await visitor()
+  await comes(page, '/gateway/services', 'vera')
+  assert.equal(await page.locator('.person').textContent(), 'vera · viewer')
+  assert.equal(await page.getByRole('link', { name: 'New' }).count(), 0)
+  await shot(page, 'console-viewer')
+  const answer = await page.goto(`${place}/new/services`)
+  assert.equal(answer.status(), 403)
+  await page.getByText('Your role does not allow this').waitFor()
+  // The form's token is in the page: only the role stands in the way.
+  const status = await page.evaluate(async (address) => {
+    const form_token = document.querySelector('[name=form_token]').value
+    const body = new URLSearchParams({ form_token, view: 'delete' })
+    return (await fetch(address, { method: 'POST', body })).status
+  }, `${place}/preview/services/web`)
+  assert.equal(status, 403)
+  assert.deepEqual(violations, [])
+  await context.close()
+})
+
+test('who has no role is told so in their language', async () => {
+  const { context, page, violations } = await visitor({ locale: 'de-DE' })
+  await page.goto(place)
+  await page.getByRole('link', { name: 'Mit Ihrem Konto anmelden' }).click()
+  await signIn(page, 'nobody')
+  await page.getByText('Keine Ihrer Gruppen hat in der Konsole eine Rolle').waitFor()
+  await accessible(page)
+  await shot(page, 'console-no-role')
+  assert.deepEqual(violations, [])
+  await context.close()
+})
