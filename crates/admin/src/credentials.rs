@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use super::call::Call;
 use super::draft::{self, Draft, Key};
+use super::endpoint::{Endpoint, ITEM, LIST, PARENT, endpoint};
 use super::entity::{self, Answer, Owner, child, children, collection, item, parent};
 use super::error::ApiError;
-use super::{Endpoint, ITEM, LIST, PARENT, endpoint};
 use doorward_core::model::consumer::Consumer;
 use doorward_core::model::credential::{
     Acl, BasicAuth, Credential, HmacAuth, Jwt, KeyAuth, MASK, OAuth2,

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::call::Call;
 use super::entity::Answer;
 use super::error::ApiError;
-use super::{State, WORKSPACE, overview, reply, route_files};
+use super::{State, WORKSPACE, endpoints, overview, reply, route_files};
 use doorward_core::clock;
 use doorward_gateway::answer::prefers_html;
 use doorward_plugins::REGISTRY;
@@ -229,7 +229,7 @@ pub(super) fn metrics(call: Call) -> Answer {
 /// `GET /endpoints`.
 pub(super) fn endpoints(_: Call) -> Answer {
     Box::pin(async move {
-        let mut paths: Vec<&str> = super::endpoints().map(|endpoint| endpoint.path).collect();
+        let mut paths: Vec<&str> = endpoints::all().map(|endpoint| endpoint.path).collect();
         paths.sort_unstable();
         Ok(reply::json(StatusCode::OK, &json!({"data": paths})))
     })

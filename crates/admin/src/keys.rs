@@ -1,7 +1,7 @@
 //! `/keys`, `/key-sets` and `/vaults`: what secrets are looked up in.
 
+use super::endpoint::{Endpoint, ITEM, LIST, PARENT, endpoint};
 use super::entity::{child, children, collection, item, parent};
-use super::{Endpoint, ITEM, LIST, PARENT, endpoint};
 use doorward_core::model::key::{Key, KeySet};
 use doorward_core::model::vault::Vault;
 

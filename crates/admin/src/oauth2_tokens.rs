@@ -12,9 +12,10 @@ use uuid::Uuid;
 
 use super::call::Call;
 use super::draft::{self, Draft, Key};
+use super::endpoint::{Endpoint, LIST, READ, endpoint};
 use super::entity::Answer;
 use super::error::ApiError;
-use super::{Endpoint, LIST, READ, endpoint, reply};
+use super::reply;
 use doorward_core::clock;
 use doorward_core::model::credential::{Credential, MASK, OAuth2};
 use doorward_core::model::grant::TokenHash;

@@ -6,8 +6,9 @@ use http::{Method, StatusCode};
 use uuid::Uuid;
 
 use super::call::Call;
+use super::endpoint::{Endpoint, endpoint};
 use super::entity::Answer;
-use super::{Endpoint, endpoint, reply};
+use super::reply;
 use doorward_plugin_api::filter::{Filter, ResponseCache};
 
 /// Its endpoints.
