@@ -125,6 +125,7 @@ use doorward_core::jose::vault::Vault;
 use doorward_core::model::grant::{MAX_TOKEN_LIFE_MS, Revocation};
 use doorward_core::model::lockout::LockKind;
 use doorward_core::model::registration::StoredRealm;
+use doorward_core::openapi::Document;
 use doorward_net::http::guess_limit::GuessLimiter;
 use doorward_net::http::outbound::{Allow, Authorities, GuardedClient, TokenStatus};
 use doorward_net::telemetry::Metrics;
@@ -445,6 +446,16 @@ impl Identity {
         let state = Arc::clone(&self.state);
         Router::new().fallback(move |request| manage::serve(Arc::clone(&state), request))
     }
+}
+
+/// Adds the endpoints of [`Identity::admin_router`] to a description, below
+/// `/identity`. `refusals` gives the statuses of refusals, by method, open parts of the
+/// path, and body.
+pub fn describe_administration(
+    document: &mut Document,
+    refusals: fn(&str, bool, bool) -> Vec<&'static str>,
+) {
+    manage::describe(document, refusals);
 }
 
 /// The rules for new passwords of the realm at `path`, as the file and the
