@@ -21,7 +21,7 @@ use crate::server::tls::Tls;
 use crate::server::{RouterListener, ServerError, Shared, indispensable};
 use crate::systemd::{self, InheritedSockets, Watchdog};
 use doorward_acme::Acme;
-use doorward_admin::{self as admin, AdminService, AdminState};
+use doorward_admin::{self as admin, AdminService, AdminState, IdentityApi};
 use doorward_console::{Console, ConsoleState};
 use doorward_core::clock::Clock;
 use doorward_core::model::audit::{Actor, Event, Kind, Trace};
@@ -417,10 +417,10 @@ fn admin_listener<'a>(
             config.admin.tls.as_ref(),
         ),
         route_files: parts.route_files.lock().board(),
-        identity: parts
-            .identity
-            .as_ref()
-            .map(|identity| identity.admin_router()),
+        identity: parts.identity.as_ref().map(|identity| IdentityApi {
+            router: identity.admin_router(),
+            describe: doorward_identity::describe_administration,
+        }),
         broker: Some(parts.broker.clone()),
         acme: tls
             .acme

@@ -31,6 +31,7 @@ mod keys;
 mod list;
 mod login_sessions;
 mod oauth2_tokens;
+mod openapi;
 mod overview;
 mod path;
 mod plugins;
@@ -47,11 +48,12 @@ mod throttling;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, header};
 
 use access::Access;
@@ -61,6 +63,7 @@ use error::ApiError;
 use doorward_audit::Audit;
 use doorward_core::clock::{self, Clock};
 use doorward_core::model::secret::Secret;
+use doorward_core::openapi::Document;
 use doorward_gateway::control::Control;
 use doorward_gateway::explain::Listeners;
 use doorward_gateway::route_files::Board;
@@ -84,6 +87,18 @@ const WORKSPACE: &str = "default";
 
 /// Tells the state of a part of the process.
 pub type Report = Box<dyn Fn() -> serde_json::Value + Send + Sync>;
+
+/// Adds to a description what is served elsewhere. Gets, besides it, what gives the
+/// statuses of refusals by method, open parts of the path, and body.
+pub type Describe = fn(&mut Document, fn(&str, bool, bool) -> Vec<&'static str>);
+
+/// The administration of the identity provider.
+pub struct IdentityApi {
+    /// Gets the requests that may pass, with their path below `/identity`.
+    pub router: Router,
+    /// Adds its endpoints to the description of the Admin API.
+    pub describe: Describe,
+}
 
 /// What the Admin API works on.
 pub struct AdminState {
@@ -119,9 +134,8 @@ pub struct AdminState {
     pub admin_listeners: Vec<Listener>,
     /// What has become of the route files.
     pub route_files: Board,
-    /// What is served below `/identity`, if there is an identity provider. It
-    /// gets the requests that may pass, with their path below that.
-    pub identity: Option<Router>,
+    /// What is served below `/identity`, if there is an identity provider.
+    pub identity: Option<IdentityApi>,
     /// The token broker, if there is one.
     pub broker: Option<Arc<Broker>>,
     /// Certificates of an authority, if any are ordered.
@@ -142,10 +156,12 @@ struct State {
     proxy_listeners: Vec<Listener>,
     admin_listeners: Vec<Listener>,
     route_files: Board,
-    identity: Option<Router>,
+    identity: Option<IdentityApi>,
     broker: Option<Arc<Broker>>,
     acme: Option<Report>,
     node: info::Node,
+    /// The description of this interface, once it was asked for.
+    openapi: OnceLock<Bytes>,
 }
 
 /// The Admin API as a `Router`.
@@ -177,6 +193,7 @@ pub fn service(state: AdminState) -> AdminService {
         broker: state.broker,
         acme: state.acme,
         node: info::Node::of_this_process(),
+        openapi: OnceLock::new(),
     });
     let id = state.node.id().to_string();
     let kong = &state.telemetry.metrics.kong;
@@ -259,7 +276,7 @@ async fn dispatch(
         if head.method == Method::OPTIONS {
             return Ok(cors::options(identity::METHODS, &head.headers));
         }
-        return identity::forward(provider, below, head, body).await;
+        return identity::forward(&provider.router, below, head, body).await;
     }
     let segments = path::segments(head.uri.path())?;
     let (endpoint, params) = endpoints::all()
