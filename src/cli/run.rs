@@ -420,6 +420,10 @@ fn admin_listener<'a>(
         identity: parts.identity.as_ref().map(|identity| IdentityApi {
             router: identity.admin_router(),
             describe: doorward_identity::describe_administration,
+            provider: {
+                let identity = identity.clone();
+                Box::new(move || identity.description())
+            },
         }),
         broker: Some(parts.broker.clone()),
         acme: tls

@@ -42,6 +42,12 @@ static ENDPOINTS: &[Endpoint] = &[
         openapi::document_operation,
     ),
     endpoint(
+        "/openapi/provider.json",
+        READ,
+        openapi::provider,
+        openapi::provider_operation,
+    ),
+    endpoint(
         "/endpoints",
         READ,
         info::endpoints,

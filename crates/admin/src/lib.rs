@@ -98,6 +98,8 @@ pub struct IdentityApi {
     pub router: Router,
     /// Adds its endpoints to the description of the Admin API.
     pub describe: Describe,
+    /// Describes what the provider serves at its own address.
+    pub provider: Report,
 }
 
 /// What the Admin API works on.
@@ -162,6 +164,8 @@ struct State {
     node: info::Node,
     /// The description of this interface, once it was asked for.
     openapi: OnceLock<Bytes>,
+    /// That of what the identity provider serves.
+    provider: OnceLock<Bytes>,
 }
 
 /// The Admin API as a `Router`.
@@ -194,6 +198,7 @@ pub fn service(state: AdminState) -> AdminService {
         acme: state.acme,
         node: info::Node::of_this_process(),
         openapi: OnceLock::new(),
+        provider: OnceLock::new(),
     });
     let id = state.node.id().to_string();
     let kong = &state.telemetry.metrics.kong;

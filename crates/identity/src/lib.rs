@@ -52,6 +52,7 @@ mod maintain;
 mod manage;
 mod membership;
 mod network;
+mod operations;
 mod own_settings;
 mod pages;
 mod pairwise;
@@ -60,6 +61,7 @@ mod password;
 mod password_policy;
 mod password_reset;
 mod profile;
+mod provider_description;
 mod realm;
 mod records;
 mod refresh;
@@ -445,6 +447,13 @@ impl Identity {
     pub fn admin_router(&self) -> Router {
         let state = Arc::clone(&self.state);
         Router::new().fallback(move |request| manage::serve(Arc::clone(&state), request))
+    }
+}
+
+impl Identity {
+    /// What the provider serves at its own address, in OpenAPI 3.1.
+    pub fn description(&self) -> serde_json::Value {
+        provider_description::describe(&self.state.live().base_url)
     }
 }
 

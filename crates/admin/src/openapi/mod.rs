@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use super::call::Call;
 use super::endpoint::Endpoint;
 use super::entity::Answer;
+use super::error::ApiError;
 use super::{State, audit, endpoints, reply};
 use doorward_core::openapi::{Document, Operation, fields, open_parts, text};
 use doorward_gateway::entities::Kind;
@@ -34,25 +35,48 @@ const ABOUT: &str = "Every path is also served with a trailing slash and below `
 pub(super) fn document(call: Call) -> Answer {
     Box::pin(async move {
         let state = Arc::clone(&call.state);
-        let text = state.openapi.get_or_init(|| made(&state));
-        let mut response = Response::new(Body::from(text.clone()));
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, reply::JSON);
-        Ok(response)
+        Ok(shown(state.openapi.get_or_init(|| made(&state))))
     })
+}
+
+/// `GET /openapi/provider.json`.
+pub(super) fn provider(call: Call) -> Answer {
+    Box::pin(async move {
+        let identity = call.state.identity.as_ref().ok_or(ApiError::NotFound)?;
+        let provider = &call.state.provider;
+        Ok(shown(
+            provider.get_or_init(|| (identity.provider)().to_string().into()),
+        ))
+    })
+}
+
+fn shown(text: &Bytes) -> Response {
+    let mut response = Response::new(Body::from(text.clone()));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, reply::JSON);
+    response
+}
+
+fn schema() -> Value {
+    let object = || json!({"type": "object"});
+    let members = [("openapi", text()), ("paths", object())];
+    let mut schema = fields(members, &["openapi", "paths"]);
+    schema["additionalProperties"] = true.into();
+    schema
 }
 
 /// What the description says of itself.
 pub(super) fn document_operation(_: &str) -> Operation {
-    let schema = fields(
-        [("openapi", text()), ("paths", json!({"type": "object"}))],
-        &["openapi", "paths"],
-    );
-    Operation::new("Describes this interface in OpenAPI 3.1.").answers(
-        200,
-        "The description.",
-        &schema,
-    )
+    let summary = "Describes this interface in OpenAPI 3.1.";
+    Operation::new(summary).answers(200, "The description.", &schema())
+}
+
+/// What the description says of the provider's.
+pub(super) fn provider_operation(_: &str) -> Operation {
+    let summary = "Describes what the identity provider serves, in OpenAPI 3.1.";
+    Operation::new(summary)
+        .answers(200, "The description.", &schema())
+        .refuses(&["404"])
 }
 
 fn made(state: &State) -> Bytes {
