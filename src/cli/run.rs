@@ -27,7 +27,7 @@ use crate::server::{RouterListener, ServerError, Shared, indispensable};
 use crate::systemd::{self, Watchdog};
 use crate::upgrade::{Handed, Predecessor};
 use doorward_acme::Acme;
-use doorward_admin::{self as admin, AdminService, AdminState};
+use doorward_admin::{self as admin, AdminService, AdminState, IdentityApi};
 use doorward_console::{Console, ConsoleState, ProviderParts};
 use doorward_core::clock::Clock;
 use doorward_core::model::audit::{Actor, Event, Kind, Trace};
@@ -441,10 +441,14 @@ fn admin_listener<'a>(
             config.admin.tls.as_ref(),
         ),
         route_files: parts.route_files.lock().board(),
-        identity: parts
-            .identity
-            .as_ref()
-            .map(|identity| identity.admin_router()),
+        identity: parts.identity.as_ref().map(|identity| IdentityApi {
+            router: identity.admin_router(),
+            describe: doorward_identity::describe_administration,
+            provider: {
+                let identity = identity.clone();
+                Box::new(move || identity.description())
+            },
+        }),
         broker: Some(parts.broker.clone()),
         acme: tls
             .acme

@@ -54,6 +54,7 @@ mod naming;
 mod oauth2;
 mod observation;
 mod online;
+mod openapi;
 mod openid_connect;
 mod openid_connect_attacks;
 mod openid_connect_exchange;

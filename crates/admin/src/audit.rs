@@ -13,8 +13,11 @@ use uuid::Uuid;
 use super::call::Call;
 use super::entity::Answer;
 use super::error::ApiError;
+use super::openapi::entities::paging;
 use super::reply;
 use doorward_core::model::audit::AuditQuery;
+use doorward_core::model::schema::nullable;
+use doorward_core::openapi::{Operation, Parameter, fields, list_of, reference, text};
 use doorward_gateway::control::ChangeError;
 use doorward_store::{Store, StoreError};
 
@@ -42,6 +45,95 @@ pub(super) fn list(call: Call) -> Answer {
 /// `GET /audit/export`: a record a line.
 pub(super) fn export(call: Call) -> Answer {
     Box::pin(async move { export_of(&call) })
+}
+
+/// What the description says of the page.
+pub(super) fn list_operation(_: &str) -> Operation {
+    let page = list_of(&reference("audit-record"));
+    Operation::new("Lists records of the audit log, the newest first.")
+        .takes(paging())
+        .takes(filters())
+        .answers(200, "A page of them.", &page)
+        .answers_as(200, "", "application/x-ndjson", &text())
+}
+
+/// What the description says of the stream.
+pub(super) fn export_operation(_: &str) -> Operation {
+    Operation::new("Streams records of the audit log, the oldest first.")
+        .takes(filters())
+        .answers_as(200, "A record a line.", "application/x-ndjson", &text())
+}
+
+fn filters() -> [Parameter; 9] {
+    let time = "RFC 3339, a date, seconds since the epoch, or how long ago (`15m`, `24h`).";
+    let word = |one_of: [&str; 2]| json!({"type": "string", "enum": one_of});
+    let query = Parameter::query;
+    [
+        query("since", text(), &format!("Only from this time on: {time}")),
+        query("until", text(), &format!("Only before this time: {time}")),
+        query(
+            "kind",
+            text(),
+            "Only of these kinds, with commas between; `token.*` is a family.",
+        ),
+        query("realm", text(), "Only of this realm."),
+        query(
+            "user",
+            text(),
+            "Only about this user, by identifier or by name at that time.",
+        ),
+        query("client", text(), "Only about this client."),
+        query(
+            "outcome",
+            word(["success", "failure"]),
+            "Only with this outcome.",
+        ),
+        query("address", text(), "Only of requests from this address."),
+        query(
+            "order",
+            word(["newest", "oldest"]),
+            "Which record comes first.",
+        ),
+    ]
+}
+
+/// A record of the audit log, as the description knows it.
+pub(super) fn record_schema() -> Value {
+    let actor = json!({
+        "type": "object",
+        "required": ["type"],
+        "properties": {"type": text(), "id": nullable(text())},
+    });
+    let user = json!({
+        "type": ["object", "null"],
+        "properties": {"id": nullable(text()), "name": nullable(text())},
+    });
+    let or_null = || nullable(text());
+    fields(
+        [
+            ("id", json!({"type": "string", "format": "uuid"})),
+            ("time", json!({"type": "string", "format": "date-time"})),
+            ("event", text()),
+            ("realm", or_null()),
+            ("actor", actor),
+            ("user", user),
+            ("client", or_null()),
+            ("target", or_null()),
+            ("address", or_null()),
+            (
+                "outcome",
+                json!({"type": "string", "enum": ["success", "failure"]}),
+            ),
+            ("reason", or_null()),
+            ("request_id", or_null()),
+            ("tracking_id", or_null()),
+            ("count", json!({"type": "integer", "minimum": 1})),
+            ("details", json!({"type": "object"})),
+        ],
+        &[
+            "id", "time", "event", "actor", "outcome", "count", "details",
+        ],
+    )
 }
 
 /// What the request asks for; `size` and `offset` apart.

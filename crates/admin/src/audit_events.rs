@@ -3,10 +3,11 @@
 use axum::response::Response;
 use http::StatusCode;
 
+use super::State;
 use super::call::Call;
 use super::draft::Key;
+use super::endpoint::Endpoint;
 use super::error::ApiError;
-use super::{Endpoint, State};
 use doorward_core::model::audit::{Actor, Event, Kind, Operator, Trace};
 use doorward_core::model::credential::MASK;
 use doorward_net::http::ClientInfo;
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn whatever_changes_something_is_told() {
-        let untold: Vec<_> = endpoints()
+        let untold: Vec<_> = endpoints::all()
             .flat_map(|endpoint| {
                 endpoint
                     .methods

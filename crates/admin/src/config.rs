@@ -15,6 +15,7 @@ use super::entity::Answer;
 use super::error::ApiError;
 use super::reply;
 use doorward_core::model::key_path::PathSegment;
+use doorward_core::openapi::{Operation, Parameter, fields, text};
 use doorward_core::yaml::{Document, DocumentError};
 use doorward_gateway::control::{ChangeError, DeclaredEntities, DeclaredError, Difference};
 use doorward_gateway::declarative::{self, Declared};
@@ -92,7 +93,7 @@ async fn replace(call: &Call) -> Result<Response, ApiError> {
 
 /// The document in a request: the body itself, or what it calls `config`.
 fn document(call: &Call) -> Result<Result<Document, DocumentError>, ApiError> {
-    let (text, is_json) = text(call)?;
+    let (text, is_json) = document_text(call)?;
     let name = if is_json { "config.json" } else { NAME };
     Ok(
         Document::parse_foreign(&text, Path::new(name)).map_err(|mut error| {
@@ -102,7 +103,7 @@ fn document(call: &Call) -> Result<Result<Document, DocumentError>, ApiError> {
     )
 }
 
-fn text(call: &Call) -> Result<(String, bool), ApiError> {
+fn document_text(call: &Call) -> Result<(String, bool), ApiError> {
     let content_type = call.headers.get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok());
     let essence = content_type.map(body::essence).unwrap_or_default();
@@ -347,4 +348,50 @@ fn told(difference: &Difference) -> Value {
         "updated": list(&difference.updated),
         "deleted": list(&difference.deleted),
     })
+}
+
+/// What the description says of all entities at once.
+pub(super) fn config_operation(method: &str) -> Operation {
+    if method == "GET" {
+        let body = fields([("config", text())], &["config"]);
+        return Operation::new("Shows all that is stored as one declarative document in YAML.")
+            .answers(200, "The document.", &body);
+    }
+    let flag = |name, description| {
+        let schema = json!({"type": "boolean", "default": false});
+        Parameter::query(name, schema, description)
+    };
+    let by_id = json!({"type": "object", "additionalProperties": {"type": "object"}});
+    let list = || json!({"type": "array", "items": {"type": "object"}});
+    let difference = fields(
+        [
+            ("message", text()),
+            ("created", list()),
+            ("updated", list()),
+            ("deleted", list()),
+        ],
+        &["message", "created", "updated", "deleted"],
+    );
+    let document = json!({"type": "object", "description": "The document, or `config` with it."});
+    Operation::new("Replaces all that is stored by a declarative document.")
+        .takes([
+            flag(
+                "check",
+                "Whether nothing is changed, and the difference is told.",
+            ),
+            flag(
+                "check_hash",
+                "Whether 304 is answered where nothing differs.",
+            ),
+            flag("flatten_errors", "Whether errors are told by entity, too."),
+            flag(
+                "skip_unsupported",
+                "Whether what does not run here is left out.",
+            ),
+        ])
+        .body(&document)
+        .body_as("application/yaml", &text())
+        .answers(201, "The entities, by kind and id.", &by_id)
+        .answers(200, "With `check`: what would change.", &difference)
+        .ends(304, "With `check_hash`: nothing differs.")
 }

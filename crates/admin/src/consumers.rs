@@ -7,8 +7,10 @@ use super::call::Call;
 use super::entity::{self, Answer};
 use super::error::ApiError;
 use super::list::Scope;
+use super::openapi::entities::collection;
 use super::reply;
 use doorward_core::model::consumer::Consumer;
+use doorward_core::openapi::{Operation, Parameter};
 use doorward_gateway::entities::Unique;
 
 /// `/consumers`. A GET with `custom_id` lists the one consumer that has it.
@@ -34,4 +36,15 @@ pub(super) fn all(call: Call) -> Answer {
         let body = json!({"data": found, "next": null});
         Ok(reply::json(StatusCode::OK, &body))
     })
+}
+
+/// What the description says of them: as of other records, and one parameter more.
+pub(super) fn all_operation(method: &str) -> Operation {
+    let operation = collection::<Consumer>(method);
+    if method != "GET" {
+        return operation;
+    }
+    let description = "Lists the one consumer that has this `custom_id`.";
+    let schema = json!({"type": "string", "minLength": 1});
+    operation.takes([Parameter::query("custom_id", schema, description)])
 }

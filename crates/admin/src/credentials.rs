@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use super::call::Call;
 use super::draft::{self, Draft, Key};
-use super::entity::{self, Answer, Owner, child, children, collection, item, parent};
+use super::endpoint::{Endpoint, child, children, collection, item, parent};
+use super::entity::{self, Answer, Owner};
 use super::error::ApiError;
-use super::{Endpoint, ITEM, LIST, PARENT, endpoint};
 use doorward_core::model::consumer::Consumer;
 use doorward_core::model::credential::{
     Acl, BasicAuth, Credential, HmacAuth, Jwt, KeyAuth, MASK, OAuth2,
@@ -23,32 +23,26 @@ use doorward_plugins::basic_auth;
 /// Of each scheme the paths below a consumer, those of all credentials, and the way
 /// back to the consumer.
 macro_rules! endpoints {
-    ($($scheme:ty: $nested:literal, $flat:literal, $item:expr;)*) => {
+    ($($scheme:ty: $nested:literal, $flat:literal $(, $item:expr)?;)*) => {
         &[$(
-            endpoint(
-                concat!("/consumers/{consumers}/", $nested),
-                LIST,
-                children::<Consumer, Credential<$scheme>>,
-            ),
-            endpoint(concat!("/consumers/{consumers}/", $nested, "/{id}"), ITEM, $item),
-            endpoint(concat!("/", $flat), LIST, collection::<Credential<$scheme>>),
-            endpoint(concat!("/", $flat, "/{id}"), ITEM, item::<Credential<$scheme>>),
-            endpoint(
-                concat!("/", $flat, "/{id}/consumer"),
-                PARENT,
-                parent::<Credential<$scheme>, Consumer>,
-            ),
+            children::<Consumer, Credential<$scheme>>(concat!("/consumers/{consumers}/", $nested)),
+            child::<Consumer, Credential<$scheme>>(
+                concat!("/consumers/{consumers}/", $nested, "/{id}")
+            )$(.with($item))?,
+            collection::<Credential<$scheme>>(concat!("/", $flat)),
+            item::<Credential<$scheme>>(concat!("/", $flat, "/{id}")),
+            parent::<Credential<$scheme>, Consumer>(concat!("/", $flat, "/{id}/consumer")),
         )*]
     };
 }
 
 /// The endpoints of credentials.
 pub(super) static ENDPOINTS: &[Endpoint] = endpoints! {
-    KeyAuth: "key-auth", "key-auths", child::<Consumer, Credential<KeyAuth>>;
-    BasicAuth: "basic-auth", "basic-auths", child::<Consumer, Credential<BasicAuth>>;
-    Jwt: "jwt", "jwts", child::<Consumer, Credential<Jwt>>;
-    HmacAuth: "hmac-auth", "hmac-auths", child::<Consumer, Credential<HmacAuth>>;
-    OAuth2: "oauth2", "oauth2", child::<Consumer, Credential<OAuth2>>;
+    KeyAuth: "key-auth", "key-auths";
+    BasicAuth: "basic-auth", "basic-auths";
+    Jwt: "jwt", "jwts";
+    HmacAuth: "hmac-auth", "hmac-auths";
+    OAuth2: "oauth2", "oauth2";
     Acl: "acls", "acls", group;
 };
 

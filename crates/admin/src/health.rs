@@ -14,10 +14,12 @@ use super::draft::{self, Key};
 use super::entity::Answer;
 use super::error::ApiError;
 use super::list::{self, DEFAULT_SIZE};
+use super::openapi::entities::paging;
 use super::reply;
 use doorward_core::clock;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
+use doorward_core::openapi::{Operation, Parameter, fields, list_of, reference, text};
 use doorward_gateway::balance::Balancer;
 use doorward_gateway::entities::{Entities, Record, target_place};
 use doorward_gateway::records::{Disclosure, Resource as _};
@@ -146,4 +148,41 @@ pub(super) fn target<'a>(
         }
     };
     found.filter(|record| record.value.upstream.id == upstream)
+}
+
+/// What the description says of an upstream's health.
+pub(super) fn upstream_operation(_: &str) -> Operation {
+    let mut target = reference("target");
+    let health = fields([("health", text())], &["health"]);
+    target = json!({"allOf": [target, health]});
+    let mut page = list_of(&target);
+    let whole = json!({"type": "object", "description": "With `balancer_health=1`."});
+    page["properties"]["data"] = json!({"oneOf": [page["properties"]["data"], whole]});
+    page["properties"]["node_id"] = json!({"type": "string", "format": "uuid"});
+    let flag = json!({"type": "integer", "enum": [0, 1]});
+    Operation::new("Tells the health of an upstream's targets.")
+        .takes(paging())
+        .takes([Parameter::query(
+            "balancer_health",
+            flag,
+            "Whether only the upstream's is told.",
+        )])
+        .answers(200, "The targets, the newest first.", &page)
+}
+
+fn set_operation(word: &str) -> Operation {
+    Operation::new(format!("Sets a target, or one of its addresses, {word}."))
+        .names("targets", "Its `id`, or its `target`.")
+        .names("address", "One of its addresses, `ip:port`.")
+        .ends(204, "It is.")
+}
+
+/// What the description says of setting healthy.
+pub(super) fn healthy_operation(_: &str) -> Operation {
+    set_operation("healthy")
+}
+
+/// What the description says of setting unhealthy.
+pub(super) fn unhealthy_operation(_: &str) -> Operation {
+    set_operation("unhealthy")
 }

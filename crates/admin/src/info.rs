@@ -12,8 +12,10 @@ use uuid::Uuid;
 use super::call::Call;
 use super::entity::Answer;
 use super::error::ApiError;
-use super::{State, WORKSPACE, overview, reply, route_files};
+use super::{State, WORKSPACE, endpoints, overview, reply, route_files};
 use doorward_core::clock;
+use doorward_core::model::schema::nullable;
+use doorward_core::openapi::{Operation, fields, list_of, text};
 use doorward_gateway::answer::prefers_html;
 use doorward_plugins::REGISTRY;
 
@@ -229,7 +231,7 @@ pub(super) fn metrics(call: Call) -> Answer {
 /// `GET /endpoints`.
 pub(super) fn endpoints(_: Call) -> Answer {
     Box::pin(async move {
-        let mut paths: Vec<&str> = super::endpoints().map(|endpoint| endpoint.path).collect();
+        let mut paths: Vec<&str> = endpoints::all().map(|endpoint| endpoint.path).collect();
         paths.sort_unstable();
         Ok(reply::json(StatusCode::OK, &json!({"data": paths})))
     })
@@ -277,4 +279,126 @@ impl State {
             },
         }
     }
+}
+
+/// What the description says of `/`.
+pub(super) fn root_operation(_: &str) -> Operation {
+    let object = || json!({"type": "object"});
+    let members = [
+        ("tagline", text()),
+        ("version", text()),
+        ("doorward_version", text()),
+        ("edition", text()),
+        ("hostname", text()),
+        ("node_id", json!({"type": "string", "format": "uuid"})),
+        ("timers", object()),
+        ("plugins", object()),
+        ("lua_version", text()),
+        ("configuration", object()),
+        ("pids", object()),
+    ];
+    let names = members.each_ref().map(|(name, _)| *name);
+    let about = fields(members, &names);
+    Operation::new("Tells what this node is, and which plugins it has.")
+        .answers(200, "This node.", &about)
+        .answers_as(200, "", "text/html", &text())
+}
+
+/// What the description says of `/status`.
+pub(super) fn status_operation(_: &str) -> Operation {
+    let database = fields(
+        [("reachable", json!({"type": "boolean"})), ("error", text())],
+        &["reachable"],
+    );
+    let count = || json!({"type": "integer", "minimum": 0});
+    let configuration = fields(
+        [
+            ("current", json!({"type": "boolean"})),
+            ("reloads_done", count()),
+            ("reloads_failed", count()),
+            ("errors", json!({"type": "array", "items": text()})),
+            (
+                "route_files",
+                json!({"type": "object", "additionalProperties": count()}),
+            ),
+        ],
+        &[
+            "current",
+            "reloads_done",
+            "reloads_failed",
+            "errors",
+            "route_files",
+        ],
+    );
+    let body = fields(
+        [
+            ("memory", json!({"type": "object"})),
+            (
+                "server",
+                json!({"type": "object", "additionalProperties": count()}),
+            ),
+            ("database", database),
+            ("configuration", configuration),
+        ],
+        &["memory", "server", "database", "configuration"],
+    );
+    Operation::new("Tells how this node is doing.").answers(200, "Its numbers.", &body)
+}
+
+/// What the description says of `/status/ready`.
+pub(super) fn ready_operation(_: &str) -> Operation {
+    let body = fields([("message", text())], &["message"]);
+    Operation::new("Tells whether this node should be given requests.")
+        .answers(200, "It should.", &body)
+        .refuses(&["503"])
+}
+
+/// What the description says of `/acme`.
+pub(super) fn acme_operation(_: &str) -> Operation {
+    let body = json!({"type": "object"});
+    Operation::new("Tells of certificates that an authority issues by ACME.")
+        .answers(200, "What is known of them.", &body)
+        .refuses(&["404"])
+}
+
+/// What the description says of `/metrics`.
+pub(super) fn metrics_operation(_: &str) -> Operation {
+    Operation::new("Tells every number of this node, as Prometheus reads it.")
+        .answers_as(200, "The numbers.", "text/plain", &text())
+        .refuses(&["404"])
+}
+
+/// What the description says of `/endpoints`.
+pub(super) fn endpoints_operation(_: &str) -> Operation {
+    let body = fields(
+        [("data", json!({"type": "array", "items": text()}))],
+        &["data"],
+    );
+    Operation::new("Lists the paths of this interface.").answers(200, "All of them.", &body)
+}
+
+fn workspace_schema() -> Value {
+    let members = [
+        ("id", json!({"type": "string", "format": "uuid"})),
+        ("name", text()),
+        ("comment", nullable(text())),
+        ("config", json!({"type": "object"})),
+        ("meta", json!({"type": "object"})),
+        ("created_at", json!({"type": "integer"})),
+    ];
+    let names = members.each_ref().map(|(name, _)| *name);
+    fields(members, &names)
+}
+
+/// What the description says of `/workspaces`.
+pub(super) fn workspaces_operation(_: &str) -> Operation {
+    let page = list_of(&workspace_schema());
+    Operation::new("Lists workspaces, of which there is one.").answers(200, "All of them.", &page)
+}
+
+/// What the description says of `/workspaces/{name}`.
+pub(super) fn workspace_operation(_: &str) -> Operation {
+    Operation::new("Shows the workspace.")
+        .names("workspaces", "`default`, or its `id`.")
+        .answers(200, "The workspace.", &workspace_schema())
 }

@@ -8,6 +8,8 @@ use super::call::Call;
 use super::entity::Answer;
 use super::error::ApiError;
 use super::reply;
+use doorward_core::model::schema::nullable;
+use doorward_core::openapi::{Operation, fields, list_of, text};
 use doorward_openid_connect::IssuerReport;
 
 /// `GET /openid-connect/issuers`: all of them. `DELETE`: forgets what was
@@ -73,4 +75,82 @@ fn shown(report: &IssuerReport) -> Value {
             "last_error": report.error,
         },
     })
+}
+
+fn schema() -> Value {
+    let time = || json!({"type": ["integer", "null"]});
+    let health = fields(
+        [
+            (
+                "state",
+                json!({"type": "string", "enum": ["unknown", "up", "down"]}),
+            ),
+            ("last_success_at", time()),
+            ("last_failure_at", time()),
+            ("failures", json!({"type": "integer"})),
+            ("last_error", nullable(text())),
+        ],
+        &[
+            "state",
+            "last_success_at",
+            "last_failure_at",
+            "failures",
+            "last_error",
+        ],
+    );
+    fields(
+        [
+            ("id", json!({"type": "string", "format": "uuid"})),
+            ("issuer", text()),
+            ("created_at", json!({"type": "integer"})),
+            ("configuration", json!({"type": ["object", "null"]})),
+            ("keys", json!({"type": ["array", "object", "null"]})),
+            ("health", health),
+        ],
+        &[
+            "id",
+            "issuer",
+            "created_at",
+            "configuration",
+            "keys",
+            "health",
+        ],
+    )
+}
+
+/// What the description says of all of them.
+pub(super) fn all_operation(method: &str) -> Operation {
+    match method {
+        "DELETE" => Operation::new("Forgets what was fetched of every OpenID provider.")
+            .ends(204, "It is fetched again when traffic needs it."),
+        _ => Operation::new("Lists the OpenID providers that plugins name.").answers(
+            200,
+            "All of them.",
+            &list_of(&schema()),
+        ),
+    }
+}
+
+/// What the description says of one.
+pub(super) fn one_operation(method: &str) -> Operation {
+    let operation = match method {
+        "DELETE" => Operation::new("Forgets what was fetched of an OpenID provider.")
+            .ends(204, "It is fetched again when traffic needs it."),
+        _ => Operation::new("Shows an OpenID provider that plugins name.").answers(
+            200,
+            "What is known of it.",
+            &schema(),
+        ),
+    };
+    operation.names("issuer", "Its `id`, or its issuer, whose `/` are `%2F`.")
+}
+
+/// What the description says of the gateway's own keys.
+pub(super) fn jwks_operation(_: &str) -> Operation {
+    let keys = json!({"type": "array", "items": {"type": "object"}});
+    Operation::new("Shows the public keys that the gateway has made for its clients.").answers(
+        200,
+        "A key set (RFC 7517).",
+        &fields([("keys", keys)], &["keys"]),
+    )
 }

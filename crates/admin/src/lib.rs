@@ -17,6 +17,8 @@ mod consumers;
 mod cors;
 mod credentials;
 mod draft;
+mod endpoint;
+mod endpoints;
 mod entity;
 mod error;
 mod explain;
@@ -29,6 +31,7 @@ mod keys;
 mod list;
 mod login_sessions;
 mod oauth2_tokens;
+mod openapi;
 mod overview;
 mod path;
 mod plugins;
@@ -45,31 +48,23 @@ mod throttling;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, header};
 
 use access::Access;
 use call::Call;
-use entity::{Answer, child, children, collection, item, parent};
 use error::ApiError;
 
 use doorward_audit::Audit;
 use doorward_core::clock::{self, Clock};
 use doorward_core::model::audit::{Actor, Operator};
-use doorward_core::model::ca_certificate::CaCertificate;
-use doorward_core::model::certificate::Certificate;
-use doorward_core::model::consumer::Consumer;
-use doorward_core::model::plugin::Plugin;
-use doorward_core::model::route::Route;
 use doorward_core::model::secret::Secret;
-use doorward_core::model::service::Service;
-use doorward_core::model::sni::Sni;
-use doorward_core::model::target::Target;
-use doorward_core::model::upstream::Upstream;
+use doorward_core::openapi::Document;
 use doorward_gateway::control::Control;
 use doorward_gateway::explain::Listeners;
 use doorward_gateway::route_files::Board;
@@ -93,6 +88,20 @@ const WORKSPACE: &str = "default";
 
 /// Tells the state of a part of the process.
 pub type Report = Box<dyn Fn() -> serde_json::Value + Send + Sync>;
+
+/// Adds to a description what is served elsewhere. Gets, besides it, what gives the
+/// statuses of refusals by method, open parts of the path, and body.
+pub type Describe = fn(&mut Document, fn(&str, bool, bool) -> Vec<&'static str>);
+
+/// The administration of the identity provider.
+pub struct IdentityApi {
+    /// Gets the requests that may pass, with their path below `/identity`.
+    pub router: Router,
+    /// Adds its endpoints to the description of the Admin API.
+    pub describe: Describe,
+    /// Describes what the provider serves at its own address.
+    pub provider: Report,
+}
 
 /// What the Admin API works on.
 pub struct AdminState {
@@ -128,9 +137,8 @@ pub struct AdminState {
     pub admin_listeners: Vec<Listener>,
     /// What has become of the route files.
     pub route_files: Board,
-    /// What is served below `/identity`, if there is an identity provider. It
-    /// gets the requests that may pass, with their path below that.
-    pub identity: Option<Router>,
+    /// What is served below `/identity`, if there is an identity provider.
+    pub identity: Option<IdentityApi>,
     /// The token broker, if there is one.
     pub broker: Option<Arc<Broker>>,
     /// Certificates of an authority, if any are ordered.
@@ -151,10 +159,14 @@ struct State {
     proxy_listeners: Vec<Listener>,
     admin_listeners: Vec<Listener>,
     route_files: Board,
-    identity: Option<Router>,
+    identity: Option<IdentityApi>,
     broker: Option<Arc<Broker>>,
     acme: Option<Report>,
     node: info::Node,
+    /// The description of this interface, once it was asked for.
+    openapi: OnceLock<Bytes>,
+    /// That of what the identity provider serves.
+    provider: OnceLock<Bytes>,
 }
 
 /// The Admin API as a `Router`.
@@ -186,6 +198,8 @@ pub fn service(state: AdminState) -> AdminService {
         broker: state.broker,
         acme: state.acme,
         node: info::Node::of_this_process(),
+        openapi: OnceLock::new(),
+        provider: OnceLock::new(),
     });
     let id = state.node.id().to_string();
     let kong = &state.telemetry.metrics.kong;
@@ -202,289 +216,6 @@ pub fn gate(state: &AdminState) -> Gate {
         origins: state.cors_origins.clone(),
     };
     Arc::new(move |head| access.admits_body(&head.method, &head.uri, &head.headers))
-}
-
-/// One path of the Admin API.
-struct Endpoint {
-    /// Parts in braces are open.
-    path: &'static str,
-    /// Besides `OPTIONS`, and `HEAD` where there is `GET`.
-    methods: &'static [&'static str],
-    handler: fn(Call) -> Answer,
-}
-
-const READ: &[&str] = &["GET"];
-const LIST: &[&str] = &["GET", "POST"];
-const ITEM: &[&str] = &["DELETE", "GET", "PATCH", "PUT"];
-/// The older dialect posts.
-const SET: &[&str] = &["POST", "PUT"];
-const PARENT: &[&str] = &["GET", "PATCH", "PUT"];
-
-const fn endpoint(
-    path: &'static str,
-    methods: &'static [&'static str],
-    handler: fn(Call) -> Answer,
-) -> Endpoint {
-    Endpoint {
-        path,
-        methods,
-        handler,
-    }
-}
-
-/// Every endpoint but those of [`credentials`], [`keys`], [`oauth2_tokens`] and
-/// [`proxy_cache`]. Of two that match, the first one counts.
-static ENDPOINTS: &[Endpoint] = &[
-    endpoint("/", READ, info::root),
-    endpoint("/config", LIST, config::config),
-    endpoint("/audit", READ, audit::list),
-    endpoint("/audit/export", READ, audit::export),
-    endpoint("/status", READ, info::status),
-    endpoint("/status/ready", READ, info::ready),
-    endpoint("/acme", READ, info::acme),
-    endpoint("/metrics", READ, info::metrics),
-    endpoint("/endpoints", READ, info::endpoints),
-    endpoint("/explain", &["POST"], explain::explain),
-    endpoint("/explain/refusals", READ, explain::codes),
-    endpoint("/openid-connect/issuers", &["DELETE", "GET"], issuers::all),
-    endpoint(
-        "/openid-connect/issuers/{issuer}",
-        &["DELETE", "GET"],
-        issuers::one,
-    ),
-    endpoint("/openid-connect/jwks", READ, issuers::jwks),
-    endpoint("/route-files", READ, route_files::all),
-    endpoint("/route-files/{id}", READ, route_files::one),
-    endpoint("/workspaces", READ, info::workspaces),
-    endpoint("/workspaces/{workspaces}", READ, info::workspace),
-    endpoint("/services", LIST, collection::<Service>),
-    endpoint("/services/{services}", ITEM, item::<Service>),
-    endpoint(
-        "/services/{services}/routes",
-        LIST,
-        children::<Service, Route>,
-    ),
-    endpoint(
-        "/services/{services}/routes/{routes}",
-        ITEM,
-        child::<Service, Route>,
-    ),
-    endpoint(
-        "/services/{services}/plugins",
-        LIST,
-        children::<Service, Plugin>,
-    ),
-    endpoint(
-        "/services/{services}/plugins/{plugins}",
-        ITEM,
-        child::<Service, Plugin>,
-    ),
-    endpoint(
-        "/services/{services}/client_certificate",
-        PARENT,
-        parent::<Service, Certificate>,
-    ),
-    endpoint("/routes", LIST, collection::<Route>),
-    endpoint("/routes/{routes}", ITEM, item::<Route>),
-    endpoint("/routes/{routes}/service", PARENT, parent::<Route, Service>),
-    endpoint("/routes/{routes}/plugins", LIST, children::<Route, Plugin>),
-    endpoint(
-        "/routes/{routes}/plugins/{plugins}",
-        ITEM,
-        child::<Route, Plugin>,
-    ),
-    endpoint("/plugins", &["GET", "POST", "PUT"], plugins::all),
-    endpoint("/plugins/enabled", READ, plugins::enabled),
-    endpoint("/plugins/schema/{name}", READ, schemas::legacy),
-    endpoint("/plugins/{plugins}", ITEM, item::<Plugin>),
-    endpoint(
-        "/plugins/{plugins}/service",
-        PARENT,
-        parent::<Plugin, Service>,
-    ),
-    endpoint("/plugins/{plugins}/route", PARENT, parent::<Plugin, Route>),
-    endpoint("/upstreams/{upstreams}/health", READ, health::upstream),
-    endpoint(
-        "/upstreams/{upstreams}/targets/{targets}/healthy",
-        SET,
-        health::healthy,
-    ),
-    endpoint(
-        "/upstreams/{upstreams}/targets/{targets}/unhealthy",
-        SET,
-        health::unhealthy,
-    ),
-    endpoint(
-        "/upstreams/{upstreams}/targets/{targets}/{address}/healthy",
-        SET,
-        health::healthy,
-    ),
-    endpoint(
-        "/upstreams/{upstreams}/targets/{targets}/{address}/unhealthy",
-        SET,
-        health::unhealthy,
-    ),
-    endpoint(
-        "/plugins/{plugins}/consumer",
-        PARENT,
-        parent::<Plugin, Consumer>,
-    ),
-    endpoint("/consumers", LIST, consumers::all),
-    endpoint("/consumers/{consumers}", ITEM, item::<Consumer>),
-    endpoint(
-        "/consumers/{consumers}/plugins",
-        LIST,
-        children::<Consumer, Plugin>,
-    ),
-    endpoint(
-        "/consumers/{consumers}/plugins/{plugins}",
-        ITEM,
-        child::<Consumer, Plugin>,
-    ),
-    endpoint("/upstreams", LIST, collection::<Upstream>),
-    endpoint("/upstreams/{upstreams}", ITEM, item::<Upstream>),
-    endpoint(
-        "/upstreams/{upstreams}/targets",
-        LIST,
-        children::<Upstream, Target>,
-    ),
-    endpoint(
-        "/upstreams/{upstreams}/targets/all",
-        READ,
-        children::<Upstream, Target>,
-    ),
-    endpoint(
-        "/upstreams/{upstreams}/targets/{targets}",
-        ITEM,
-        targets::item,
-    ),
-    endpoint(
-        "/upstreams/{upstreams}/client_certificate",
-        PARENT,
-        parent::<Upstream, Certificate>,
-    ),
-    endpoint("/certificates", LIST, collection::<Certificate>),
-    endpoint("/certificates/{certificates}", ITEM, item::<Certificate>),
-    endpoint(
-        "/certificates/{certificates}/snis",
-        LIST,
-        children::<Certificate, Sni>,
-    ),
-    endpoint(
-        "/certificates/{certificates}/snis/{snis}",
-        ITEM,
-        child::<Certificate, Sni>,
-    ),
-    endpoint(
-        "/certificates/{certificates}/services",
-        LIST,
-        children::<Certificate, Service>,
-    ),
-    endpoint(
-        "/certificates/{certificates}/services/{services}",
-        ITEM,
-        child::<Certificate, Service>,
-    ),
-    endpoint(
-        "/certificates/{certificates}/upstreams",
-        LIST,
-        children::<Certificate, Upstream>,
-    ),
-    endpoint(
-        "/certificates/{certificates}/upstreams/{upstreams}",
-        ITEM,
-        child::<Certificate, Upstream>,
-    ),
-    endpoint("/snis", LIST, collection::<Sni>),
-    endpoint("/snis/{snis}", ITEM, item::<Sni>),
-    endpoint("/ca_certificates", LIST, collection::<CaCertificate>),
-    endpoint(
-        "/ca_certificates/{ca_certificates}",
-        ITEM,
-        item::<CaCertificate>,
-    ),
-    endpoint(
-        "/schemas/plugins/validate",
-        &["POST"],
-        schemas::validate_plugin,
-    ),
-    endpoint("/schemas/plugins/{name}", READ, schemas::plugin),
-    endpoint("/schemas/{entity}", READ, schemas::entity),
-    endpoint("/schemas/{entity}/validate", &["POST"], schemas::validate),
-    endpoint("/tags", READ, tags::all),
-    endpoint("/tags/{tags}", READ, tags::one),
-    endpoint("/broker/products", LIST, broker::collection),
-    endpoint("/broker/products/{id}", ITEM, broker::item),
-    endpoint("/broker/developers", LIST, broker::collection),
-    endpoint("/broker/developers/{id}", ITEM, broker::item),
-    endpoint("/broker/applications", LIST, broker::collection),
-    endpoint("/broker/applications/{id}", ITEM, broker::item),
-    endpoint(
-        "/broker/applications/{id}/secret",
-        &["POST"],
-        broker::secret,
-    ),
-    endpoint(
-        "/broker/applications/{id}/tokens",
-        &["DELETE"],
-        broker::tokens,
-    ),
-    endpoint("/broker/tokens/revoke", &["POST"], broker::revoke),
-    endpoint(
-        "/openid-connect/sessions",
-        &["DELETE", "GET"],
-        login_sessions::all,
-    ),
-    endpoint(
-        "/openid-connect/sessions/{id}",
-        &["DELETE", "GET"],
-        login_sessions::one,
-    ),
-    endpoint("/throttling", READ, throttling::all),
-    endpoint("/throttling/{plugins}", READ, throttling::one),
-    endpoint(
-        "/throttling/{plugins}/{partition}",
-        &["DELETE"],
-        throttling::partition,
-    ),
-];
-
-/// Every endpoint.
-fn endpoints() -> impl Iterator<Item = &'static Endpoint> {
-    ENDPOINTS
-        .iter()
-        .chain(credentials::ENDPOINTS)
-        .chain(keys::ENDPOINTS)
-        .chain(oauth2_tokens::ENDPOINTS)
-        .chain(proxy_cache::ENDPOINTS)
-}
-
-impl Endpoint {
-    /// The open parts of `segments`, if they are of this endpoint.
-    fn matches(&self, segments: &[String]) -> Option<Vec<String>> {
-        let mut own = self.path.split('/').filter(|part| !part.is_empty());
-        let mut params = Vec::new();
-        for segment in segments {
-            let part = own.next()?;
-            if part.starts_with('{') {
-                params.push(segment.clone());
-            } else if part != segment {
-                return None;
-            }
-        }
-        own.next().is_none().then_some(params)
-    }
-
-    /// The methods as `Allow` lists them.
-    fn allow(&self) -> String {
-        let mut methods = self.methods.to_vec();
-        methods.push("OPTIONS");
-        if methods.contains(&"GET") {
-            methods.push("HEAD");
-        }
-        methods.sort_unstable();
-        methods.join(", ")
-    }
 }
 
 /// Answers a request of the listener, or one of an operator whom another part of
@@ -552,10 +283,10 @@ async fn dispatch(
         if head.method == Method::OPTIONS {
             return Ok(cors::options(identity::METHODS, &head.headers));
         }
-        return identity::forward(provider, operator, below, (head, body)).await;
+        return identity::forward(&provider.router, operator, below, (head, body)).await;
     }
     let segments = path::segments(head.uri.path())?;
-    let (endpoint, params) = endpoints()
+    let (endpoint, params) = endpoints::all()
         .find_map(|endpoint| Some((endpoint, endpoint.matches(&segments)?)))
         .ok_or(ApiError::NotFound)?;
     if head.method == Method::OPTIONS {

@@ -21,7 +21,7 @@ use doorward_gateway::entities::{Entities, Kind, Origin, Record};
 use doorward_gateway::records::{Disclosure, Resource};
 
 pub(super) const DEFAULT_SIZE: usize = 100;
-const MAX_SIZE: usize = 1000;
+pub(super) const MAX_SIZE: usize = 1000;
 const MAX_TAGS: usize = 5;
 
 /// What a list was asked for.

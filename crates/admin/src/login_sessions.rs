@@ -15,8 +15,11 @@ use serde_json::{Value, json};
 use super::call::Call;
 use super::entity::Answer;
 use super::error::ApiError;
+use super::openapi::entities::paging;
 use super::reply;
 use doorward_core::model::login::{LoginQuery, StoredLogin};
+use doorward_core::model::schema::nullable;
+use doorward_core::openapi::{Operation, Parameter, fields, list_of, text};
 use doorward_openid_connect::{end_marks, subjects};
 use doorward_plugin_api::filter::{Filter, SessionKeeper, SessionsUnavailable};
 
@@ -219,4 +222,68 @@ fn shown(login: &StoredLogin) -> Value {
         "used_at": seconds(login.used_ms),
         "expires_at": seconds(login.ends_ms),
     })
+}
+
+fn schema() -> Value {
+    let time = || json!({"type": "integer"});
+    let mut schema = fields(
+        [
+            ("id", text()),
+            ("issuer", nullable(text())),
+            ("user", nullable(text())),
+            ("client_id", nullable(text())),
+            ("sid", nullable(text())),
+            ("created_at", time()),
+            ("used_at", time()),
+            ("expires_at", time()),
+        ],
+        &[],
+    );
+    schema["required"] = json!(["id", "created_at", "used_at", "expires_at"]);
+    schema
+}
+
+fn which() -> [Parameter; 4] {
+    let query = Parameter::query;
+    [
+        query(
+            "user",
+            text(),
+            "Only of this user, as the provider names it.",
+        ),
+        query("client_id", text(), "Only of this client."),
+        query("sid", text(), "Only of this session of the provider."),
+        query("issuer", text(), "Only of this provider."),
+    ]
+}
+
+/// What the description says of all of them.
+pub(super) fn all_operation(method: &str) -> Operation {
+    if method == "DELETE" {
+        let ended = fields([("ended", json!({"type": "integer"}))], &["ended"]);
+        return Operation::new("Ends sessions of users who signed in through the gateway.")
+            .description("One of `user`, `client_id` and `sid` has to be there.")
+            .takes(which())
+            .answers(200, "How many have ended.", &ended);
+    }
+    let mut page = list_of(&schema());
+    page["properties"]["partial"] = json!({
+        "type": "boolean",
+        "description": "Whether a storage did not tell all of its own.",
+    });
+    Operation::new("Lists sessions of users who signed in through the gateway.")
+        .takes(which())
+        .takes(paging())
+        .answers(200, "A page of them.", &page)
+        .refuses(&["503"])
+}
+
+/// What the description says of one.
+pub(super) fn one_operation(method: &str) -> Operation {
+    match method {
+        "DELETE" => Operation::new("Ends a session.").ends(204, "There is no such session."),
+        _ => Operation::new("Shows a session.")
+            .answers(200, "The session.", &schema())
+            .refuses(&["503"]),
+    }
 }

@@ -12,22 +12,35 @@ use uuid::Uuid;
 
 use super::call::Call;
 use super::draft::{self, Draft, Key};
+use super::endpoint::{Endpoint, LIST, READ, endpoint};
 use super::entity::Answer;
 use super::error::ApiError;
-use super::{Endpoint, LIST, READ, endpoint, reply};
+use super::openapi::entities::paging;
+use super::reply;
 use doorward_core::clock;
 use doorward_core::model::credential::{Credential, MASK, OAuth2};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::oauth2::{OAuth2Facts, StoredOAuth2Token};
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_core::model::schema::{Field, Schema, Type, View, Violations};
+use doorward_core::openapi::{Operation, list_of};
 use doorward_gateway::control::ChangeError;
 use doorward_store::StoreError;
 
 /// Its endpoints.
 pub(super) static ENDPOINTS: &[Endpoint] = &[
-    endpoint("/oauth2_tokens", LIST, all),
-    endpoint("/oauth2_tokens/{id}", &["DELETE", "GET"], one),
-    endpoint("/oauth2/{id}/oauth2_tokens", READ, of_credential),
+    endpoint("/oauth2_tokens", LIST, all, all_operation),
+    endpoint(
+        "/oauth2_tokens/{id}",
+        &["DELETE", "GET"],
+        one,
+        one_operation,
+    ),
+    endpoint(
+        "/oauth2/{id}/oauth2_tokens",
+        READ,
+        of_credential,
+        of_credential_operation,
+    ),
 ];
 
 const DEFAULT_SIZE: u32 = 100;
@@ -237,4 +250,47 @@ async fn create(call: &Call) -> Result<Response, ApiError> {
 fn random_text() -> String {
     let bytes = clock::random_bytes::<24>();
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// A token in an answer: the fields of its schema, and what is shown besides.
+fn answer() -> Value {
+    let mut shown = schema().to_json_schema(View::Answer);
+    shown["properties"]["id"] = json!({"type": "string", "format": "uuid"});
+    shown["properties"]["created_at"] = json!({"type": "integer"});
+    // One that lies in the store may be over.
+    shown["properties"]["ttl"] = json!({"type": ["integer", "null"]});
+    shown
+}
+
+/// What the description says of all of them.
+fn all_operation(method: &str) -> Operation {
+    match method {
+        "GET" => Operation::new("Lists tokens that plugins have given, without their texts.")
+            .takes(paging())
+            .answers(200, "A page of them.", &list_of(&answer())),
+        _ => Operation::new("Makes a token. Its texts are shown once, here.")
+            .body(&schema().to_json_schema(View::Create))
+            .answers(201, "The token.", &answer()),
+    }
+}
+
+/// What the description says of one.
+fn one_operation(method: &str) -> Operation {
+    let operation = match method {
+        "DELETE" => Operation::new("Ends a token.").ends(204, "There is no such token any more."),
+        _ => Operation::new("Shows a token, without its texts.").answers(
+            200,
+            "The token.",
+            &answer(),
+        ),
+    };
+    operation.names("id", "Its `id`, or the text of the access token.")
+}
+
+/// What the description says of those of an application.
+fn of_credential_operation(_: &str) -> Operation {
+    Operation::new("Lists the tokens of an application.")
+        .names("id", "The `id` or `client_id` of the application.")
+        .takes(paging())
+        .answers(200, "A page of them.", &list_of(&answer()))
 }

@@ -40,5 +40,5 @@ pub(super) fn of_identity(path: &str) -> Option<String> {
 }
 
 fn is_top_level(segment: &str) -> bool {
-    endpoints().any(|endpoint| endpoint.path.split('/').nth(1) == Some(segment))
+    endpoints::all().any(|endpoint| endpoint.path.split('/').nth(1) == Some(segment))
 }

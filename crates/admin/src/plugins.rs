@@ -10,6 +10,7 @@ use super::draft::Key;
 use super::entity::{self, Answer};
 use super::reply;
 use doorward_core::model::plugin::Plugin;
+use doorward_core::openapi::{Operation, fields, text};
 use doorward_plugins::REGISTRY;
 
 /// `/plugins`. A PUT replaces the plugin whose id the body gives, or creates
@@ -38,4 +39,14 @@ pub(super) fn enabled(_: Call) -> Answer {
         let body = json!({"enabled_plugins": names});
         Ok(reply::json(StatusCode::OK, &body))
     })
+}
+
+/// What the description says of the kinds of plugins.
+pub(super) fn enabled_operation(_: &str) -> Operation {
+    let names = json!({"type": "array", "items": text()});
+    Operation::new("Lists the names of the plugins that there are.").answers(
+        200,
+        "All of them.",
+        &fields([("enabled_plugins", names)], &["enabled_plugins"]),
+    )
 }

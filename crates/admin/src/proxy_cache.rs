@@ -6,18 +6,22 @@ use http::{Method, StatusCode};
 use uuid::Uuid;
 
 use super::call::Call;
+use super::endpoint::{Endpoint, endpoint};
 use super::entity::Answer;
-use super::{Endpoint, endpoint, reply};
+use super::reply;
+use doorward_core::openapi::Operation;
 use doorward_plugin_api::filter::{Filter, ResponseCache};
+use serde_json::json;
 
 /// Its endpoints.
 pub(super) static ENDPOINTS: &[Endpoint] = &[
-    endpoint("/proxy-cache", &["DELETE"], all),
-    endpoint("/proxy-cache/{key}", &["DELETE", "GET"], key),
+    endpoint("/proxy-cache", &["DELETE"], all, all_operation),
+    endpoint("/proxy-cache/{key}", &["DELETE", "GET"], key, key_operation),
     endpoint(
         "/proxy-cache/{plugins}/caches/{key}",
         &["DELETE", "GET"],
         of_plugin,
+        of_plugin_operation,
     ),
 ];
 
@@ -88,4 +92,26 @@ fn one<'a>(
         Some(entry) => reply::json(StatusCode::OK, &entry),
         None => reply::empty(StatusCode::NOT_FOUND),
     }
+}
+
+/// What the description says of everything.
+fn all_operation(_: &str) -> Operation {
+    Operation::new("Forgets every stored answer of this node.").ends(204, "They are forgotten.")
+}
+
+/// What the description says of one answer. A refusal has no body.
+fn key_operation(method: &str) -> Operation {
+    let entry = json!({"type": "object"});
+    let operation = match method {
+        "DELETE" => Operation::new("Forgets a stored answer.").ends(204, "It is forgotten."),
+        _ => Operation::new("Shows a stored answer.").answers(200, "The answer.", &entry),
+    };
+    operation
+        .names("key", "The key of the answer: `X-Cache-Key`.")
+        .ends(404, "There is no such answer.")
+}
+
+/// What the description says of one answer of a plugin.
+fn of_plugin_operation(method: &str) -> Operation {
+    key_operation(method).names("plugins", "The `id` of the plugin.")
 }

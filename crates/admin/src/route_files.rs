@@ -7,6 +7,8 @@ use super::call::Call;
 use super::entity::Answer;
 use super::error::ApiError;
 use super::reply;
+use doorward_core::model::schema::nullable;
+use doorward_core::openapi::{Operation, fields, list_of, text};
 use doorward_gateway::route_files::{FileReport, Report, State};
 
 /// `GET /route-files`: all of them, in the order in which they are asked.
@@ -50,4 +52,42 @@ fn shown((order, file): (usize, &FileReport)) -> Value {
         "errors": file.errors,
         "warnings": file.warnings,
     })
+}
+
+fn schema() -> Value {
+    let texts = || json!({"type": "array", "items": text()});
+    fields(
+        [
+            ("id", text()),
+            ("name", text()),
+            ("file", text()),
+            (
+                "state",
+                json!({"type": "string", "enum": State::ALL.map(State::as_str)}),
+            ),
+            ("router", nullable(text())),
+            ("order", json!({"type": "integer"})),
+            ("errors", texts()),
+            ("warnings", texts()),
+        ],
+        &[
+            "id", "name", "file", "state", "router", "order", "errors", "warnings",
+        ],
+    )
+}
+
+/// What the description says of all of them.
+pub(super) fn all_operation(_: &str) -> Operation {
+    Operation::new("Lists the route files, in the order in which they are asked.").answers(
+        200,
+        "All of them.",
+        &list_of(&schema()),
+    )
+}
+
+/// What the description says of one.
+pub(super) fn one_operation(_: &str) -> Operation {
+    Operation::new("Shows a route file.")
+        .names("id", "Its `id`, whose `/` are `%2F`.")
+        .answers(200, "The file.", &schema())
 }

@@ -13,6 +13,7 @@ use super::reply;
 use doorward_core::clock;
 use doorward_core::model::plugin::Plugin;
 use doorward_core::model::schema::Schema;
+use doorward_core::openapi::{Operation, fields, reference, text};
 use doorward_gateway::entities::{self, Kind, Origin};
 use doorward_gateway::records;
 use doorward_gateway::schemas;
@@ -120,4 +121,52 @@ fn no_entity(name: &str) -> ApiError {
 
 fn no_plugin(name: &str) -> ApiError {
     ApiError::Missing(format!("No plugin named '{name}'"))
+}
+
+fn fields_schema() -> Value {
+    let of_fields = json!({"type": "array", "items": {"type": "object"}});
+    let checks = json!({"type": "array"});
+    fields(
+        [("fields", of_fields), ("entity_checks", checks)],
+        &["fields"],
+    )
+}
+
+/// What the description says of the schema of a kind.
+pub(super) fn entity_operation(_: &str) -> Operation {
+    Operation::new("Shows the fields of a kind of record.")
+        .names("entity", "The kind, such as `services`.")
+        .answers(200, "The fields.", &fields_schema())
+}
+
+/// What the description says of the schema of a plugin.
+pub(super) fn plugin_operation(_: &str) -> Operation {
+    Operation::new("Shows the fields of a plugin.")
+        .names("name", "The plugin's name.")
+        .answers(200, "The fields.", &fields_schema())
+}
+
+/// What the description says of the schema of a plugin in the older dialect.
+pub(super) fn legacy_operation(_: &str) -> Operation {
+    let by_name = fields([("fields", json!({"type": "object"}))], &["fields"]);
+    Operation::new("Shows the fields of a plugin's configuration, by their names.")
+        .names("name", "The plugin's name.")
+        .answers(200, "The fields.", &by_name)
+}
+
+/// What the description says of the validation of a record.
+pub(super) fn validate_operation(_: &str) -> Operation {
+    let body = fields([("message", text())], &["message"]);
+    Operation::new("Tells whether a record would be accepted. Nothing is written.")
+        .names("entity", "The kind, such as `services`.")
+        .body(&json!({"type": "object"}))
+        .answers(200, "It would.", &body)
+}
+
+/// What the description says of the validation of a plugin.
+pub(super) fn validate_plugin_operation(_: &str) -> Operation {
+    let body = fields([("message", text())], &["message"]);
+    Operation::new("Tells whether a plugin would be accepted. Nothing is written.")
+        .body(&reference("plugin-create"))
+        .answers(200, "It would.", &body)
 }

@@ -8,7 +8,12 @@ use super::call::Call;
 use super::entity::Answer;
 use super::error::ApiError;
 use super::list::Scope;
+use super::openapi::entities::declared;
 use super::reply;
+use doorward_core::model::schema::View;
+use doorward_core::openapi::{Operation, list_of};
+use doorward_gateway::schemas;
+use serde_json::Value;
 
 /// `GET /tags`.
 pub(super) fn all(call: Call) -> Answer {
@@ -38,4 +43,23 @@ fn answer(call: &Call, wanted: Option<&str>) -> Result<Response, ApiError> {
     }
     let body = json!({"data": rows, "next": null});
     Ok(reply::json(StatusCode::OK, &body))
+}
+
+fn page() -> Value {
+    list_of(&schemas::tag().to_json_schema(View::Answer))
+}
+
+/// What the description says of all of them.
+pub(super) fn all_operation(_: &str) -> Operation {
+    Operation::new("Lists which records carry which tags.")
+        .takes([declared()])
+        .answers(200, "All of them.", &page())
+}
+
+/// What the description says of one.
+pub(super) fn one_operation(_: &str) -> Operation {
+    Operation::new("Lists which records carry a tag.")
+        .names("tags", "The tag.")
+        .takes([declared()])
+        .answers(200, "All of them.", &page())
 }

@@ -7,8 +7,10 @@ use super::draft::{self, Key};
 use super::entity::{self, Answer, Owner};
 use super::error::ApiError;
 use super::health;
+use super::openapi::entities::child;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
+use doorward_core::openapi::Operation;
 
 /// `/upstreams/{upstream}/targets/{target}`. What is not there can't be made
 /// here, and its deletion is no success, unlike that of other entities.
@@ -30,4 +32,12 @@ pub(super) fn item(mut call: Call) -> Answer {
             None => Err(ApiError::NotFound),
         }
     })
+}
+
+/// What the description says of one: a PUT is a PATCH.
+pub(super) fn item_operation(method: &str) -> Operation {
+    match method {
+        "PUT" => child::<Upstream, Target>("PATCH"),
+        method => child::<Upstream, Target>(method),
+    }
 }

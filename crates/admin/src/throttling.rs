@@ -11,6 +11,8 @@ use super::entity::Answer;
 use super::error::ApiError;
 use super::reply;
 use doorward_core::model::plugin::Plugin;
+use doorward_core::model::schema::nullable;
+use doorward_core::openapi::{Operation, Parameter, fields, list_of, text};
 use doorward_gateway::entities::Record;
 use doorward_gateway::handler::Counting;
 use doorward_plugin_api::filter::{Filter, HotPartition, PartitionReport, Partitioned};
@@ -150,4 +152,66 @@ fn shown(partition: &HotPartition, reveal: bool) -> Value {
         shown["partition"] = (*partition.text).into();
     }
     shown
+}
+
+fn schema(has_partitions: bool) -> Value {
+    let plugin = fields(
+        [
+            ("id", text()),
+            ("name", text()),
+            ("instance_name", nullable(text())),
+        ],
+        &["id", "name", "instance_name"],
+    );
+    let count = || json!({"type": "integer", "minimum": 0});
+    let mut schema = fields(
+        [
+            ("plugin", plugin),
+            ("route_file", json!({"type": "object"})),
+            ("buckets", count()),
+            ("maximum", count()),
+            ("shadow", json!({"type": "boolean"})),
+            (
+                "counters",
+                json!({"type": "string", "enum": ["shared", "local"]}),
+            ),
+        ],
+        &["plugin", "buckets", "maximum", "shadow", "counters"],
+    );
+    if has_partitions {
+        schema["properties"]["hottest"] = json!({"type": "array", "items": {"type": "object"}});
+    }
+    schema
+}
+
+/// What the description says of all filters.
+pub(super) fn all_operation(_: &str) -> Operation {
+    Operation::new("Lists the running filters that count by partition.").answers(
+        200,
+        "All of them.",
+        &list_of(&schema(false)),
+    )
+}
+
+/// What the description says of one.
+pub(super) fn one_operation(_: &str) -> Operation {
+    let reveal = json!({"type": "boolean", "default": false});
+    Operation::new("Shows the hottest partitions of a filter.")
+        .names("plugins", FILTER)
+        .takes([Parameter::query(
+            "reveal",
+            reveal,
+            "Whether texts of partitions are told.",
+        )])
+        .answers(200, "The filter.", &schema(true))
+}
+
+const FILTER: &str = "The plugin's `id` or `instance_name`, or the id of a route file's filter.";
+
+/// What the description says of a partition.
+pub(super) fn partition_operation(_: &str) -> Operation {
+    Operation::new("Fills the buckets of a partition.")
+        .names("plugins", FILTER)
+        .names("partition", "Its id, or its text.")
+        .ends(204, "They are full.")
 }

@@ -5,5 +5,6 @@
 pub mod clock;
 pub mod jose;
 pub mod model;
+pub mod openapi;
 pub mod x509;
 pub mod yaml;

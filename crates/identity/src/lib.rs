@@ -52,6 +52,7 @@ mod maintain;
 mod manage;
 mod membership;
 mod network;
+mod operations;
 mod own_client;
 mod own_settings;
 mod pages;
@@ -61,6 +62,7 @@ mod password;
 mod password_policy;
 mod password_reset;
 mod profile;
+mod provider_description;
 mod realm;
 mod records;
 mod refresh;
@@ -126,6 +128,7 @@ use doorward_core::jose::vault::Vault;
 use doorward_core::model::grant::{MAX_TOKEN_LIFE_MS, Revocation};
 use doorward_core::model::lockout::LockKind;
 use doorward_core::model::registration::StoredRealm;
+use doorward_core::openapi::Document;
 use doorward_net::http::guess_limit::GuessLimiter;
 use doorward_net::http::outbound::{Allow, Authorities, GuardedClient, TokenStatus};
 use doorward_net::telemetry::Metrics;
@@ -453,6 +456,23 @@ impl Identity {
         let state = Arc::clone(&self.state);
         Router::new().fallback(move |request| manage::serve(Arc::clone(&state), request))
     }
+}
+
+impl Identity {
+    /// What the provider serves at its own address, in OpenAPI 3.1.
+    pub fn description(&self) -> serde_json::Value {
+        provider_description::describe(&self.state.live().base_url)
+    }
+}
+
+/// Adds the endpoints of [`Identity::admin_router`] to a description, below
+/// `/identity`. `refusals` gives the statuses of refusals, by method, open parts of the
+/// path, and body.
+pub fn describe_administration(
+    document: &mut Document,
+    refusals: fn(&str, bool, bool) -> Vec<&'static str>,
+) {
+    manage::describe(document, refusals);
 }
 
 /// The rules for new passwords of the realm at `path`, as the file and the

@@ -370,7 +370,7 @@ async fn the_status_tells_of_the_store_and_of_connections() {
 #[test]
 fn the_page_of_the_admin_api_names_every_kind_of_endpoint() {
     let page = include_str!("../../../../docs/admin-api.md");
-    for endpoint in crate::endpoints() {
+    for endpoint in crate::endpoints::all() {
         let parts: Vec<_> = endpoint.path.split('/').skip(1).take(2).collect();
         let of_group = ["broker", "openid-connect"].contains(&parts[0]);
         let named = match (of_group, parts.as_slice()) {

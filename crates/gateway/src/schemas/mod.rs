@@ -42,7 +42,7 @@ pub fn tag() -> &'static Schema {
         Schema::new(vec![
             Field::new("tag", Type::checked(checks::tag)).required(),
             Field::new("entity_name", Type::text()).required(),
-            Field::new("entity_id", Type::checked(checks::uuid)).required(),
+            Field::new("entity_id", Type::formatted("uuid", checks::uuid)).required(),
         ])
     });
     &SCHEMA
@@ -51,7 +51,7 @@ pub fn tag() -> &'static Schema {
 /// The fields that every entity begins with.
 fn common() -> Vec<Field> {
     vec![
-        Field::new("id", Type::checked(checks::uuid)).auto(),
+        Field::new("id", Type::formatted("uuid", checks::uuid)).auto(),
         Field::new("created_at", Type::Integer(0, i64::MAX)).auto(),
         Field::new("updated_at", Type::Integer(0, i64::MAX)).auto(),
         Field::new("tags", Type::set(Type::checked(checks::tag))),

@@ -108,8 +108,23 @@ pub fn plugin_of(config: &Schema) -> Schema {
         protocols(""),
         Field::new("config", Type::Record(config.clone())).required(),
     ]);
-    Schema::new(fields).shorthand(nest_references)
+    let flat = |schema: Schema, name| {
+        let id = Type::formatted("uuid", checks::uuid);
+        let description = "The reference of the same name, in the older dialect.";
+        schema.input(name, id, &[], description)
+    };
+    let schema = Schema::new(fields).shorthand(nest_references);
+    REFERENCES
+        .iter()
+        .fold(schema, |schema, (name, _)| flat(schema, name))
 }
+
+/// References of the older dialect, and what they stand for.
+const REFERENCES: [(&str, &str); 3] = [
+    ("service_id", "service"),
+    ("route_id", "route"),
+    ("consumer_id", "consumer"),
+];
 
 /// It would never run: it does before the consumer is known.
 fn of_no_consumer(plugin: &Map<String, Value>, violations: &mut Violations) {
@@ -121,11 +136,7 @@ fn of_no_consumer(plugin: &Map<String, Value>, violations: &mut Violations) {
 /// `service_id: x` is `service: {id: x}` in the older dialect; the nested form
 /// wins, so that what was read can be written back.
 fn nest_references(input: &mut Map<String, Value>, _: &mut Violations) {
-    for (flat, nested) in [
-        ("service_id", "service"),
-        ("route_id", "route"),
-        ("consumer_id", "consumer"),
-    ] {
+    for (flat, nested) in REFERENCES {
         if let Some(id) = input.remove(flat) {
             let reference = if id.is_null() || id == "" {
                 Value::Null

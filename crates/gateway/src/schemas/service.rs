@@ -43,10 +43,19 @@ pub fn service() -> &'static Schema {
             Field::new("client_certificate", Type::Foreign("certificates")),
             Field::new("tls_verify", Type::Boolean),
             Field::new("tls_verify_depth", Type::Integer(0, 64)),
-            Field::new("ca_certificates", Type::array(Type::checked(checks::uuid))),
+            Field::new(
+                "ca_certificates",
+                Type::array(Type::formatted("uuid", checks::uuid)),
+            ),
         ]);
         Schema::new(fields)
             .shorthand(expand_url)
+            .input(
+                "url",
+                Type::text(),
+                &["host"],
+                "Stands for `protocol`, `host`, `port` and `path`, where they are absent.",
+            )
             .check(tls_fields_need_https)
             .check(grpc_has_no_path)
     });

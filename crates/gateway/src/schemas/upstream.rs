@@ -63,7 +63,7 @@ pub fn upstream() -> &'static Schema {
 pub fn target() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         let fields = vec![
-            Field::new("id", Type::checked(checks::uuid)).auto(),
+            Field::new("id", Type::formatted("uuid", checks::uuid)).auto(),
             Field::new("created_at", Type::Number).auto(),
             Field::new("updated_at", Type::Number).auto(),
             Field::new("upstream", Type::Foreign("upstreams")).required(),

@@ -161,7 +161,24 @@ impl ManageError {
 /// `message` at `a.b[1].c`, as an object of objects.
 fn nested(path: &str, message: &str) -> Value {
     let parts = path.split(['.', '[', ']']).filter(|part| !part.is_empty());
-    parts
+    let nested = parts
         .rev()
-        .fold(Value::from(message), |inner, part| json!({part: inner}))
+        .fold(Value::from(message), |inner, part| json!({part: inner}));
+    match nested {
+        // A member without a name, or of a dot.
+        Value::String(message) => json!({path: message}),
+        nested => nested,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_told_as_an_object_of_fields() {
+        assert_eq!(nested("a[1].b", "x"), json!({"a": {"1": {"b": "x"}}}));
+        assert_eq!(nested("", "x"), json!({"": "x"}));
+        assert_eq!(nested(".", "x"), json!({".": "x"}));
+    }
 }

@@ -12,6 +12,7 @@ mod identities;
 mod initial_tokens;
 mod keys;
 mod lockouts;
+mod openapi;
 mod page;
 mod realms;
 mod retired_names;
@@ -34,6 +35,7 @@ use serde_json::{Map, Value};
 pub use factors::factor_record;
 pub use identities::identity_record;
 pub use lockouts::lock_record;
+pub(crate) use openapi::describe;
 pub use retired_names::retired_name_record;
 pub use sessions::session_record;
 
@@ -43,6 +45,7 @@ use super::realm::Realm;
 use super::respond;
 use doorward_core::jose::json;
 use doorward_core::model::audit::{Kind, Operator};
+use doorward_core::openapi::Operation;
 use doorward_net::http::ClientInfo;
 use doorward_net::http::form::is_json;
 use error::ManageError;
@@ -61,6 +64,8 @@ struct Endpoint {
     /// Parts in braces are open; `{*}` at the end stands for all that follow.
     path: &'static str,
     handler: fn(Call) -> Answer,
+    /// What the description of the interface says of it.
+    describe: fn() -> Operation,
     /// What the audit log is told of a request that changes something.
     tells: Option<Kind>,
 }
@@ -74,11 +79,17 @@ impl Endpoint {
     }
 }
 
-const fn on(method: &'static str, path: &'static str, handler: fn(Call) -> Answer) -> Endpoint {
+const fn on(
+    method: &'static str,
+    path: &'static str,
+    handler: fn(Call) -> Answer,
+    describe: fn() -> Operation,
+) -> Endpoint {
     Endpoint {
         method,
         path,
         handler,
+        describe,
         tells: None,
     }
 }
@@ -86,38 +97,38 @@ const fn on(method: &'static str, path: &'static str, handler: fn(Call) -> Answe
 /// Every endpoint, below `/identity`.
 #[rustfmt::skip]
 static ENDPOINTS: &[Endpoint] = &[
-    on("GET", "/clients", |call| Box::pin(clients::list(call))),
-    on("POST", "/clients", |call| Box::pin(clients::create(call))).tells(Kind::ClientCreate),
-    on("GET", "/clients/{id}", |call| Box::pin(clients::show(call))),
-    on("PUT", "/clients/{id}", |call| Box::pin(clients::put(call))).tells(Kind::ClientUpdate),
-    on("PATCH", "/clients/{id}", |call| Box::pin(clients::patch(call))).tells(Kind::ClientUpdate),
-    on("DELETE", "/clients/{id}", |call| Box::pin(clients::delete(call))).tells(Kind::ClientDelete),
-    on("POST", "/clients/{id}/secret", |call| Box::pin(clients::rotate(call))).tells(Kind::ClientSecret),
-    on("GET", "/initial-tokens", |call| Box::pin(initial_tokens::list(call))),
-    on("POST", "/initial-tokens", |call| Box::pin(initial_tokens::create(call))).tells(Kind::InitialTokenCreate),
-    on("DELETE", "/initial-tokens/{id}", |call| Box::pin(initial_tokens::delete(call))).tells(Kind::InitialTokenDelete),
-    on("GET", "/keys", |call| Box::pin(keys::list(call))),
-    on("POST", "/keys/rotate", |call| Box::pin(keys::rotate(call))).tells(Kind::KeyRotate),
-    on("GET", "/lockouts", |call| Box::pin(lockouts::list(call))),
-    on("DELETE", "/lockouts", |call| Box::pin(lockouts::lift_named(call))).tells(Kind::LockoutEnd),
-    on("DELETE", "/lockouts/{id}", |call| Box::pin(lockouts::lift(call))).tells(Kind::LockoutEnd),
-    on("GET", "/realms", |call| Box::pin(realms::list(call))),
-    on("POST", "/realms", |call| Box::pin(realms::create(call))).tells(Kind::RealmCreate),
-    on("GET", "/realms/{*}", |call| Box::pin(realms::show(call))),
-    on("PUT", "/realms/{*}", |call| Box::pin(realms::put(call))).tells(Kind::RealmUpdate),
-    on("PATCH", "/realms/{*}", |call| Box::pin(realms::patch(call))).tells(Kind::RealmUpdate),
-    on("DELETE", "/realms/{*}", |call| Box::pin(realms::delete(call))).tells(Kind::RealmDelete),
-    on("GET", "/retired-names", |call| Box::pin(retired_names::list(call))),
-    on("DELETE", "/retired-names", |call| Box::pin(retired_names::release(call))).tells(Kind::NameRelease),
-    on("GET", "/sessions", |call| Box::pin(sessions::list(call))),
-    on("DELETE", "/sessions", |call| Box::pin(sessions::end_all(call))).tells(Kind::SessionEnd),
-    on("GET", "/sessions/{id}", |call| Box::pin(sessions::show(call))),
-    on("DELETE", "/sessions/{id}", |call| Box::pin(sessions::end(call))).tells(Kind::SessionEnd),
-    on("GET", "/users/{id}/factors", |call| Box::pin(factors::list(call))),
-    on("DELETE", "/users/{id}/factors", |call| Box::pin(factors::reset(call))).tells(Kind::FactorDelete),
-    on("GET", "/users/{id}/identities", |call| Box::pin(identities::list(call))),
-    on("POST", "/users/{id}/identities", |call| Box::pin(identities::create(call))).tells(Kind::LinkCreate),
-    on("DELETE", "/users/{id}/identities/{id}", |call| Box::pin(identities::delete(call))).tells(Kind::LinkDelete),
+    on("GET", "/clients", |call| Box::pin(clients::list(call)), openapi::list_clients),
+    on("POST", "/clients", |call| Box::pin(clients::create(call)), openapi::create_client).tells(Kind::ClientCreate),
+    on("GET", "/clients/{id}", |call| Box::pin(clients::show(call)), openapi::show_client),
+    on("PUT", "/clients/{id}", |call| Box::pin(clients::put(call)), openapi::put_client).tells(Kind::ClientUpdate),
+    on("PATCH", "/clients/{id}", |call| Box::pin(clients::patch(call)), openapi::patch_client).tells(Kind::ClientUpdate),
+    on("DELETE", "/clients/{id}", |call| Box::pin(clients::delete(call)), openapi::delete_client).tells(Kind::ClientDelete),
+    on("POST", "/clients/{id}/secret", |call| Box::pin(clients::rotate(call)), openapi::rotate_secret).tells(Kind::ClientSecret),
+    on("GET", "/initial-tokens", |call| Box::pin(initial_tokens::list(call)), openapi::list_initial_tokens),
+    on("POST", "/initial-tokens", |call| Box::pin(initial_tokens::create(call)), openapi::create_initial_token).tells(Kind::InitialTokenCreate),
+    on("DELETE", "/initial-tokens/{id}", |call| Box::pin(initial_tokens::delete(call)), openapi::delete_initial_token).tells(Kind::InitialTokenDelete),
+    on("GET", "/keys", |call| Box::pin(keys::list(call)), openapi::list_keys),
+    on("POST", "/keys/rotate", |call| Box::pin(keys::rotate(call)), openapi::rotate_keys).tells(Kind::KeyRotate),
+    on("GET", "/lockouts", |call| Box::pin(lockouts::list(call)), openapi::list_lockouts),
+    on("DELETE", "/lockouts", |call| Box::pin(lockouts::lift_named(call)), openapi::lift_named_lockout).tells(Kind::LockoutEnd),
+    on("DELETE", "/lockouts/{id}", |call| Box::pin(lockouts::lift(call)), openapi::lift_lockout).tells(Kind::LockoutEnd),
+    on("GET", "/realms", |call| Box::pin(realms::list(call)), openapi::list_realms),
+    on("POST", "/realms", |call| Box::pin(realms::create(call)), openapi::create_realm).tells(Kind::RealmCreate),
+    on("GET", "/realms/{*}", |call| Box::pin(realms::show(call)), openapi::show_realm),
+    on("PUT", "/realms/{*}", |call| Box::pin(realms::put(call)), openapi::put_realm).tells(Kind::RealmUpdate),
+    on("PATCH", "/realms/{*}", |call| Box::pin(realms::patch(call)), openapi::patch_realm).tells(Kind::RealmUpdate),
+    on("DELETE", "/realms/{*}", |call| Box::pin(realms::delete(call)), openapi::delete_realm).tells(Kind::RealmDelete),
+    on("GET", "/retired-names", |call| Box::pin(retired_names::list(call)), openapi::list_retired_names),
+    on("DELETE", "/retired-names", |call| Box::pin(retired_names::release(call)), openapi::release_name).tells(Kind::NameRelease),
+    on("GET", "/sessions", |call| Box::pin(sessions::list(call)), openapi::list_sessions),
+    on("DELETE", "/sessions", |call| Box::pin(sessions::end_all(call)), openapi::end_sessions).tells(Kind::SessionEnd),
+    on("GET", "/sessions/{id}", |call| Box::pin(sessions::show(call)), openapi::show_session),
+    on("DELETE", "/sessions/{id}", |call| Box::pin(sessions::end(call)), openapi::end_session).tells(Kind::SessionEnd),
+    on("GET", "/users/{id}/factors", |call| Box::pin(factors::list(call)), openapi::list_factors),
+    on("DELETE", "/users/{id}/factors", |call| Box::pin(factors::reset(call)), openapi::reset_factors).tells(Kind::FactorDelete),
+    on("GET", "/users/{id}/identities", |call| Box::pin(identities::list(call)), openapi::list_identities),
+    on("POST", "/users/{id}/identities", |call| Box::pin(identities::create(call)), openapi::create_identity).tells(Kind::LinkCreate),
+    on("DELETE", "/users/{id}/identities/{id}", |call| Box::pin(identities::delete(call)), openapi::delete_identity).tells(Kind::LinkDelete),
 ];
 
 /// A request that found its endpoint.
@@ -288,7 +299,12 @@ mod tests {
     use super::*;
 
     fn params(path: &'static str, called: &str) -> Option<Vec<String>> {
-        let endpoint = on("GET", path, |_| unreachable!("is not called"));
+        let endpoint = on(
+            "GET",
+            path,
+            |_| unreachable!("is not called"),
+            Operation::default,
+        );
         endpoint.matches(&segments(called)?)
     }
 

@@ -10,6 +10,7 @@
 //! [`Violations`], all of it at once.
 
 mod complete;
+mod json_schema;
 mod read;
 mod to_json;
 mod violations;
@@ -20,6 +21,7 @@ mod tests;
 use serde_json::{Map, Value};
 
 pub use complete::merge;
+pub use json_schema::{View, nullable};
 pub use read::Source;
 pub use violations::{Violation, Violations, as_position, failed_condition};
 
@@ -45,6 +47,21 @@ pub struct Schema {
     pub shorthand: Option<Shorthand>,
     /// Fills defaults that depend on other fields, before all others.
     pub prefill: Option<Prefill>,
+    /// What `shorthand` rewrites, for those who describe the schema.
+    pub inputs: Vec<Input>,
+}
+
+/// A field of inputs alone, which is rewritten into others.
+#[derive(Debug, Clone)]
+pub struct Input {
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Type,
+    /// The fields that need not be there where it is.
+    pub stands_for: &'static [&'static str],
+    /// What it means.
+    pub description: &'static str,
 }
 
 /// One field of a record.
@@ -109,6 +126,8 @@ pub struct Text {
     pub one_of: &'static [&'static str],
     /// A check of its own; the error is the message shown.
     pub check: Option<TextCheck>,
+    /// What JSON Schema calls that check, if it has a word for it.
+    pub format: Option<&'static str>,
 }
 
 impl Schema {
@@ -131,6 +150,24 @@ impl Schema {
     #[must_use]
     pub fn shorthand(mut self, shorthand: Shorthand) -> Self {
         self.shorthand = Some(shorthand);
+        self
+    }
+
+    /// Says which field of inputs alone the shorthand rewrites.
+    #[must_use]
+    pub fn input(
+        mut self,
+        name: &'static str,
+        kind: Type,
+        stands_for: &'static [&'static str],
+        description: &'static str,
+    ) -> Self {
+        self.inputs.push(Input {
+            name,
+            kind,
+            stands_for,
+            description,
+        });
         self
     }
 
@@ -157,15 +194,24 @@ impl Type {
     pub fn word(one_of: &'static [&'static str]) -> Self {
         Type::String(Text {
             one_of,
-            check: None,
+            ..Text::default()
         })
     }
 
     /// A text that satisfies `check`.
     pub fn checked(check: TextCheck) -> Self {
         Type::String(Text {
-            one_of: &[],
             check: Some(check),
+            ..Text::default()
+        })
+    }
+
+    /// A text that satisfies `check`, which JSON Schema knows as `format`.
+    pub fn formatted(format: &'static str, check: TextCheck) -> Self {
+        Type::String(Text {
+            check: Some(check),
+            format: Some(format),
+            ..Text::default()
         })
     }
 

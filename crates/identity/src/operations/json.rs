@@ -1,0 +1,80 @@
+//! `/json`: sessions for programs.
+
+use serde_json::json;
+
+use super::object;
+use doorward_core::openapi::{Operation, Parameter, fields, text};
+
+fn action(one_of: &[&str]) -> Parameter {
+    let schema = json!({"type": "string", "enum": one_of});
+    Parameter::query("_action", schema, "What to do.")
+}
+
+/// `authenticate`
+pub(crate) fn authenticate(_: &str) -> Operation {
+    let answer = fields(
+        [
+            ("tokenId", text()),
+            ("successUrl", text()),
+            ("realm", text()),
+            ("authId", text()),
+            ("callbacks", json!({"type": "array", "items": object()})),
+        ],
+        &[],
+    );
+    let header = |name, says| Parameter::header(name, text(), says);
+    Operation::new("Signs in: by headers, or by callbacks that are filled in.")
+        .takes([
+            header("X-Service-Username", "The name."),
+            header("X-Service-Password", "The password."),
+            header(
+                "Accept-API-Version",
+                "Such as `resource=2.0, protocol=1.0`.",
+            ),
+        ])
+        .optional_body(&object())
+        .answers(200, "A session, or callbacks.", &answer)
+}
+
+/// `sessions`
+pub(crate) fn sessions(_: &str) -> Operation {
+    let says = "Which one; there are others in other versions, such as `logout`.";
+    Operation::new("Looks at, refreshes or ends the session of the caller.")
+        .takes([Parameter::query("_action", text(), says)])
+        .optional_body(&object())
+        .answers(200, "What came of it.", &object())
+}
+
+/// `sessions/{id}`
+pub(crate) fn session(method: &str) -> Operation {
+    sessions(method).names("id", "The token of the session.")
+}
+
+/// `users`
+pub(crate) fn users(_: &str) -> Operation {
+    Operation::new("Tells whose the session is, or checks where a browser may be led.")
+        .takes([action(&["idFromSession", "validateGoto"])])
+        .optional_body(&object())
+        .answers(200, "What came of it.", &object())
+}
+
+/// `users/{id}`
+pub(crate) fn user(method: &str) -> Operation {
+    let operation = match method {
+        "POST" => Operation::new("Changes the password of the session's own user.")
+            .takes([action(&["changePassword"])])
+            .body(&object()),
+        _ => Operation::new("Shows the record of the session's own user."),
+    };
+    operation
+        .names("id", "The name of the user.")
+        .answers(200, "The record.", &object())
+}
+
+/// `serverinfo/{id}`
+pub(crate) fn server_info(_: &str) -> Operation {
+    let answer = fields([("cookieName", text()), ("realm", text())], &[]);
+    Operation::new("Tells clients what they need to know.")
+        .names("id", "`*` or `version`.")
+        .answers(200, "The facts.", &answer)
+}

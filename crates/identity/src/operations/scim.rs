@@ -1,0 +1,150 @@
+//! Users and groups (RFC 7644). Paths are also served below `/scim/v2`.
+
+use serde_json::{Value, json};
+
+use super::{object, of_token};
+use doorward_core::openapi::{Operation, Parameter, fields, reference, text};
+
+fn record() -> Value {
+    fields(
+        [
+            ("id", text()),
+            ("schemas", json!({"type": "array", "items": text()})),
+            ("meta", object()),
+        ],
+        &["id", "schemas"],
+    )
+}
+
+fn page() -> Value {
+    fields(
+        [
+            ("schemas", json!({"type": "array", "items": text()})),
+            ("totalResults", json!({"type": "integer"})),
+            ("Resources", json!({"type": "array", "items": object()})),
+        ],
+        &["schemas", "totalResults", "Resources"],
+    )
+}
+
+/// With the refusals of SCIM.
+fn refusing(mut operation: Operation) -> Operation {
+    let error = reference("scim-error");
+    for (status, says) in [
+        (400, "The request makes no sense."),
+        (401, "The token is absent or not good."),
+        (403, "The token's scopes are not enough."),
+        (404, "There is no such record."),
+        (409, "Another record stands in the way."),
+    ] {
+        operation = operation.answers_as(status, says, "application/scim+json", &error);
+    }
+    of_token(operation)
+}
+
+fn list_parameters() -> [Parameter; 5] {
+    let number = || json!({"type": "integer", "minimum": 0});
+    let query = Parameter::query;
+    [
+        query("filter", text(), "Which records (RFC 7644 §3.4.2.2)."),
+        query("sortBy", text(), "The attribute to sort by."),
+        query(
+            "startIndex",
+            number(),
+            "The first record, counted from one.",
+        ),
+        query("count", number(), "Most records of a page."),
+        query("attributes", text(), "The attributes to show."),
+    ]
+}
+
+fn collection(things: &str, thing: &str, method: &str) -> Operation {
+    refusing(match method {
+        "GET" => Operation::new(format!("Lists {things}."))
+            .takes(list_parameters())
+            .answers(200, "A page of them.", &page()),
+        _ => Operation::new(format!("Makes a {thing}."))
+            .body(&object())
+            .answers(201, "What was made.", &record()),
+    })
+}
+
+fn item(thing: &str, method: &str) -> Operation {
+    let operation = match method {
+        "GET" => Operation::new(format!("Shows a {thing}.")),
+        "PUT" => Operation::new(format!("Replaces a {thing}.")).body(&object()),
+        "PATCH" => Operation::new(format!("Changes a {thing} (RFC 7644 §3.5.2).")).body(&object()),
+        _ => Operation::new(format!("Deletes a {thing}.")),
+    };
+    refusing(match method {
+        "DELETE" => operation.ends(204, "There is no such record any more."),
+        _ => operation.answers(200, "The record.", &record()),
+    })
+}
+
+fn search_of(things: &str) -> Operation {
+    refusing(
+        Operation::new(format!("Looks for {things} (RFC 7644 §3.4.3)."))
+            .body(&object())
+            .answers(200, "A page of them.", &page()),
+    )
+}
+
+/// `users`
+pub(crate) fn users(method: &str) -> Operation {
+    collection("users", "user", method)
+}
+
+/// `users/{id}`
+pub(crate) fn user(method: &str) -> Operation {
+    item("user", method)
+}
+
+/// `users/.search`
+pub(crate) fn users_search(_: &str) -> Operation {
+    search_of("users")
+}
+
+/// `groups`
+pub(crate) fn groups(method: &str) -> Operation {
+    collection("groups", "group", method)
+}
+
+/// `groups/{id}`
+pub(crate) fn group(method: &str) -> Operation {
+    item("group", method)
+}
+
+/// `groups/.search`
+pub(crate) fn groups_search(_: &str) -> Operation {
+    search_of("groups")
+}
+
+/// `.search`
+pub(crate) fn search(_: &str) -> Operation {
+    search_of("users and groups")
+}
+
+/// `Me`
+pub(crate) fn me(method: &str) -> Operation {
+    item("user's own record", method)
+}
+
+/// `Bulk`
+pub(crate) fn bulk(_: &str) -> Operation {
+    refusing(
+        Operation::new("Does many requests in one (RFC 7644 §3.7).")
+            .body(&object())
+            .answers(200, "What came of each.", &object()),
+    )
+}
+
+/// `Schemas` and `ResourceTypes`
+pub(crate) fn definitions(_: &str) -> Operation {
+    Operation::new("Lists what there is (RFC 7644 §4).").answers(200, "All of it.", &page())
+}
+
+/// `Schemas/{id}`, `ResourceTypes/{id}` and `ServiceProviderConfig`
+pub(crate) fn definition(_: &str) -> Operation {
+    Operation::new("Shows what there is (RFC 7644 §4).").answers(200, "It.", &object())
+}
