@@ -63,7 +63,7 @@ impl Document {
         self.security = required;
     }
 
-    /// Adds a schema that others refer to by [`reference`].
+    /// Adds a schema that others refer to by [`reference()`].
     pub fn schema(&mut self, name: impl Into<String>, schema: Value) {
         self.schemas.insert(name.into(), schema);
     }
