@@ -2,7 +2,7 @@
 //! others by the engine, and the client can't tell which.
 
 use crate::support::raw::Connection;
-use crate::support::{Setup, Upstream};
+use crate::support::{Reply, Setup, Upstream};
 
 /// A door whose `/h1` goes to `upstream`, and whose `/h2` goes in HTTP/2 to another
 /// door that shows what it gets.
@@ -14,6 +14,10 @@ async fn doors(upstream: &Upstream) -> [crate::support::Door; 2] {
          - {{name: sent, url: '{0}', routes: [{{paths: [/sent], strip_path: false, \
          request_buffering: false}}]}}\n\
          - {{name: kept, url: '{0}', routes: [{{paths: [/refused]}}], plugins: [{{name: key-auth}}]}}\n\
+         - {{name: web, url: '{0}', routes: [{{paths: [/web], strip_path: false}}], plugins: \
+         [{{name: grpc-web}}]}}\n\
+         - {{name: made, url: '{0}', routes: [{{paths: [/made], strip_path: false}}], plugins: \
+         [{{name: request-transformer, config: {{http_method: POST}}}}]}}\n\
          - {{name: other, url: '{0}', routes: [{{paths: [/other], strip_path: false}}], plugins: \
          [{{name: request-transformer, config: {{add: {{body: ['b:2']}}}}}}]}}\n\
          - {{name: two, url: 'grpc://{1}', routes: [{{paths: [/h2], protocols: [http], \
@@ -214,4 +218,54 @@ async fn a_client_that_leaves_within_its_body_has_asked_for_nothing() {
     connection.send(request.as_bytes()).await;
     assert_eq!(connection.response().await.status, 200);
     assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_body_ends_once_for_the_upstream_however_it_is_decoded() {
+    let upstream = Upstream::echo().await;
+    let [door, _behind] = doors(&upstream).await;
+    let kind = "Host: a.test\r\nContent-Type: application/grpc-web-text\r\n";
+    for body in [
+        "Content-Length: 0\r\n\r\n",
+        "Content-Length: 4\r\n\r\nQUJD",
+        "Transfer-Encoding: chunked\r\n\r\n4\r\nQUJD\r\n0\r\n\r\n",
+    ] {
+        let mut connection = Connection::open(&door.proxy()).await;
+        let request = format!("POST /web HTTP/1.1\r\n{kind}{body}");
+        connection.send(request.as_bytes()).await;
+        connection.response().await;
+        let first = upstream.last();
+        assert_eq!(first.method, "POST");
+        // Somebody else's request goes over the same connection.
+        connection
+            .send(b"GET /h1 HTTP/1.1\r\nHost: a.test\r\n\r\n")
+            .await;
+        assert_eq!(connection.response().await.status, 200, "{body}");
+        let next = upstream.last();
+        assert_eq!(
+            (&*next.method, &*next.target),
+            ("GET", "/h1"),
+            "nothing is left over: {body}"
+        );
+        if !body.starts_with("Transfer") {
+            assert_eq!(next.connection, first.connection, "{body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_became_a_post_is_not_repeated() {
+    let upstream = Upstream::start(|_| Reply::Close).await;
+    let [door, _behind] = doors(&upstream).await;
+    for field in ["", "TE: trailers\r\n"] {
+        let before = upstream.seen().len();
+        let mut connection = Connection::open(&door.proxy()).await;
+        let request =
+            format!("PUT /made HTTP/1.1\r\nHost: a.test\r\n{field}Content-Length: 2\r\n\r\nhi");
+        connection.send(request.as_bytes()).await;
+        assert_eq!(connection.response().await.status, 502);
+        let seen = upstream.seen();
+        let methods: Vec<_> = seen[before..].iter().map(|seen| &*seen.method).collect();
+        assert_eq!(methods, ["POST"]);
+    }
 }

@@ -258,6 +258,11 @@ impl Gateway {
         {
             return Err(observe::malformed_body());
         }
+        if end && body.as_ref().is_some_and(Bytes::is_empty) {
+            // A last piece without a byte would be sent as the end, before the end: the
+            // connection's next request would begin within this one.
+            *body = None;
+        }
         Ok(())
     }
 
