@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{HeaderValue, Version};
+use http::{HeaderValue, Method, Version};
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 
@@ -54,6 +54,9 @@ pub struct Ctx {
     pub(super) body_received: u64,
     pub(super) tries: Tries,
     pub(super) attempts: Attempts,
+    /// The method of the last try: filters and handlers may ask for another one than
+    /// the client did.
+    pub(super) sent_method: Option<Method>,
     pub(super) upstream_started: Option<Instant>,
     pub(super) upstream_time: Option<Duration>,
     /// Whether the client's connection was to stay open when the request began.
@@ -114,6 +117,7 @@ impl Ctx {
             body_received: 0,
             tries: Tries::default(),
             attempts: Attempts::default(),
+            sent_method: None,
             upstream_started: None,
             upstream_time: None,
             keep: false,

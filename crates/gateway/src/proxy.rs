@@ -226,6 +226,7 @@ impl Gateway {
             decoder.restart();
         }
         self.forward_head(request, ctx)?;
+        ctx.sent_method = Some(request.method.clone());
         log_phase::note_target(ctx, request);
         if request.headers.contains_key(header::COOKIE) {
             self.settings.own_cookies.strip(request);

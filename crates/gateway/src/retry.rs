@@ -52,10 +52,8 @@ impl Gateway {
         let got = tries::is_answered(&error);
         let again = if upstreams && replayable && unanswered && !got {
             let retries = ctx.service().map_or(0, |service| service.retries);
-            // What was sent: a filter may have put another in place of the
-            // client's.
-            let asked = ctx.journey.as_ref().and_then(|j| j.asked.as_ref());
-            let method = asked.unwrap_or(&session.req_header().method);
+            let sent = ctx.sent_method.as_ref();
+            let method = sent.unwrap_or(&session.req_header().method);
             let budget = &self.retry_budget;
             if unseen {
                 ctx.tries.on_connect_error(retries, true, budget)
