@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use axum::Router;
+use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use pingora::apps::HttpServerOptions;
 use pingora::connectors::ConnectorOptions;
@@ -23,6 +24,7 @@ use pingora::proxy::http_proxy;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::listening::Service;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::config::{Config, ProxyConfig, unix_path};
 use crate::systemd::{InheritedError, Watchdog};
@@ -111,6 +113,8 @@ impl ServerError {
 /// The running threads.
 pub struct Server {
     threads: Vec<JoinHandle<()>>,
+    /// Hears of each thread whose listeners are open.
+    opened: UnboundedReceiver<()>,
 }
 
 /// Everything that a worker needs, shared by all of them.
@@ -158,9 +162,11 @@ impl Server {
     ) -> Result<Self, ServerError> {
         let limit = Duration::from_secs(config.drain_seconds);
         let mut threads = Vec::new();
+        let (opens, opened) = unbounded_channel();
         for (index, place) in places.into_iter().enumerate() {
             let drain = Drain {
                 in_flight: Gauge::default(),
+                open: Gauge::default(),
                 // One for all listeners of the worker: whoever is told first tells
                 // the others.
                 stopping: Stopping::new(shared.linger.clone()),
@@ -168,6 +174,7 @@ impl Server {
             };
             let services = proxy_services(config, shared, shares, &drain);
             let watch = shutdown.clone();
+            let opens = opens.clone();
             let watchdog = shared.watchdog.clone();
             let thread = std::thread::Builder::new().name(format!("proxy-{index}"));
             threads.push(thread.spawn(move || {
@@ -176,11 +183,11 @@ impl Server {
                     if let Some(watchdog) = watchdog {
                         tokio::spawn(watchdog.beat());
                     }
-                    serve(services, fds, watch, drain).await;
+                    serve(services, fds, watch, drain, opens).await;
                 });
             })?);
         }
-        Ok(Self { threads })
+        Ok(Self { threads, opened })
     }
 
     fn start_router(
@@ -191,20 +198,32 @@ impl Server {
         let name = listener.name.to_owned();
         let drain = Drain {
             in_flight: Gauge::default(),
+            // Operators' programs ask again.
+            open: Gauge::default(),
             stopping: Stopping::default(),
             // A change is stored and then in force: it is not cut in two.
             limit: ADMIN_DRAIN,
         };
         let services = router_services(listener, &drain.in_flight);
         let watch = shutdown.clone();
+        let (opens, opened) = unbounded_channel();
         let thread = std::thread::Builder::new().name(name);
         let thread = thread.spawn(move || {
             let _indispensable = Indispensable(watch.clone());
-            place.run(|fds| serve(services, fds, watch, drain));
+            place.run(|fds| serve(services, fds, watch, drain, opens));
         })?;
         Ok(Self {
             threads: vec![thread],
+            opened,
         })
+    }
+
+    /// Waits until the listeners of all threads are open. If those of one can't be, the
+    /// process ends meanwhile.
+    pub async fn accepts(&mut self) {
+        for _ in &self.threads {
+            self.opened.recv().await;
+        }
     }
 
     /// Waits for all threads to end.
@@ -255,7 +274,9 @@ fn workers(config: &ProxyConfig) -> usize {
 struct Drain {
     /// Requests in flight.
     in_flight: Gauge,
-    /// Connections that wait for their last request.
+    /// Connections, each of which may bring a last request.
+    open: Gauge,
+    /// How long they may take for that.
     stopping: Stopping,
     /// Most time for both.
     limit: Duration,
@@ -267,30 +288,40 @@ async fn serve(
     fds: ListenFds,
     mut watch: ShutdownWatch,
     drain: Drain,
+    opens: UnboundedSender<()>,
 ) {
+    let told = watch.clone();
     let started = services.iter_mut().map(async |service| {
-        let _indispensable = Indispensable(watch.clone());
+        let _indispensable = Indispensable(told.clone());
         let fds = Some(fds.clone());
-        service.start_service(fds, watch.clone(), 1).await;
+        service.start_service(fds, told.clone(), 1).await;
     });
-    join_all(started).await;
+    let mut started = std::pin::pin!(join_all(started));
+    // The first turn opens the listeners, or panics: the engine waits for nothing before.
+    if started.as_mut().now_or_never().is_none() {
+        // Whoever does not hear it waits no more.
+        let _ = opens.send(());
+        started.await;
+    }
     // The watch fires, or its sender is gone: both mean the end.
     let _ = watch.wait_for(|over| *over).await;
     drain.wait().await;
 }
 
 impl Drain {
-    /// Waits until no request is in flight and no connection may bring one.
+    /// Waits until no request is in flight and no connection may bring one: one that
+    /// was accepted before the stop, is in its handshake, idle, or speaks HTTP/2.
     async fn wait(&self) {
-        let deadline = Instant::now() + self.limit;
+        let begun = Instant::now();
+        let linger = self.stopping.linger_limit();
         loop {
-            // First of all, idle connections hear that they are the last.
             tokio::time::sleep(Duration::from_millis(10)).await;
             let left = self.in_flight.get();
-            if left + self.stopping.lingering() == 0 {
+            let waits = self.open.get() > 0 && begun.elapsed() < linger;
+            if left == 0 && !waits {
                 return;
             }
-            if Instant::now() >= deadline {
+            if begun.elapsed() >= self.limit {
                 if left > 0 {
                     tracing::warn!(requests = left, "ended before these requests were done");
                 }
@@ -356,6 +387,7 @@ fn proxy_services(
             tls,
             limits: limits(config, shares),
             counters: shared.counters.clone(),
+            open: drain.open.clone(),
         },
     };
     let mode = config.socket_mode.0;

@@ -40,7 +40,7 @@ use doorward_net::http::accept::{ConnectionAcceptor, Limits};
 use doorward_net::http::bridge::Bounds;
 use doorward_net::http::proxy_protocol::ProxyNetworks;
 use doorward_net::telemetry::access_log::AccessLog;
-use doorward_net::telemetry::{Telemetry, process_log};
+use doorward_net::telemetry::{Gauge, Telemetry, process_log};
 
 /// Longest body of a request to the admin listener.
 const ADMIN_BODY: usize = admin::MAX_CONFIG;
@@ -218,7 +218,7 @@ async fn serve(
         )?;
         Ok((proxy, admin, sockets))
     });
-    let (proxy, admin, sockets) = match started {
+    let (mut proxy, mut admin, sockets) = match started {
         Ok(started) => started,
         Err(error) => {
             complain(&error.located(config));
@@ -245,6 +245,8 @@ async fn serve(
     // Without it nobody would notice that targets die and names move.
     let checking = background_tasks.run(control.changes());
     tokio::spawn(indispensable(stopped.clone(), checking));
+    proxy.accepts().await;
+    admin.accepts().await;
     tracing::info!(
         proxy = %config.proxy.listen.join(" "),
         admin = %config.admin.listen,
@@ -466,6 +468,7 @@ fn admin_listener<'a>(
             ..Limits::default()
         },
         counters: parts.telemetry.admin_listener.clone(),
+        open: Gauge::default(),
     };
     let encrypted = config.admin.tls.as_ref();
     RouterListener {

@@ -7,8 +7,6 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use doorward_net::telemetry::Gauge;
-
 /// How long idle connections linger unless something else is said: whoever sends
 /// requests one after the other sends the next one meanwhile.
 const USUAL_MS: u64 = 1000;
@@ -47,7 +45,6 @@ struct State {
     begun: AtomicBool,
     waiting: Notify,
     linger: Linger,
-    lingering: Gauge,
 }
 
 impl Stopping {
@@ -59,15 +56,14 @@ impl Stopping {
         }))
     }
 
-    /// How many connections wait for their last request.
-    pub fn lingering(&self) -> i64 {
-        self.0.lingering.get()
+    /// How long connections wait for their last request.
+    pub fn linger_limit(&self) -> Duration {
+        self.0.linger.get()
     }
 
     /// What `next` yields, if it does so in time: the last request of a connection.
     pub(super) async fn linger<T>(&self, next: impl Future<Output = T>) -> Option<T> {
-        let _lingers = self.0.lingering.enter();
-        timeout(self.0.linger.get(), next).await.ok()
+        timeout(self.linger_limit(), next).await.ok()
     }
 
     /// Whether it has.
@@ -106,11 +102,6 @@ mod tests {
         let late = async |seconds| tokio::time::sleep(Duration::from_secs(seconds)).await;
         assert_eq!(stopping.linger(late(6)).await, Some(()));
         assert_eq!(stopping.linger(late(8)).await, None);
-        let mut waits = Box::pin(stopping.linger(late(1)));
-        assert!(waits.as_mut().now_or_never().is_none());
-        assert_eq!(stopping.lingering(), 1);
-        drop(waits);
-        assert_eq!(stopping.lingering(), 0);
     }
 
     #[tokio::test]

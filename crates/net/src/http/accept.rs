@@ -22,6 +22,7 @@ use super::framing::{self, FramedStream};
 use super::handshake::Handshake;
 use super::proxy_protocol::ProxyNetworks;
 use super::tls::{self, TlsAcceptor};
+use crate::telemetry::Gauge;
 use crate::telemetry::listeners::ListenerCounters;
 
 /// How a connection of HTTP/2 begins; no method of HTTP/1 does.
@@ -47,6 +48,8 @@ pub struct ConnectionAcceptor {
     pub limits: Limits,
     /// Counts them.
     pub counters: ListenerCounters,
+    /// How many are open here: whoever stops waits for what they may still bring.
+    pub open: Gauge,
 }
 
 /// Bounds on connections.
@@ -147,8 +150,9 @@ impl<A: ServerApp + Send + Sync + 'static> ServerApp for ProtocolDispatcher<A> {
         let keeper = &self.keeper;
         let admitted = keeper.counters.admit(keeper.limits.connections)?;
         let (greeter, shutdown) = (self.clone(), shutdown.clone());
+        let open = keeper.open.enter();
         tokio::spawn(async move {
-            let _admitted = admitted;
+            let (_admitted, _open) = (admitted, open);
             let keeper = &greeter.keeper;
             let Some(stream) = keeper.proxied(stream).await else {
                 return;
