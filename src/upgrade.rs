@@ -62,10 +62,11 @@ impl Handed {
     }
 }
 
-/// The name at which the process that serves `file` waits, without the leading zero.
+/// The name at which the process that serves `file` waits, without the leading zero:
+/// that of the path as it is called.
 fn name(file: &Path) -> Vec<u8> {
-    // The same file, however it is called. One that is gone has no process to find.
-    let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+    // Links are not followed: releases and mounted configurations replace them.
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let file = Uuid::new_v5(&Uuid::NAMESPACE_URL, file.as_os_str().as_encoded_bytes());
     let user = rustix::process::geteuid().as_raw();
     format!("doorward/{user}/{}", file.simple()).into_bytes()

@@ -271,6 +271,9 @@ async fn serve(
         End::Stop => {
             tracing::info!("stopping: requests in flight may finish");
             systemd::stopping(drain);
+            if let Some(succession) = &succession {
+                succession.stop_successor();
+            }
         }
         End::Successor(pid) => {
             tracing::info!(pid, "a successor serves: requests in flight may finish");

@@ -18,6 +18,11 @@ pub fn visible(bound: &Path) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(name))
 }
 
+/// Whether there is a socket at `path`.
+pub fn is_socket(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+}
+
 /// Listens at `path`; who may connect, the file's `mode` says from its beginning.
 ///
 /// What a process that is gone has left there is replaced.

@@ -106,26 +106,30 @@ impl InheritedSockets {
     /// The listener on the file `path`, which is nobody else's afterwards.
     pub fn take_unix(&mut self, path: &Path) -> Option<UnixListener> {
         let place = self.unix.iter().position(|(own, _)| own == path)?;
+        if !unix::is_socket(path) {
+            return None;
+        }
         Some(self.unix.swap_remove(place).1)
     }
 
-    /// Whether there is a listener on the file `path`.
+    /// Whether there is a listener on the file `path`, and clients can find it.
     pub fn has_unix(&self, path: &Path) -> bool {
-        self.unix.iter().any(|(own, _)| own == path)
+        self.unix.iter().any(|(own, _)| own == path) && unix::is_socket(path)
     }
 
     /// Whether there is a socket on `address`.
     pub fn has(&self, address: &str) -> bool {
-        self.tcp.iter().any(|socket| socket.is_for(address))
+        self.count(address) > 0
     }
 
     /// Another handle of a socket on `address`: `worker` takes turns where there are
     /// several, and shares the one otherwise.
     pub fn share(&mut self, address: &str, worker: usize) -> Option<io::Result<TcpListener>> {
+        let is_exact = self.has_exactly(address);
         let mut fitting: Vec<_> = self
             .tcp
             .iter_mut()
-            .filter(|one| one.is_for(address))
+            .filter(|one| one.is_for(address, is_exact))
             .collect();
         // More sockets than workers: each of them needs one who accepts.
         fitting
@@ -140,10 +144,14 @@ impl InheritedSockets {
 
     /// How many sockets there are on `address`.
     pub fn count(&self, address: &str) -> usize {
-        self.tcp
-            .iter()
-            .filter(|socket| socket.is_for(address))
-            .count()
+        let is_exact = self.has_exactly(address);
+        let fitting = self.tcp.iter();
+        fitting.filter(|one| one.is_for(address, is_exact)).count()
+    }
+
+    /// Whether there is a socket on this very address: then no other one stands for it.
+    fn has_exactly(&self, address: &str) -> bool {
+        self.tcp.iter().any(|socket| socket.is_for(address, true))
     }
 
     /// Whether somebody accepts from each.
@@ -160,15 +168,15 @@ impl InheritedSockets {
 }
 
 impl Inherited {
-    /// Whether the address of the configuration is this one's. `[::]` takes
-    /// connections of both families, as `ListenStream=8000` means it.
-    fn is_for(&self, address: &str) -> bool {
+    /// Whether the address of the configuration is this one's. But for `is_exact`, `[::]`
+    /// takes connections of both families, as `ListenStream=8000` means it.
+    fn is_for(&self, address: &str, is_exact: bool) -> bool {
         let Ok(wanted) = address.parse::<SocketAddr>() else {
             return false;
         };
         let is_wild = self.address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let both = is_wild && wanted.ip().is_unspecified() && wanted.port() == self.address.port();
-        wanted == self.address || both
+        wanted == self.address || (both && !is_exact)
     }
 }
 
@@ -206,5 +214,13 @@ mod tests {
         assert!(sockets.has(&both) && !sockets.has(&format!("127.0.0.1:{}", wild.port())));
         sockets.share(&both, 0).expect("there").expect("shared");
         sockets.all_claimed().expect("all are taken");
+        // With a socket of its own an address needs no other one.
+        let own = TcpListener::bind("127.0.0.1:0").expect("a port");
+        sockets.tcp.push(Inherited {
+            address: SocketAddr::from(([0, 0, 0, 0], wild.port())),
+            listener: own,
+            is_claimed: false,
+        });
+        assert_eq!(sockets.count(&both), 1);
     }
 }

@@ -6,11 +6,11 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::oneshot;
 
 use super::{Handed, LEAVING, READY, UpgradeError, name, transfer};
@@ -19,6 +19,8 @@ use super::{Handed, LEAVING, READY, UpgradeError, name, transfer};
 const WORD: Duration = Duration::from_secs(10);
 /// Longest wait until a successor is ready: its store may have much to migrate.
 const START: Duration = Duration::from_secs(600);
+/// How long after a failure nobody is accepted.
+const PAUSE: Duration = Duration::from_secs(1);
 /// What tells a program to succeed another.
 const UPGRADE: &str = "--upgrade";
 /// What of this process's environment is not its successor's: sockets and beats of a
@@ -40,21 +42,26 @@ pub struct UpgradeListener {
 /// What becomes of an [`UpgradeListener`].
 pub struct Succession {
     handed: Arc<Mutex<Handed>>,
-    successor: oneshot::Receiver<i32>,
+    /// Nothing once nobody can come any more.
+    successor: Option<oneshot::Receiver<i32>>,
     /// The program that runs, as it was called.
     program: io::Result<PathBuf>,
-    /// Whether a successor that this process started runs.
-    starts: Arc<AtomicBool>,
+    /// The successor that this process has started, while it runs.
+    started: Arc<Mutex<Option<Pid>>>,
 }
 
 impl Succession {
     /// The process identifier of the successor, once it serves.
     pub async fn successor(&mut self) -> i32 {
-        match (&mut self.successor).await {
-            Ok(pid) => pid,
-            // Nobody comes any more.
-            Err(_) => std::future::pending().await,
+        if let Some(successor) = &mut self.successor {
+            let pid = successor.await;
+            // It yields once.
+            self.successor = None;
+            if let Ok(pid) = pid {
+                return pid;
+            }
         }
+        std::future::pending().await
     }
 
     /// Starts the program that lies where this one was started from, with the same
@@ -65,17 +72,14 @@ impl Succession {
     pub fn start_successor(&self) -> io::Result<()> {
         let program = self.program.as_ref();
         let program = program.map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
-        if self.starts.swap(true, Ordering::AcqRel) {
+        let mut started = self.started.lock();
+        if started.is_some() {
             return Err(io::Error::other("a successor starts already"));
         }
-        let mut child = match successor(program).spawn() {
-            Ok(child) => child,
-            Err(error) => {
-                self.starts.store(false, Ordering::Release);
-                return Err(error);
-            }
-        };
-        let starts = self.starts.clone();
+        let mut child = successor(program).spawn()?;
+        *started = Some(Pid::from_child(&child));
+        drop(started);
+        let started = self.started.clone();
         // One that ends while this process serves is nobody else's to bury.
         let thread = std::thread::Builder::new().name("successor".to_owned());
         let waits = thread.spawn(move || {
@@ -83,9 +87,20 @@ impl Succession {
                 Ok(status) => tracing::error!(%status, "the successor has ended"),
                 Err(error) => tracing::error!(%error, "the successor can't be waited for"),
             }
-            starts.store(false, Ordering::Release);
+            *started.lock() = None;
         });
         waits.map(drop)
+    }
+
+    /// Ends the successor that this process has started and that does not serve yet:
+    /// who stops the one means both.
+    pub fn stop_successor(&self) {
+        let started = self.started.lock();
+        if let Some(pid) = *started
+            && let Err(error) = kill_process(pid, Signal::TERM)
+        {
+            tracing::warn!(%error, "the successor can't be stopped");
+        }
     }
 
     /// Lets go of the sockets: what nobody accepts from is to be refused.
@@ -116,28 +131,28 @@ impl UpgradeListener {
         let handed = self.handed.clone();
         let thread = std::thread::Builder::new().name("upgrade".to_owned());
         thread.spawn(move || {
-            if let Some(pid) = self.hand_over() {
-                // Nobody hears it where the process ends anyway.
-                let _ = serves.send(pid);
-            }
+            // Nobody hears it where the process ends anyway.
+            let _ = serves.send(self.hand_over());
         })?;
         Ok(Succession {
             handed,
-            successor,
+            successor: Some(successor),
             // Before another program lies there.
             program: std::env::current_exe(),
-            starts: Arc::default(),
+            started: Arc::default(),
         })
     }
 
     /// Answers whoever comes, until one has taken over.
-    fn hand_over(self) -> Option<i32> {
+    fn hand_over(self) -> i32 {
         loop {
             let (mut stream, _) = match self.listener.accept() {
                 Ok(accepted) => accepted,
+                // A moment without a free descriptor, most likely.
                 Err(error) => {
-                    tracing::error!(%error, "no other process can succeed this one");
-                    return None;
+                    tracing::error!(%error, "no other process can succeed this one now");
+                    std::thread::sleep(PAUSE);
+                    continue;
                 }
             };
             match self.offer(&stream) {
@@ -146,7 +161,7 @@ impl UpgradeListener {
                     *self.handed.lock() = Handed::default();
                     // It serves, whether it hears this or not.
                     let _ = stream.write_all(&[LEAVING]);
-                    return Some(pid);
+                    return pid;
                 }
                 Err(error) => tracing::error!(%error, "no upgrade: this process serves on"),
             }
@@ -165,13 +180,12 @@ impl UpgradeListener {
         if handed.sockets.is_empty() {
             return Err(UpgradeError::Stopping);
         }
+        let sockets = handed.sockets.len();
         transfer::send(stream, &handed)?;
+        // Nothing of it stays open here once this process stops.
+        drop(handed);
         let pid = peer.pid.as_raw_nonzero().get();
-        tracing::info!(
-            pid,
-            sockets = handed.sockets.len(),
-            "a successor starts on the same sockets"
-        );
+        tracing::info!(pid, sockets, "a successor starts on the same sockets");
         let mut word = [0];
         match stream.read_exact(&mut word) {
             Ok(()) if word == [READY] => Ok(pid),

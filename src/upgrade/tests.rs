@@ -1,5 +1,6 @@
 use std::fs;
 
+use futures_util::FutureExt as _;
 use rustix::process::getpid;
 
 use super::*;
@@ -32,6 +33,8 @@ async fn a_successor_gets_the_sockets_and_the_name() {
     };
     let listener = UpgradeListener::bind(&file, handed).expect("a free name");
     let mut succession = listener.start().expect("a thread");
+    // Signals drop the wait and begin it anew.
+    assert!(succession.successor().now_or_never().is_none());
     // One that ends before it is ready changes nothing.
     connect(&file).receive().expect("all of it");
     let predecessor = connect(&file);
@@ -52,6 +55,7 @@ async fn a_successor_gets_the_sockets_and_the_name() {
     predecessor.relieve().expect("it leaves");
     let pid = succession.successor().await;
     assert_eq!(pid, getpid().as_raw_nonzero().get());
+    assert!(succession.successor().now_or_never().is_none());
     UpgradeListener::bind(&file, Handed::default()).expect("the name is free");
 }
 
@@ -71,14 +75,18 @@ fn a_process_that_stops_hands_over_nothing() {
 }
 
 #[test]
-fn a_file_has_one_name_however_it_is_called() {
+fn a_path_has_one_name_wherever_it_leads() {
     let directory = tempfile::tempdir().expect("a directory");
-    let (file, link) = ("a.yaml", "b.yaml");
-    let [file, link] = [file, link].map(|name| directory.path().join(name));
-    fs::write(&file, "").expect("written");
-    std::os::unix::fs::symlink(&file, &link).expect("a link");
-    assert_eq!(name(&file), name(&link));
-    assert_ne!(name(&file), name(directory.path()));
+    let [one, other, current] = ["r1", "r2", "current"].map(|name| directory.path().join(name));
+    let file = current.join("doorward.yaml");
+    std::os::unix::fs::symlink(&one, &current).expect("a link");
+    let before = name(&file);
+    fs::remove_file(&current).expect("removed");
+    std::os::unix::fs::symlink(&other, &current).expect("a link");
+    assert_eq!(name(&file), before);
+    let here = std::env::current_dir().expect("a directory");
+    assert_eq!(name(Path::new("./a.yaml")), name(&here.join("a.yaml")));
+    assert_ne!(name(Path::new("a.yaml")), name(Path::new("b.yaml")));
 }
 
 #[test]

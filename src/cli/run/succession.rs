@@ -61,6 +61,9 @@ pub(super) async fn settle(
         if let Ok(Err(error)) = relieved {
             tracing::warn!(%error, "the process before this one did not say that it leaves");
         }
+        if let Err(error) = store.note_server() {
+            tracing::warn!(%error, "the lock of the store names the process before this one");
+        }
     }
     if !start.may_be_succeeded {
         return None;

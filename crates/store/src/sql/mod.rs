@@ -123,6 +123,14 @@ impl Store {
         self.lock.as_ref().map(ServerLock::handle).transpose()
     }
 
+    /// Says that this process is the server now, after it has succeeded another one.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn note_server(&self) -> std::io::Result<()> {
+        self.lock.as_ref().map_or(Ok(()), ServerLock::note)
+    }
+
     /// Asks the database for nothing in particular.
     pub async fn answers(&self) -> Result<(), StoreError> {
         self.database.answers().await

@@ -29,14 +29,15 @@ impl ServerLock {
             Err(TryLockError::WouldBlock) => return Err(refused(path, &mut file)),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        note(&mut file).map_err(failed)?;
-        Ok(Self(file))
+        let lock = Self(file);
+        lock.note().map_err(failed)?;
+        Ok(lock)
     }
 
     /// Shares the lock of the server that this one succeeds, if `lock` is that of the
-    /// database at `path`: it stays taken until both have ended.
+    /// database at `path`: it stays taken until both have ended. It is the other one's
+    /// until [`ServerLock::note`].
     pub(super) fn share(path: &Path, lock: File) -> Result<Self, StoreError> {
-        let failed = |error: std::io::Error| failed_to_open(path, error);
         let same = |file: &Metadata, other: &Metadata| {
             (file.dev(), file.ino()) == (other.dev(), other.ino())
         };
@@ -48,9 +49,15 @@ impl ServerLock {
         if !is_own {
             return Self::take(path);
         }
-        let mut shared = Self(lock);
-        note(&mut shared.0).map_err(failed)?;
-        Ok(shared)
+        Ok(Self(lock))
+    }
+
+    /// Says that it is this process's.
+    pub(super) fn note(&self) -> std::io::Result<()> {
+        let mut file = &self.0;
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())
     }
 
     /// Another handle of it, for a successor.
@@ -64,13 +71,6 @@ fn name(path: &Path) -> std::io::Result<PathBuf> {
     let mut name = std::fs::canonicalize(path)?.into_os_string();
     name.push("-server");
     Ok(name.into())
-}
-
-/// Says whose lock it is.
-fn note(file: &mut File) -> std::io::Result<()> {
-    file.set_len(0)?;
-    file.rewind()?;
-    writeln!(file, "{}", std::process::id())
 }
 
 fn refused(path: &Path, file: &mut File) -> StoreError {
