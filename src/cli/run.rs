@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use settings::settings;
 use signals::{End, Signals};
-use succession::{bind, find, settle};
+use succession::{bind, find, offer, relieve};
 
 use super::{USAGE, complain, listeners};
 use crate::boot::{self, BootError, FileDigests, Opened, Reloader, TlsSections};
@@ -209,6 +209,12 @@ async fn serve(
     let shares = Shares::of(config);
     let started = bind(config, &mut start).and_then(|mut places| {
         let sockets = places.take_sockets();
+        // Before the first request: whoever sees that this process serves may succeed it.
+        // Beside a predecessor the name is free only later.
+        let (succession, sockets) = match start.predecessor {
+            None => (offer(&start, &parts.store, sockets), None),
+            Some(_) => (None, Some(sockets)),
+        };
         let proxy = places
             .proxy
             .start(&config.proxy, &shared, shares, &stopped)?;
@@ -216,9 +222,9 @@ async fn serve(
             admin_listener(config, clock, &parts, &tls, shares, &stopped),
             &stopped,
         )?;
-        Ok((proxy, admin, sockets))
+        Ok((proxy, admin, succession, sockets))
     });
-    let (mut proxy, mut admin, sockets) = match started {
+    let (mut proxy, mut admin, mut succession, sockets) = match started {
         Ok(started) => started,
         Err(error) => {
             complain(&error.located(config));
@@ -254,7 +260,10 @@ async fn serve(
         "ready"
     );
     systemd::ready("serving");
-    let mut succession = settle(&mut start, &parts.store, sockets).await;
+    if let Some(sockets) = sockets {
+        relieve(&mut start, &parts.store).await;
+        succession = offer(&start, &parts.store, sockets);
+    }
     if let Some(watchdog) = watchdog {
         tokio::spawn(watchdog.run());
     }

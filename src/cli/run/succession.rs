@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
 use super::{Start, admin_addresses};
 use crate::config::Config;
@@ -11,15 +12,23 @@ use crate::systemd::InheritedSockets;
 use crate::upgrade::{Handed, Predecessor, Succession, UpgradeError, UpgradeListener};
 use doorward_store::Store;
 
+/// How often a process is looked for that serves, and how long to wait in between.
+const LOOKS: usize = 10;
+const LOOK: Duration = Duration::from_millis(200);
+
 /// The process that serves `file` and is to be relieved, if there is one, and what it
 /// hands over.
 pub(super) fn find(file: &Path) -> Result<Option<(Predecessor, Handed)>, UpgradeError> {
-    let Some(predecessor) = Predecessor::connect(file)? else {
-        tracing::warn!("no process serves this file: there is none to relieve");
-        return Ok(None);
-    };
-    let handed = predecessor.receive()?;
-    Ok(Some((predecessor, handed)))
+    for _ in 0..LOOKS {
+        if let Some(predecessor) = Predecessor::connect(file)? {
+            let handed = predecessor.receive()?;
+            return Ok(Some((predecessor, handed)));
+        }
+        // It may have just taken over from another one.
+        std::thread::sleep(LOOK);
+    }
+    tracing::warn!("no process serves this file: there is none to relieve");
+    Ok(None)
 }
 
 /// The places of all listeners.
@@ -49,13 +58,8 @@ pub(super) fn bind(config: &Config, start: &mut Start<'_>) -> Result<Places, Ser
     Ok(Places { proxy, admin })
 }
 
-/// Relieves the predecessor, and waits for a successor from now on, for whom the sockets
-/// are, and the lock of the store.
-pub(super) async fn settle(
-    start: &mut Start<'_>,
-    store: &Store,
-    sockets: Vec<OwnedFd>,
-) -> Option<Succession> {
+/// Relieves the predecessor, which leaves its name to this process.
+pub(super) async fn relieve(start: &mut Start<'_>, store: &Store) {
     if let Some((predecessor, _)) = start.predecessor.take() {
         let relieved = tokio::task::spawn_blocking(|| predecessor.relieve()).await;
         if let Ok(Err(error)) = relieved {
@@ -65,6 +69,11 @@ pub(super) async fn settle(
             tracing::warn!(%error, "the lock of the store names the process before this one");
         }
     }
+}
+
+/// Waits for a successor from now on, for whom the sockets are, and the lock of the
+/// store.
+pub(super) fn offer(start: &Start<'_>, store: &Store, sockets: Vec<OwnedFd>) -> Option<Succession> {
     if !start.may_be_succeeded {
         return None;
     }
