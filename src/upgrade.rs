@@ -17,13 +17,20 @@ mod transfer;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
+use std::time::Duration;
 
+use rustix::net::UCred;
+use rustix::net::sockopt::socket_peercred;
 use uuid::Uuid;
 
 pub use listener::{Succession, UpgradeListener};
 pub use predecessor::Predecessor;
 
+/// Longest wait for a word that the other side has at hand.
+const WORD: Duration = Duration::from_secs(10);
 /// What a successor says when it serves.
 const READY: u8 = b'R';
 /// What its predecessor says to that, when its name is free again.
@@ -70,6 +77,21 @@ fn name(file: &Path) -> Vec<u8> {
     let file = Uuid::new_v5(&Uuid::NAMESPACE_URL, file.as_os_str().as_encoded_bytes());
     let user = rustix::process::geteuid().as_raw();
     format!("doorward/{user}/{}", file.simple()).into_bytes()
+}
+
+/// The address at which the process that serves `file` waits.
+fn address(file: &Path) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(name(file))
+}
+
+/// The process at the other end, which is this process's user's.
+fn own_peer(stream: &UnixStream) -> Result<UCred, UpgradeError> {
+    let peer = socket_peercred(stream).map_err(io::Error::from)?;
+    if peer.uid == rustix::process::geteuid() {
+        Ok(peer)
+    } else {
+        Err(UpgradeError::Stranger(peer.uid.as_raw()))
+    }
 }
 
 #[cfg(test)]

@@ -88,8 +88,10 @@ impl InheritedSockets {
         for socket in sockets {
             if socket_domain(&socket)? == AddressFamily::UNIX {
                 let listener = UnixListener::from(socket);
-                if let Some(path) = listener.local_addr()?.as_pathname() {
-                    inherited.unix.push((unix::visible(path), listener));
+                let path = listener.local_addr()?.as_pathname().map(unix::visible);
+                // Without its file no client finds it.
+                if let Some(path) = path.filter(|path| unix::is_socket(path)) {
+                    inherited.unix.push((path, listener));
                 }
                 continue;
             }
@@ -106,15 +108,12 @@ impl InheritedSockets {
     /// The listener on the file `path`, which is nobody else's afterwards.
     pub fn take_unix(&mut self, path: &Path) -> Option<UnixListener> {
         let place = self.unix.iter().position(|(own, _)| own == path)?;
-        if !unix::is_socket(path) {
-            return None;
-        }
         Some(self.unix.swap_remove(place).1)
     }
 
-    /// Whether there is a listener on the file `path`, and clients can find it.
+    /// Whether there is a listener on the file `path`.
     pub fn has_unix(&self, path: &Path) -> bool {
-        self.unix.iter().any(|(own, _)| own == path) && unix::is_socket(path)
+        self.unix.iter().any(|(own, _)| own == path)
     }
 
     /// Whether there is a socket on `address`.

@@ -1,22 +1,18 @@
 //! The side of the process that serves.
 
 use std::io::{self, Read as _, Write as _};
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::oneshot;
 
-use super::{Handed, LEAVING, READY, UpgradeError, name, transfer};
+use super::{Handed, LEAVING, READY, UpgradeError, WORD, address, own_peer, transfer};
 
-/// Longest wait for a word that the other side has at hand.
-const WORD: Duration = Duration::from_secs(10);
 /// Longest wait until a successor is ready: its store may have much to migrate.
 const START: Duration = Duration::from_secs(600);
 /// How long after a failure nobody is accepted.
@@ -115,9 +111,8 @@ impl UpgradeListener {
     /// # Errors
     /// The system's word: another process may have the name.
     pub fn bind(file: &Path, handed: Handed) -> io::Result<Self> {
-        let address = SocketAddr::from_abstract_name(name(file))?;
         Ok(Self {
-            listener: UnixListener::bind_addr(&address)?,
+            listener: UnixListener::bind_addr(&address(file)?)?,
             handed: Arc::new(Mutex::new(handed)),
         })
     }
@@ -172,10 +167,7 @@ impl UpgradeListener {
     fn offer(&self, mut stream: &UnixStream) -> Result<i32, UpgradeError> {
         stream.set_write_timeout(Some(WORD))?;
         stream.set_read_timeout(Some(START))?;
-        let peer = socket_peercred(stream).map_err(io::Error::from)?;
-        if peer.uid != rustix::process::geteuid() {
-            return Err(UpgradeError::Stranger(peer.uid.as_raw()));
-        }
+        let peer = own_peer(stream)?;
         let handed = self.handed.lock().try_clone()?;
         if handed.sockets.is_empty() {
             return Err(UpgradeError::Stopping);

@@ -1,17 +1,10 @@
 //! The side of the new program.
 
 use std::io::{self, Read as _, Write as _};
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
 
-use rustix::net::sockopt::socket_peercred;
-
-use super::{Handed, LEAVING, READY, UpgradeError, name, transfer};
-
-/// Longest wait for a word that the other side has at hand.
-const WORD: Duration = Duration::from_secs(10);
+use super::{Handed, LEAVING, READY, UpgradeError, WORD, address, own_peer, transfer};
 
 /// A process that serves, and is to be relieved.
 pub struct Predecessor(UnixStream);
@@ -23,17 +16,13 @@ impl Predecessor {
     /// [`UpgradeError::Stranger`] where another user has taken its name, and the
     /// system's word.
     pub fn connect(file: &Path) -> Result<Option<Self>, UpgradeError> {
-        let address = SocketAddr::from_abstract_name(name(file))?;
-        let stream = match UnixStream::connect_addr(&address) {
+        let stream = match UnixStream::connect_addr(&address(file)?) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
             stream => stream?,
         };
         stream.set_read_timeout(Some(WORD))?;
         stream.set_write_timeout(Some(WORD))?;
-        let peer = socket_peercred(&stream).map_err(io::Error::from)?;
-        if peer.uid != rustix::process::geteuid() {
-            return Err(UpgradeError::Stranger(peer.uid.as_raw()));
-        }
+        own_peer(&stream)?;
         Ok(Some(Self(stream)))
     }
 
