@@ -162,7 +162,9 @@ impl AccountRequest<'_> {
         Ok(match missing_factor(call, (session, user)).await? {
             // None of the factors can be used here; then the password has to do.
             MissingFactor::Nothing | MissingFactor::Unmet => None,
-            MissingFactor::Next(next) => Some(self.login_page(&choices).show_next(*next, None)),
+            MissingFactor::Next(next) | MissingFactor::Wished(next) => {
+                Some(self.login_page(&choices).show_next(*next, None))
+            }
         })
     }
 }

@@ -99,6 +99,14 @@ impl Demand {
         }
     }
 
+    /// Adds the demand for a second factor, if `wanted`.
+    pub(super) fn with_second_factor(self, wanted: bool) -> Self {
+        Self {
+            second_factor: self.second_factor || wanted,
+            ..self
+        }
+    }
+
     /// Adds the wish for one of these classes; those that the realm does not
     /// have are left out.
     pub(super) fn wish<'c>(

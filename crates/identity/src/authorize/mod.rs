@@ -275,14 +275,14 @@ async fn authorize(
                 UNMET,
             ));
         }
-        MissingFactor::Next(_) if request.prompt.none && !request.demand.is_strict() => {}
+        MissingFactor::Wished(_) if request.prompt.none => {}
         MissingFactor::Next(_) if request.prompt.none => {
             return Err(tell(
                 "login_required",
                 "The user has to confirm who they are",
             ));
         }
-        MissingFactor::Next(next) => {
+        MissingFactor::Next(next) | MissingFactor::Wished(next) => {
             if let Some(elsewhere) = before_a_page(call, request).await? {
                 return Ok(elsewhere);
             }

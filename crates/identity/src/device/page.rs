@@ -177,7 +177,9 @@ impl DeviceRequest<'_> {
         match sign_in::missing_factor(self.call, (session, user), &demand).await? {
             MissingFactor::Nothing => Ok(None),
             MissingFactor::Unmet => Ok(Some(login_page.show("", Some(FormError::Unmet)))),
-            MissingFactor::Next(next) => Ok(Some(login_page.show_next(*next, None))),
+            MissingFactor::Next(next) | MissingFactor::Wished(next) => {
+                Ok(Some(login_page.show_next(*next, None)))
+            }
         }
     }
 

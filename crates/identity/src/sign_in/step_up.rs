@@ -88,7 +88,10 @@ pub(crate) enum MissingFactor {
     Nothing,
     /// It must be met and can't be.
     Unmet,
+    /// It must be met, by this step.
     Next(Box<NextStep>),
+    /// It is a wish, which this step would meet.
+    Wished(Box<NextStep>),
 }
 
 /// What follows now that `user` has shown who they are by `methods`, on a page
@@ -137,14 +140,22 @@ pub(crate) async fn requires_second_factor(
     Ok(!trusted_browser::remembers(call, user, &factors).await?)
 }
 
-/// What `demand` asks of the user of a session besides what was shown.
+/// What `demand` and the realm ask of the user of a session besides what was shown.
+/// The realm may ask for more than when the session began.
 pub(crate) async fn missing_factor(
     call: &Call,
     (session, user): (&StoredSession, &User),
     demand: &Demand,
 ) -> Result<MissingFactor, Fault> {
     let proof = Proof::of(session);
-    for wanted in demand.lacks(&call.realm.settings, &proof.methods) {
+    let settings = &call.realm.settings;
+    // Who may choose chose when the session began.
+    let by_realm = settings.second_factor == SecondFactor::Required
+        && requires_second_factor(call, user, &proof.methods).await?;
+    let demand = demand.clone().with_second_factor(by_realm);
+    let lacks = demand.lacks(settings, &proof.methods);
+    let met = lacks.is_empty();
+    for wanted in lacks {
         let partial = PartialAuthentication {
             user_id: user.id,
             version: user.version,
@@ -157,16 +168,18 @@ pub(crate) async fn missing_factor(
             step: StepChallenge::default(),
         };
         if let Some(prompt) = plan(call, user, &partial).await? {
-            let user = user.clone();
-            return Ok(MissingFactor::Next(Box::new(NextStep {
-                user,
+            let next = Box::new(NextStep {
+                user: user.clone(),
                 partial,
                 prompt,
-            })));
+            });
+            return Ok(if demand.is_strict() {
+                MissingFactor::Next(next)
+            } else {
+                MissingFactor::Wished(next)
+            });
         }
     }
-    let settings = &call.realm.settings;
-    let met = demand.lacks(settings, &proof.methods).is_empty();
     if met || !demand.is_strict() {
         Ok(MissingFactor::Nothing)
     } else {

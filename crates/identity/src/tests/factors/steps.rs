@@ -273,6 +273,29 @@ async fn where_it_is_required_who_has_no_factor_is_led_to_get_one() {
 }
 
 #[tokio::test]
+async fn a_session_from_before_the_realm_required_it_gets_no_code_without_a_second_factor() {
+    let settings = |required| json!({"second_factor": required, "factors": {"kinds": ["totp"]}});
+    let provider = Provider::with(with(settings("off"))).await;
+    let browser = Browser::new(&provider);
+    browser.sign_in().await;
+    let before = browser.get(&request("&prompt=none")).await;
+    assert!(before.header("location").contains("code="));
+    provider.reload(with(settings("required"))).await;
+    let none = browser.get(&request("&prompt=none")).await;
+    assert!(none.header("location").contains("error=login_required"));
+    // No wish for less takes it away.
+    let wish = browser.get(&request("&prompt=none&acr_values=0")).await;
+    assert!(wish.header("location").contains("error=login_required"));
+    let page = browser.get(&request("")).await;
+    assert_eq!(page.status, 200, "{}", page.header("location"));
+    let (_, shown) = browser.confirm(&page).await;
+    assert_eq!(super::browser::codes(&shown).len(), 10);
+    let back = browser.get(&request("")).await;
+    let claims = id_token(&provider, "web", back.header("location")).await;
+    assert_eq!(claims["amr"], json!(["pwd", "otp", "mfa"]));
+}
+
+#[tokio::test]
 async fn a_browser_is_remembered_as_long_as_the_factor_is_there() {
     let settings = json!({"factors": {"remember_browser_days": 30}});
     let provider = Provider::with(with(settings)).await;
