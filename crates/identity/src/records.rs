@@ -236,7 +236,7 @@ fn check_scopes(metadata: &ClientMetadata) -> Result<(), RecordError> {
     Ok(())
 }
 
-fn check_uris(metadata: &ClientMetadata) -> Result<(), RecordError> {
+pub(super) fn check_uris(metadata: &ClientMetadata) -> Result<(), RecordError> {
     let usable = |uri: &String| {
         let visible = uri.bytes().all(|byte| matches!(byte, 0x21..=0x7e));
         visible
@@ -254,6 +254,12 @@ fn check_uris(metadata: &ClientMetadata) -> Result<(), RecordError> {
     ] {
         if let Some(index) = uris.iter().position(|uri| !usable(uri)) {
             let text = "must be an absolute URI without fragment, in visible ASCII";
+            return Err(RecordError::new(format!("{name}[{index}]"), text));
+        }
+        // It would never match, and its owner would look for the reason elsewhere.
+        if let Some(index) = uris.iter().position(|uri| uri.contains('*')) {
+            let text = "must hold no `*`: URIs are compared byte by byte, with no wildcards \
+                        (RFC 9700 section 2.1); write `%2A` for the character itself";
             return Err(RecordError::new(format!("{name}[{index}]"), text));
         }
     }

@@ -61,3 +61,16 @@ async fn without_a_lifetime_unused_clients_stay() {
     sweep_clients(&provider.identity.state, 100).await;
     assert_eq!(token(&provider, &record).await, 200);
 }
+
+#[tokio::test]
+async fn a_wildcard_in_a_redirect_uri_is_refused_in_words() {
+    for name in ["redirect_uris", "post_logout_redirect_uris"] {
+        let metadata = serde_json::from_value(serde_json::json!({
+            "client_id": "c", (name): ["https://*.app.example/cb"],
+        }));
+        let metadata = metadata.expect("metadata");
+        let error = crate::records::check_uris(&metadata).expect_err(name);
+        assert_eq!(error.path, format!("{name}[0]"));
+        assert!(error.message.contains("no wildcards"), "{}", error.message);
+    }
+}
