@@ -155,6 +155,38 @@ async fn a_code_of_a_mixed_up_sign_in_is_refused() {
     browser.get("/console").await.expect(303);
 }
 
+/// A callback without one parameter.
+fn without(address: &str, name: &str) -> String {
+    let mut url = Url::parse(address).expect("an address");
+    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+    let kept = pairs.iter().filter(|(key, _)| key != name);
+    url.query_pairs_mut().clear().extend_pairs(kept);
+    url.into()
+}
+
+#[tokio::test]
+async fn mix_up_attack_by_an_answer_that_names_no_issuer() {
+    let office = Office::open().await;
+    let (mut browser, address) = office.departed("/console").await;
+    let callback = agree(&mut browser, &address, "alice").await;
+    assert!(!parameter(&callback, "iss").is_empty(), "{callback}");
+    let nameless = without(&callback, "iss");
+    browser.get(&nameless).await.expect(400);
+    browser.get("/console").await.expect(303);
+    // An error is an answer as well.
+    let address = depart(&mut browser, "/console").await;
+    let state = parameter(&address, "state");
+    let nameless = format!("/console/sign-in/callback?state={state}&error=access_denied");
+    let answer = browser.get(&nameless).await.expect(400);
+    let believed = "<code>error</code>: access_denied";
+    assert!(!answer.body.contains(believed), "{}", answer.body);
+    // With the name it counts, as often as somebody signs in.
+    let address = depart(&mut browser, "/console").await;
+    let callback = agree(&mut browser, &address, "alice").await;
+    browser.get(&callback).await.expect(303);
+    browser.get("/console").await.expect(200);
+}
+
 #[tokio::test]
 async fn who_is_in_no_group_with_a_role_is_told_so() {
     let office = Office::open().await;

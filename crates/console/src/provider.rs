@@ -187,8 +187,8 @@ impl Provider {
             let to = path::own(&state.to).to_owned();
             return Err(refused(SignInError::Spent(to)));
         }
-        let issuer = visit.query("iss");
-        if !issuer.is_empty() && !self.parts.client.is_issuer(issuer) {
+        // The provider names itself in every answer, errors too (RFC 9207 §2).
+        if !self.parts.client.is_issuer(visit.query("iss")) {
             return Err(refused(SignInError::Answer));
         }
         let error = visit.query("error");
