@@ -236,7 +236,7 @@ fn check_scopes(metadata: &ClientMetadata) -> Result<(), RecordError> {
     Ok(())
 }
 
-pub(super) fn check_uris(metadata: &ClientMetadata) -> Result<(), RecordError> {
+fn check_uris(metadata: &ClientMetadata) -> Result<(), RecordError> {
     let usable = |uri: &String| {
         let visible = uri.bytes().all(|byte| matches!(byte, 0x21..=0x7e));
         visible

@@ -69,7 +69,7 @@ async fn a_wildcard_in_a_redirect_uri_is_refused_in_words() {
             "client_id": "c", (name): ["https://*.app.example/cb"],
         }));
         let metadata = metadata.expect("metadata");
-        let error = crate::records::check_uris(&metadata).expect_err(name);
+        let error = crate::records::check_record(&metadata).expect_err(name);
         assert_eq!(error.path, format!("{name}[0]"));
         assert!(error.message.contains("no wildcards"), "{}", error.message);
     }
