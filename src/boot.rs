@@ -295,7 +295,7 @@ fn on_access_log<T>(
     config: &Config,
     act: impl FnOnce(&str) -> std::io::Result<T>,
 ) -> Result<T, BootError> {
-    let setting = &config.telemetry.access_log;
+    let setting = &config.telemetry.access_log.to;
     act(setting).map_err(|source| BootError::AccessLog {
         file: setting.clone(),
         source,

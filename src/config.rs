@@ -30,6 +30,7 @@ use doorward_gateway::resolve::DnsConfig;
 use doorward_identity::config::IdentityConfig;
 use doorward_identity::{Identity, IdentityError};
 use doorward_net::shared::RedisConfig;
+use doorward_net::telemetry::access_log::AccessLogConfig;
 use doorward_plugins::token_broker::config::BrokerConfig;
 use doorward_store as store;
 
@@ -286,8 +287,8 @@ impl Default for StoreUrl {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TelemetryConfig {
-    /// `stdout`, `off`, or a file to append to.
-    pub access_log: String,
+    /// Where requests are logged, how, and which.
+    pub access_log: AccessLogConfig,
     /// Whether `/metrics` is served on the admin listener.
     pub metrics: bool,
 }
@@ -295,7 +296,7 @@ pub struct TelemetryConfig {
 impl Default for TelemetryConfig {
     fn default() -> Self {
         Self {
-            access_log: "stdout".to_owned(),
+            access_log: AccessLogConfig::default(),
             metrics: true,
         }
     }
@@ -457,6 +458,9 @@ impl Config {
             let dot = if error.key().is_some() { "." } else { "" };
             let path = format!("redis{dot}{}", error.key().unwrap_or_default());
             at(&path, error.to_string());
+        }
+        if let Err((key, message)) = self.telemetry.access_log.check() {
+            at(&format!("telemetry.access_log.{key}"), message);
         }
         if let Err(error) = self.broker.records() {
             let path = format!("broker.{}", error.path);

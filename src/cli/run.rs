@@ -538,7 +538,15 @@ fn access_log(config: &Config, parts: &Opened) -> Result<Option<Arc<AccessLog>>,
     let Some(outlet) = boot::access_log(config)? else {
         return Ok(None);
     };
-    let log = Arc::new(AccessLog::new(parts.telemetry.log_lines_lost.clone()));
+    let (section, lost) = (
+        &config.telemetry.access_log,
+        parts.telemetry.log_lines_lost.clone(),
+    );
+    let log = AccessLog::new(section, lost).map_err(|(key, message)| {
+        let key = format!("telemetry.access_log.{key}");
+        BootError::Refused(config.wrong(&key, message).to_string())
+    })?;
+    let log = Arc::new(log);
     let writer = log.clone();
     let thread = std::thread::Builder::new().name("access-log".to_owned());
     let started = thread.spawn(move || writer.run(outlet));

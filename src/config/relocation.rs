@@ -73,13 +73,18 @@ pub(super) fn relocate(document: &mut Document) -> Vec<String> {
             *text = format!("sqlite:{moved}");
         }
     });
-    each(value, &["telemetry", "access_log"], &mut |text| {
-        if !matches!(text.as_str(), "stdout" | "off")
-            && let Some(moved) = place("telemetry.access_log", text)
-        {
-            *text = moved;
-        }
-    });
+    for path in [
+        &["telemetry", "access_log"][..],
+        &["telemetry", "access_log", "to"],
+    ] {
+        each(value, path, &mut |text| {
+            if !matches!(text.as_str(), "stdout" | "off")
+                && let Some(moved) = place(&path.join("."), text)
+            {
+                *text = moved;
+            }
+        });
+    }
     warnings
 }
 

@@ -189,7 +189,7 @@ fn relative_paths_begin_at_the_file_that_names_them() {
     assert_eq!(config.store.0, store);
     assert_eq!(config.proxy.upstream_ca, Some(conf.join("tls/ca.pem")));
     assert_eq!(config.audit.file, Some(conf.join("audit.log")));
-    assert_eq!(config.telemetry.access_log, "stdout");
+    assert_eq!(config.telemetry.access_log.to, "stdout");
     let identity = config.identity.expect("a provider");
     assert_eq!(identity.pages.theme, Some(conf.join("theme")));
     // The directory of the tests is that of the repository.

@@ -1,6 +1,7 @@
 //! Tests against the real program and its sources, a module per section of the
 //! interface.
 
+mod access_log;
 mod acme;
 mod admin;
 mod audit;

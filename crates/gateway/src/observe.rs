@@ -15,11 +15,13 @@ use super::context::Ctx;
 use super::own_headers::DefaultType;
 use super::settings::Settings;
 use doorward_core::clock;
+use doorward_core::model::token::AccessToken;
 use doorward_net::http::reply::Reply;
-use doorward_net::telemetry::access_log::Entry;
+use doorward_net::telemetry::access_log::{AccessLog, Entry, More};
 use doorward_net::telemetry::client_aborts::Phase;
 use doorward_net::telemetry::traffic::Observation;
 use doorward_plugin_api::filter;
+use doorward_plugins::trace;
 
 /// Kind of error: no target of an upstream can take the request.
 pub(super) const NO_TARGET: &str = "NoTarget";
@@ -194,14 +196,16 @@ pub(super) fn finished(
             _ => Phase::Response,
         });
     }
-    if let Some(log) = &settings.access_log {
-        log.note(&entry(settings, session, error, ctx, seen));
+    if let Some(log) = &settings.access_log
+        && log.takes(seen.status, seen.total)
+    {
+        log.note(&entry((settings, log), session, error, ctx, seen));
     }
     seen
 }
 
 fn entry<'a>(
-    settings: &Settings,
+    (settings, log): (&Settings, &AccessLog),
     session: &'a Session,
     error: Option<&Error>,
     ctx: &'a mut Ctx,
@@ -255,6 +259,29 @@ fn entry<'a>(
         mcp_method: ctx.exchange.mcp_call.as_ref().map(|call| &*call.method),
         mcp_name: (ctx.exchange.mcp_call.as_ref()).and_then(|call| call.name.as_deref()),
         user_agent: text(header::USER_AGENT).unwrap_or(""),
+        more: if log.wants_more() {
+            more(session, ctx)
+        } else {
+            More::default()
+        },
+    }
+}
+
+/// What templates of the access log may ask for.
+fn more<'a>(session: &'a Session, ctx: &'a Ctx) -> More<'a> {
+    let headers = &session.req_header().headers;
+    let tls = session.digest().and_then(|d| d.ssl_digest.as_ref());
+    let token = ctx.exchange.token.as_deref();
+    let claim = |name| token.and_then(|token| token.claims.get(name)?.as_str());
+    let referer = headers.get(header::REFERER);
+    More {
+        subject: token.and_then(AccessToken::subject),
+        client_id: claim("client_id").or_else(|| claim("azp")),
+        trace_id: trace::trace_id(&ctx.exchange, headers),
+        upstream: ctx.tries.address,
+        retries: ctx.tries.made.saturating_sub(1),
+        tls: tls.map(|tls| (&*tls.version, &*tls.cipher)),
+        referer: referer.and_then(|value| value.to_str().ok()),
     }
 }
 

@@ -47,7 +47,7 @@ mod template;
 pub(crate) mod testing;
 pub mod throttling;
 pub mod token_broker;
-mod trace;
+pub mod trace;
 
 use doorward_openid_connect as openid_connect;
 use doorward_plugin_api::Kind;

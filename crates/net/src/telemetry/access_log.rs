@@ -1,12 +1,17 @@
-//! The access log: one JSON object a line.
+//! The access log: a line a request, as a JSON object or by a template.
 //!
 //! A worker only appends to its own buffer; one thread writes all buffers out
 //! ten times a second. A reader that is too slow loses lines, never requests.
 
+mod config;
+mod selection;
+mod template;
+
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +19,10 @@ use super::line_sink::LineSink;
 use super::log_file::LogFile;
 use super::metrics::{Counter, STRIPES};
 use super::spool::{Bounds, Spool};
+use selection::Selection;
+use template::Template;
+
+pub use config::AccessLogConfig;
 
 /// What waits in the workers' buffers.
 const BOUNDS: Bounds = Bounds {
@@ -68,36 +77,90 @@ pub struct Entry<'a> {
     pub mcp_name: Option<&'a str>,
     /// User-Agent header.
     pub user_agent: &'a str,
+    /// What templates alone may ask for.
+    pub more: More<'a>,
+}
+
+/// What templates alone may ask for; nobody looks it up where there is none.
+#[derive(Debug, Default)]
+pub struct More<'a> {
+    /// Subject of the access token.
+    pub subject: Option<&'a str>,
+    /// Client of the access token.
+    pub client_id: Option<&'a str>,
+    /// Identifier of the trace.
+    pub trace_id: Option<Cow<'a, str>>,
+    /// The upstream that was tried last.
+    pub upstream: Option<SocketAddr>,
+    /// Further tries after the first.
+    pub retries: usize,
+    /// Version of TLS and cipher suite.
+    pub tls: Option<(&'a str, &'a str)>,
+    /// Referer header.
+    pub referer: Option<&'a str>,
+}
+
+/// How a line is written.
+#[derive(Debug)]
+enum Format {
+    Json,
+    Template(Template),
 }
 
 /// Where requests are logged.
 #[derive(Debug)]
-pub struct AccessLog(Spool);
+pub struct AccessLog {
+    spool: Spool,
+    format: Format,
+    selection: Selection,
+}
 
 impl AccessLog {
     /// A log whose lost lines are counted in `lost`.
-    pub fn new(lost: Counter) -> Self {
-        Self(Spool::new("access_log", BOUNDS, lost))
+    ///
+    /// # Errors
+    /// The key of `config` that can't be used, and why.
+    pub fn new(config: &AccessLogConfig, lost: Counter) -> Result<Self, (&'static str, String)> {
+        let (format, selection) = config.compile()?;
+        Ok(Self {
+            spool: Spool::new("access_log", BOUNDS, lost),
+            format,
+            selection,
+        })
+    }
+
+    /// Whether a request with this status and duration has a line; asked once for
+    /// each request, before its entry is made. Status 0: there was no answer.
+    pub fn takes(&self, status: u16, total: Duration) -> bool {
+        self.selection.takes(status, total)
+    }
+
+    /// Whether lines may have [`Entry::more`].
+    pub fn wants_more(&self) -> bool {
+        matches!(self.format, Format::Template(_))
     }
 
     /// Notes a finished request.
     pub fn note(&self, entry: &Entry<'_>) {
-        self.0.append_with(0, |text| line(text, entry));
+        self.spool.append_with(0, |text| match &self.format {
+            Format::Json => line(text, entry),
+            Format::Template(template) => template.write(text, entry),
+        });
     }
 
     /// Waits until what was noted so far is written, at most for `limit`.
     pub fn flush(&self, limit: Duration) {
-        self.0.flush(limit);
+        self.spool.flush(limit);
     }
 
     /// Has the file opened again.
     pub fn reopen(&self) {
-        self.0.reopen();
+        self.spool.reopen();
     }
 
     /// Writes to `outlet` until the process ends.
     pub fn run(&self, outlet: LineSink) {
-        self.0.run(outlet);
+        self.spool.run(outlet);
     }
 }
 
@@ -183,7 +246,8 @@ fn text(out: &mut String, value: &str) {
                 out.push('\\');
                 out.push(c);
             }
-            c if c < ' ' || c == '\u{7f}' => {
+            // Some readers end lines at the latter two.
+            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => {
                 let _ = write!(out, "\\u{:04x}", u32::from(c));
             }
             c => out.push(c),
@@ -192,22 +256,52 @@ fn text(out: &mut String, value: &str) {
     out.push('"');
 }
 
-/// RFC 3339 in UTC with milliseconds. The part down to the second is kept
-/// per thread: requests come many to the second.
+/// A second as text, kept per thread: requests come many to the second.
+type CachedSecond = RefCell<(i64, String)>;
+
+fn with_second(cache: &CachedSecond, second: i64, format: &str, act: impl FnOnce(&str)) {
+    let (cached, text) = &mut *cache.borrow_mut();
+    if *cached != second {
+        *cached = second;
+        text.clear();
+        if let Some(time) = chrono::DateTime::from_timestamp(second, 0) {
+            let _ = write!(text, "{}", time.format(format));
+        }
+    }
+    act(text);
+}
+
+/// RFC 3339 in UTC with milliseconds.
 fn timestamp(out: &mut String, time_ms: i64) {
     thread_local! {
-        static SECOND: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
+        static SECOND: CachedSecond = const { RefCell::new((i64::MIN, String::new())) };
     }
-    let second = time_ms.div_euclid(1000);
-    SECOND.with_borrow_mut(|(cached, text)| {
-        if *cached != second {
-            *cached = second;
-            text.clear();
-            if let Some(time) = chrono::DateTime::from_timestamp(second, 0) {
-                let _ = write!(text, "{}", time.format("%Y-%m-%dT%H:%M:%S"));
-            }
-        }
-        let _ = write!(out, "{text}.{:03}Z", time_ms.rem_euclid(1000));
+    SECOND.with(|cache| {
+        with_second(
+            cache,
+            time_ms.div_euclid(1000),
+            "%Y-%m-%dT%H:%M:%S",
+            |text| {
+                let _ = write!(out, "{text}.{:03}Z", time_ms.rem_euclid(1000));
+            },
+        );
+    });
+}
+
+/// The time of the common log format, in UTC.
+fn clf_time(out: &mut String, time_ms: i64) {
+    thread_local! {
+        static SECOND: CachedSecond = const { RefCell::new((i64::MIN, String::new())) };
+    }
+    SECOND.with(|cache| {
+        with_second(
+            cache,
+            time_ms.div_euclid(1000),
+            "%d/%b/%Y:%H:%M:%S +0000",
+            |text| {
+                out.push_str(text);
+            },
+        );
     });
 }
 
@@ -215,7 +309,7 @@ fn timestamp(out: &mut String, time_ms: i64) {
 mod tests {
     use super::*;
 
-    fn entry() -> Entry<'static> {
+    pub(super) fn entry() -> Entry<'static> {
         Entry {
             time_ms: 1_700_000_000_123,
             request_id: None,
@@ -237,6 +331,7 @@ mod tests {
             mcp_method: None,
             mcp_name: None,
             user_agent: "curl",
+            more: More::default(),
         }
     }
 
@@ -257,7 +352,9 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("access.log");
         let lost = Counter::default();
-        let log = std::sync::Arc::new(AccessLog::new(lost.clone()));
+        let log = std::sync::Arc::new(
+            AccessLog::new(&AccessLogConfig::default(), lost.clone()).expect("a log"),
+        );
         let noted = 40_000;
         for _ in 0..noted {
             log.note(&entry());

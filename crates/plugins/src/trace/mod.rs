@@ -12,10 +12,12 @@ mod protobuf;
 mod tests;
 pub(crate) mod zipkin;
 
+use std::borrow::Cow;
+
 use http::HeaderMap;
 use pingora::http::RequestHeader;
 
-use context::TraceContext;
+use context::{Format, TraceContext};
 use doorward_core::clock::random_bytes;
 use doorward_plugin_api::filter::Exchange;
 use propagation::Propagation;
@@ -100,6 +102,14 @@ fn share(context: &TraceContext) -> f64 {
 /// The trace that a plugin has noted.
 fn noted<'a>(plugin: &'static str, exchange: &'a Exchange) -> Option<&'a Trace> {
     traces(exchange).find(|trace| trace.plugin == plugin)
+}
+
+/// The identifier of the trace that a request belongs to, for the access log: what a
+/// plugin has noted, else what `traceparent` names (W3C Trace Context §3.2).
+pub fn trace_id<'a>(exchange: &'a Exchange, headers: &HeaderMap) -> Option<Cow<'a, str>> {
+    let noted = traces(exchange).find_map(|trace| trace.context.trace_id);
+    let id = noted.or_else(|| Format::W3c.extract(headers)?.trace_id);
+    id.map(|(id, _)| context::hex(&id).into())
 }
 
 /// The traces of all plugins.
