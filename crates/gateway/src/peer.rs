@@ -25,7 +25,7 @@ use doorward_core::x509;
 
 /// Upstream connections are closed after this much idleness: below what
 /// common servers allow, so that we are the side that closes.
-const IDLE: Duration = Duration::from_secs(50);
+pub(super) const IDLE: Duration = Duration::from_secs(50);
 /// Most requests at once over one HTTP/2 connection to an upstream.
 const STREAMS: usize = 100;
 /// How much later than its limit the system gives up a connection: it looks again

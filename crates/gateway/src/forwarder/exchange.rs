@@ -3,14 +3,16 @@
 use pingora::Result;
 use pingora::apps::{HttpPersistentSettings, ReusedHttpStream};
 use pingora::prelude::{Error, ErrorType};
+use pingora::protocols::http::v1::client::HttpSession;
 use pingora::proxy::{ProxyHttp as _, Session};
 use pingora::server::ShutdownWatch;
 use pingora::upstreams::peer::Peer as _;
 
+use super::pool::PoolKey;
 use super::relay::Relayed;
 use super::{Forwarder, Idle};
 use crate::context::Ctx;
-use crate::peer::Dialer;
+use crate::peer::{Dialer, IDLE};
 use crate::tries::MAX_TRIES;
 
 /// What became of a request, or of a try.
@@ -91,24 +93,30 @@ impl Forwarder {
             Ok(peer) => peer,
             Err(error) => return Outcome::failed(error),
         };
-        let (mut upstream, reused) = match self.connector.get_http_session(&*peer).await {
-            Ok(connected) => connected,
-            Err(error) => {
-                let error = error.into_up();
-                let error = self.gateway.fail_to_connect(session, &peer, ctx, error);
-                return Outcome::failed(error.into_up());
-            }
+        let key = PoolKey::of(&peer);
+        let (stream, reused) = match self.pool.take(key) {
+            Some(stream) => (stream, true),
+            None => match Box::pin(self.connector.new_stream(&*peer)).await {
+                Ok(stream) => (stream, false),
+                Err(error) => {
+                    let error = error.into_up();
+                    let error = self.gateway.fail_to_connect(session, &peer, ctx, error);
+                    return Outcome::failed(error.into_up());
+                }
+            },
         };
+        let mut upstream = HttpSession::new_with_options(stream, &*peer);
         let Relayed {
             keep_client,
             keep_upstream,
             error,
         } = self.relay(session, &mut upstream, &peer, ctx).await;
         if keep_upstream {
-            let idle = peer.idle_timeout();
-            self.connector
-                .release_http_session(upstream, &*peer, idle)
-                .await;
+            upstream.respect_keepalive();
+            if let Some(stream) = upstream.reuse().await {
+                let idle = peer.idle_timeout().unwrap_or(IDLE);
+                self.pool.put(key, stream, idle);
+            }
         }
         let error = error.map(|error| {
             self.gateway

@@ -2,26 +2,27 @@
 //! of HTTP/1.1, and the engine for all others.
 //!
 //! Nearly all requests are plain: they have no body or a short one, ask for no other
-//! protocol, and go to an upstream that speaks HTTP/1.1. For them the engine's two tasks, its
-//! channels between them and its copied futures are most of what a request costs.
+//! protocol, and go to an upstream that speaks HTTP/1.1. For them the engine's two tasks,
+//! its channels between them and its copied futures are most of what a request costs.
 //! Both ways run the same steps of [`Gateway`], on the engine's own sessions.
 
 mod exchange;
 mod handover;
+mod pool;
 mod relay;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use pingora::apps::{HttpPersistentSettings, HttpServerApp as _, ReusedHttpStream, ServerApp};
-use pingora::connectors::ConnectorOptions;
-use pingora::connectors::http::v1::Connector;
+use pingora::connectors::{ConnectorOptions, TransportConnector};
 use pingora::modules::http::HttpModules;
 use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::{HttpProxy, Session};
 use pingora::server::ShutdownWatch;
 
+use self::pool::UpstreamPool;
 use super::proxy::Gateway;
 use doorward_net::http::accept::KEEP;
 use doorward_net::http::framing::FramedStream;
@@ -32,8 +33,9 @@ pub struct Forwarder {
     gateway: Gateway,
     /// What serves all that is not plain; its inner proxy is a [`Gateway`] too.
     engine: Arc<HttpProxy<Gateway>>,
-    /// Connections to upstreams of HTTP/1.1.
-    connector: Connector,
+    /// Makes connections to upstreams of HTTP/1.1.
+    connector: TransportConnector,
+    pool: UpstreamPool,
     modules: HttpModules,
 }
 
@@ -71,10 +73,15 @@ impl Forwarder {
     /// Serves plain requests as `gateway` says, over connections of which
     /// `options` says how many are kept, and leaves all others to `engine`.
     pub fn new(gateway: Gateway, engine: HttpProxy<Gateway>, options: ConnectorOptions) -> Self {
+        let pool = UpstreamPool::new(options.keepalive_pool_size);
+        let mut options = options;
+        // The engine's own pool is not used.
+        options.keepalive_pool_size = 1;
         Self {
             gateway,
             engine: Arc::new(engine),
-            connector: Connector::new(Some(options)),
+            connector: TransportConnector::new(Some(options)),
+            pool,
             modules: HttpModules::new(),
         }
     }
