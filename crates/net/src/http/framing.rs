@@ -33,7 +33,8 @@ mod next_request;
 #[cfg(test)]
 mod tests;
 
-use chunked::{Chunks, Read};
+use chunked::Read;
+pub use chunked::{ChunkPart, Chunks};
 use date::UpstreamDate;
 pub use head::Refusal;
 use head::{Body, Head, HeadScan};

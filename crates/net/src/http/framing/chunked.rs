@@ -1,6 +1,8 @@
 //! The chunked transfer coding (RFC 9112 §7.1), to the letter: whoever reads a
 //! line of it in another way takes the rest for another request.
 
+use bytes::{Buf as _, Bytes};
+
 /// Most hexadecimal digits of a chunk's size.
 const DIGITS: u8 = 15;
 /// Longest line with a size, extensions included.
@@ -39,7 +41,7 @@ enum Next {
 
 /// Reads a chunked body, piece by piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Chunks {
+pub struct Chunks {
     next: Next,
     size: u64,
     digits: u8,
@@ -58,9 +60,28 @@ pub(super) enum Read {
     Broken(usize),
 }
 
+/// What stands next in a chunked body.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ChunkPart {
+    /// Data, as much of the chunk as has come.
+    Data(Bytes),
+    /// Nothing more has come.
+    Partial,
+    /// The body has ended. Its trailer fields were left out.
+    End,
+    /// What may not come there.
+    Broken,
+}
+
+impl Default for Chunks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Chunks {
     /// At the beginning of a body.
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             next: Next::Size,
             size: 0,
@@ -69,18 +90,44 @@ impl Chunks {
         }
     }
 
+    /// Takes the next part from the beginning of `bytes`.
+    pub fn take(&mut self, bytes: &mut Bytes) -> ChunkPart {
+        if let Some(part) = self.skip(bytes) {
+            return part;
+        }
+        let here = match self.next {
+            Next::Data(left) => self.data(left, bytes.len()),
+            _ => 0,
+        };
+        ChunkPart::Data(bytes.split_to(here))
+    }
+
+    /// Takes what stands before the next data, and says what is there if it is no data.
+    pub fn skip(&mut self, bytes: &mut Bytes) -> Option<ChunkPart> {
+        while let Some(&byte) = bytes.first() {
+            if matches!(self.next, Next::Data(_)) {
+                return None;
+            }
+            let end = self.next == Next::End && byte == b'\n';
+            match self.after(byte) {
+                Some(next) => self.next = next,
+                None if end => {
+                    bytes.advance(1);
+                    return Some(ChunkPart::End);
+                }
+                None => return Some(ChunkPart::Broken),
+            }
+            bytes.advance(1);
+        }
+        Some(ChunkPart::Partial)
+    }
+
     /// Reads on.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Read {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
             if let Next::Data(left) = self.next {
-                let here = left.min((bytes.len() - at) as u64);
-                // No more than the length of a slice.
-                at += here as usize;
-                self.next = match left - here {
-                    0 => Next::DataCr,
-                    left => Next::Data(left),
-                };
+                at += self.data(left, bytes.len() - at);
                 continue;
             }
             match self.after(byte) {
@@ -91,6 +138,17 @@ impl Chunks {
             at += 1;
         }
         Read::All
+    }
+
+    /// Counts what has come of the `left` bytes of a chunk.
+    fn data(&mut self, left: u64, come: usize) -> usize {
+        let here = left.min(come as u64);
+        self.next = match left - here {
+            0 => Next::DataCr,
+            left => Next::Data(left),
+        };
+        // No more than the length of a slice.
+        here as usize
     }
 
     /// What comes after `byte`; nothing at the end, and after what may not come
@@ -171,6 +229,38 @@ mod tests {
         }
         assert_eq!(whole, pieces, "{}", body.escape_ascii());
         whole
+    }
+
+    /// The data of `body`, and how it ended, where so many bytes come at a time.
+    fn data(body: &[u8], at_a_time: usize) -> (Vec<u8>, ChunkPart) {
+        let mut chunks = Chunks::new();
+        let mut data = Vec::new();
+        for piece in body.chunks(at_a_time) {
+            let mut piece = Bytes::copy_from_slice(piece);
+            loop {
+                match chunks.take(&mut piece) {
+                    ChunkPart::Data(part) => data.extend_from_slice(&part),
+                    ChunkPart::Partial => break,
+                    end => return (data, end),
+                }
+            }
+        }
+        (data, ChunkPart::Partial)
+    }
+
+    #[test]
+    fn the_data_of_all_chunks_is_the_body_however_it_comes() {
+        let body = b"4;a=b\r\nbody\r\n00002\r\n\r\n\r\n0\r\nDigest: x\r\n\r\n";
+        for at_a_time in 1..=body.len() {
+            let (read, end) = data(body, at_a_time);
+            assert_eq!(read, b"body\r\n", "{at_a_time}");
+            assert_eq!(end, ChunkPart::End, "{at_a_time}");
+        }
+        assert_eq!(data(b"4\r\nbo", 3).1, ChunkPart::Partial);
+        assert_eq!(data(b"4\r\nbody0\r\n\r\n", 3).1, ChunkPart::Broken);
+        let mut more = Bytes::from_static(b"0\r\n\r\nHTTP/1.1 200 OK");
+        assert_eq!(Chunks::new().take(&mut more), ChunkPart::End);
+        assert_eq!(&more[..], b"HTTP/1.1 200 OK");
     }
 
     #[test]
