@@ -1,19 +1,25 @@
 //! One plain request, from its head to its last byte.
 
+use std::time::Duration;
+
 use pingora::Result;
 use pingora::apps::{HttpPersistentSettings, ReusedHttpStream};
 use pingora::prelude::{Error, ErrorType};
-use pingora::protocols::http::v1::client::HttpSession;
 use pingora::proxy::{ProxyHttp as _, Session};
 use pingora::server::ShutdownWatch;
 use pingora::upstreams::peer::Peer as _;
 
 use super::pool::PoolKey;
 use super::relay::Relayed;
+use super::timer::Timer;
+use super::upstream::UpstreamSession;
 use super::{Forwarder, Idle};
 use crate::context::Ctx;
 use crate::peer::{Dialer, IDLE};
 use crate::tries::MAX_TRIES;
+
+/// How much earlier than its upstream a connection is closed.
+const MARGIN: Duration = Duration::from_secs(1);
 
 /// What became of a request, or of a try.
 struct Outcome {
@@ -34,6 +40,7 @@ impl Outcome {
 impl Forwarder {
     /// Serves the plain request that waits on a connection.
     pub(super) async fn serve_plain(&self, idle: Idle, shutdown: &ShutdownWatch) -> Option<Idle> {
+        let mut timer = idle.timer;
         let mut session = self.session(idle.stream, idle.settings);
         if !read_head(&mut session).await {
             return None;
@@ -47,7 +54,7 @@ impl Forwarder {
             },
             // A body that was not gathered is sent while it comes: the engine does that.
             Ok(false) if speaks_http1(&ctx) && session.as_mut().is_body_done() => {
-                self.forward(&mut session, &mut ctx).await
+                self.forward(&mut session, &mut ctx, &mut timer).await
             }
             Ok(false) => return Box::pin(self.hand_over(session, ctx, shutdown)).await,
             Err(error) => {
@@ -65,15 +72,20 @@ impl Forwarder {
         let settings = HttpPersistentSettings::for_session(&session);
         let reusable = session.downstream_session.finish().await.ok()??;
         let served = ReusedHttpStream::from_reusable_stream(reusable, settings);
-        Some(Idle::of(served, connection))
+        Some(Idle::of(served, connection, timer))
     }
 
     /// Tries upstreams until one has answered, or none is left to try.
-    async fn forward(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Outcome {
+    async fn forward(
+        &self,
+        session: &mut Session,
+        ctx: &mut Box<Ctx>,
+        timer: &mut Timer,
+    ) -> Outcome {
         let mut tries = 0;
         loop {
             tries += 1;
-            let outcome = self.try_upstream(session, ctx).await;
+            let outcome = self.try_upstream(session, ctx, timer).await;
             let Some(error) = &outcome.error else {
                 return outcome;
             };
@@ -88,7 +100,12 @@ impl Forwarder {
     }
 
     /// One try.
-    async fn try_upstream(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Outcome {
+    async fn try_upstream(
+        &self,
+        session: &mut Session,
+        ctx: &mut Box<Ctx>,
+        timer: &mut Timer,
+    ) -> Outcome {
         let peer = match self.gateway.choose_peer(session, ctx).await {
             Ok(peer) => peer,
             Err(error) => return Outcome::failed(error),
@@ -105,18 +122,15 @@ impl Forwarder {
                 }
             },
         };
-        let mut upstream = HttpSession::new_with_options(stream, &*peer);
+        let mut upstream = UpstreamSession::new(stream, &peer, timer);
         let Relayed {
             keep_client,
             keep_upstream,
             error,
-        } = self.relay(session, &mut upstream, &peer, ctx).await;
-        if keep_upstream {
-            upstream.respect_keepalive();
-            if let Some(stream) = upstream.reuse().await {
-                let idle = peer.idle_timeout().unwrap_or(IDLE);
-                self.pool.put(key, stream, idle);
-            }
+        } = self.relay(session, &mut upstream, ctx).await;
+        if keep_upstream && let Some((stream, its)) = upstream.finish() {
+            let ours = peer.idle_timeout().unwrap_or(IDLE);
+            self.pool.put(key, stream, idle(ours, its));
         }
         let error = error.map(|error| {
             self.gateway
@@ -150,6 +164,12 @@ impl Forwarder {
             None => log::error!("Fail to filter request: {error}, status: {status}, {request}"),
         }
     }
+}
+
+/// For how long a connection may be idle: less than the upstream keeps it, so that we are
+/// the side that closes it.
+fn idle(ours: Duration, its: Option<Duration>) -> Duration {
+    its.map_or(ours, |its| ours.min(its.saturating_sub(MARGIN)))
 }
 
 /// Whether the request's upstream is asked in HTTP/1.1.

@@ -10,6 +10,8 @@ mod exchange;
 mod handover;
 mod pool;
 mod relay;
+mod timer;
+mod upstream;
 
 use std::sync::Arc;
 
@@ -23,6 +25,7 @@ use pingora::proxy::{HttpProxy, Session};
 use pingora::server::ShutdownWatch;
 
 use self::pool::UpstreamPool;
+use self::timer::Timer;
 use super::proxy::Gateway;
 use doorward_net::http::accept::KEEP;
 use doorward_net::http::framing::FramedStream;
@@ -46,16 +49,18 @@ struct Idle {
     connection: Option<Arc<Connection>>,
     /// What sessions keep from one request to the next, with what was read of it.
     settings: Option<HttpPersistentSettings>,
+    timer: Timer,
 }
 
 impl Idle {
     /// The connection that a request has given back.
-    fn of(served: ReusedHttpStream, connection: Option<Arc<Connection>>) -> Self {
+    fn of(served: ReusedHttpStream, connection: Option<Arc<Connection>>, timer: Timer) -> Self {
         let (stream, settings) = served.consume();
         Self {
             stream,
             connection,
             settings,
+            timer,
         }
     }
 }
@@ -93,6 +98,7 @@ impl Forwarder {
             stream,
             connection,
             settings,
+            timer,
         } = idle;
         // Every listener of the proxy wraps its connections so.
         let mut framed = stream.into_any().downcast::<FramedStream>().ok()?;
@@ -109,6 +115,7 @@ impl Forwarder {
             stream: framed,
             connection,
             settings,
+            timer,
         };
         if is_plain {
             self.serve_plain(idle, shutdown).await
@@ -130,7 +137,7 @@ impl Forwarder {
     /// Lets the engine serve the request that `session` has, or is about to read.
     async fn run_engine(&self, session: ServerSession, shutdown: &ShutdownWatch) -> Option<Idle> {
         let served = self.engine.process_new_http(session, shutdown).await?;
-        let mut idle = Idle::of(served, None);
+        let mut idle = Idle::of(served, None, Timer::default());
         let context = idle
             .settings
             .as_mut()
@@ -163,6 +170,7 @@ impl ServerApp for Forwarder {
             stream,
             connection: None,
             settings: None,
+            timer: Timer::default(),
         });
         while let Some(idle) = next {
             next = self.serve(idle, shutdown).await;

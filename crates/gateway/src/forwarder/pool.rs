@@ -83,9 +83,10 @@ impl UpstreamPool {
     pub(super) fn take(&self, key: PoolKey) -> Option<Stream> {
         let mut connections = self.connections.lock();
         loop {
-            let mut stream = connections.take(key)?.stream;
-            if is_quiet(&mut stream) {
-                return Some(stream);
+            let mut waiting = connections.take(key)?;
+            // The upstream may be about to close it, later than it said.
+            if waiting.until > Instant::now() && is_quiet(&mut waiting.stream) {
+                return Some(waiting.stream);
             }
         }
     }

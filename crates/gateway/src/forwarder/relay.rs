@@ -1,19 +1,21 @@
 //! The request to the upstream, and its answer to the client.
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use http::{Method, Version, header};
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::prelude::{Error, HttpPeer};
+use pingora::prelude::{Error, ErrorType};
 use pingora::protocols::http::HttpTask;
 use pingora::protocols::http::authority::validate_request_authority;
-use pingora::protocols::http::v1::client::HttpSession;
 use pingora::proxy::Session;
-use tokio::task::unconstrained;
 
 use super::Forwarder;
+use super::upstream::UpstreamSession;
 use crate::context::Ctx;
+
+/// Up to so many bytes of a body, what has come of an answer is gathered before it is
+/// written to the client.
+const GATHERED: usize = 4 << 10;
 
 /// How a try ended.
 pub(super) struct Relayed {
@@ -39,29 +41,22 @@ impl Forwarder {
     pub(super) async fn relay(
         &self,
         session: &mut Session,
-        upstream: &mut HttpSession,
-        peer: &HttpPeer,
+        upstream: &mut UpstreamSession<'_>,
         ctx: &mut Box<Ctx>,
     ) -> Relayed {
-        upstream.read_timeout = peer.options.read_timeout;
-        upstream.write_timeout = peer.options.write_timeout;
-        let request = match self.upstream_request(session, ctx) {
+        let (request, body) = match self.upstream_request(session, ctx) {
             Ok(request) => request,
             // Nothing was sent: the connection is as good as it was.
             Err(error) => return Relayed::failed(false, true, error),
         };
-        if let Err(error) = upstream.write_request_header(request).await {
-            return Relayed::failed(false, false, error.into_up());
-        }
-        let body = session.as_downstream().get_retry_buffer();
-        let others = ctx.exchange.replacement.is_some() || ctx.exchange.decoder.is_some();
-        let unsent = if body.is_some() || others {
-            match Box::pin(self.send_body(upstream, body, ctx)).await {
-                Ok(unsent) => unsent,
-                Err(error) => return Relayed::failed(false, false, error),
+        let unsent = match upstream.send(&request, body).await {
+            Ok(()) => None,
+            // What can't be sent is no reason to lose an answer: it is told if none comes.
+            Err(error) if *error.etype() == ErrorType::WriteError => {
+                tracing::debug!(%error, "not all of the request could be sent");
+                Some(error)
             }
-        } else {
-            None
+            Err(error) => return Relayed::failed(false, false, error.into_up()),
         };
         let cut_off = unsent.is_some();
         match self.relay_answer(session, upstream, ctx, unsent).await {
@@ -74,8 +69,24 @@ impl Forwarder {
         }
     }
 
-    /// The head for the upstream.
+    /// The head for the upstream, and the body that was gathered, or what filters make of
+    /// it or put in its place.
     fn upstream_request(
+        &self,
+        session: &mut Session,
+        ctx: &mut Box<Ctx>,
+    ) -> Result<(Box<RequestHeader>, Option<Bytes>)> {
+        let request = self.upstream_head(session, ctx)?;
+        let mut body = session.as_downstream().get_retry_buffer();
+        let others = ctx.exchange.replacement.is_some() || ctx.exchange.decoder.is_some();
+        if body.is_some() || others {
+            self.gateway.filter_body(&mut body, true, ctx)?;
+        }
+        Ok((request, body))
+    }
+
+    /// The head for the upstream.
+    fn upstream_head(
         &self,
         session: &mut Session,
         ctx: &mut Box<Ctx>,
@@ -93,36 +104,12 @@ impl Forwarder {
         Ok(request)
     }
 
-    /// Sends the body that was gathered, or what filters make of it or put in its place.
-    /// What could not be sent is no reason to lose an answer: it is told if none comes.
-    async fn send_body(
-        &self,
-        upstream: &mut HttpSession,
-        mut body: Option<Bytes>,
-        ctx: &mut Box<Ctx>,
-    ) -> Result<Option<Box<Error>>> {
-        self.gateway.filter_body(&mut body, true, ctx)?;
-        let sent = async {
-            if let Some(body) = body {
-                upstream.write_body(&body).await?;
-            }
-            upstream.finish_body().await
-        };
-        match sent.await {
-            Ok(_) => Ok(None),
-            Err(error) => {
-                tracing::debug!(%error, "the body could not be sent");
-                Ok(Some(error))
-            }
-        }
-    }
-
-    /// Hands the answer on, at most one piece at a time; whether the upstream's
-    /// connection has been read to the end of it.
+    /// Hands the answer on, as much at a time as has come; whether the upstream's connection
+    /// has been read to the end of it.
     async fn relay_answer(
         &self,
         session: &mut Session,
-        upstream: &mut HttpSession,
+        upstream: &mut UpstreamSession<'_>,
         ctx: &mut Box<Ctx>,
         mut unsent: Option<Box<Error>>,
     ) -> Result<bool> {
@@ -132,7 +119,7 @@ impl Forwarder {
         loop {
             let task = tokio::select! {
                 biased;
-                task = upstream.read_response_task() => {
+                task = upstream.next() => {
                     task.map_err(|error| unsent.take().unwrap_or(error).into_up())?
                 }
                 // Ends in an error alone: the client has left.
@@ -142,17 +129,26 @@ impl Forwarder {
                 }
             };
             let mut whole = task.is_end();
-            let is_head = matches!(&task, HttpTask::Header(head, false)
-                if !head.status.is_informational());
+            let is_interim = matches!(&task, HttpTask::Header(head, _)
+                if head.status.is_informational());
+            let mut gathered = length(&task);
             let mut tasks = Vec::with_capacity(2);
             tasks.push(self.filter_task(session, ctx, task).await?);
-            // What came with the head goes with it.
-            if is_head
-                && let Some(piece) = unconstrained(upstream.read_response_task()).now_or_never()
+            // What has come with it goes with it.
+            while !whole
+                && !is_interim
+                && gathered < GATHERED
+                && let Some(piece) = upstream.ready()
             {
                 let piece = piece.unwrap_or_else(|error| HttpTask::Failed(error.into_up()));
-                whole = piece.is_end() && !matches!(piece, HttpTask::Failed(_));
+                let failed = matches!(piece, HttpTask::Failed(_));
+                whole = piece.is_end() && !failed;
+                // Small ones count too: there may be no end of them.
+                gathered += length(&piece).max(64);
                 tasks.push(self.filter_task(session, ctx, piece).await?);
+                if failed {
+                    break;
+                }
             }
             let done = session
                 .downstream_session
@@ -186,6 +182,14 @@ impl Forwarder {
             }
             task => Ok(task),
         }
+    }
+}
+
+/// How many bytes of a body there are in `task`.
+fn length(task: &HttpTask) -> usize {
+    match task {
+        HttpTask::Body(Some(piece), _) => piece.len(),
+        _ => 0,
     }
 }
 

@@ -14,8 +14,8 @@ struct Upstream {
 
 impl Upstream {
     async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("no error");
+        let address = listener.local_addr().expect("no error");
         Self { listener, address }
     }
 
@@ -27,14 +27,14 @@ impl Upstream {
     async fn connect(&self) -> (Stream, tokio::net::TcpStream) {
         let ours = tokio::net::TcpStream::connect(self.address);
         let (ours, theirs) = tokio::join!(ours, self.listener.accept());
-        let stream: Stream = Box::new(TcpStream::from(ours.unwrap()));
-        (stream, theirs.unwrap().0)
+        let stream: Stream = Box::new(TcpStream::from(ours.expect("no error")));
+        (stream, theirs.expect("no error").0)
     }
 }
 
 /// Lets the runtime see what has come over the connections.
 async fn settle(theirs: &tokio::net::TcpStream) {
-    theirs.writable().await.unwrap();
+    theirs.writable().await.expect("no error");
     tokio::time::sleep(Duration::from_millis(20)).await;
 }
 
@@ -61,7 +61,7 @@ async fn the_connection_that_has_waited_least_is_taken_first() {
     let last = second.id();
     pool.put(key, first, LONG);
     pool.put(key, second, LONG);
-    assert_eq!(pool.take(key).unwrap().id(), last);
+    assert_eq!(pool.take(key).expect("no error").id(), last);
 }
 
 #[tokio::test]
@@ -76,7 +76,17 @@ async fn a_connection_that_its_upstream_has_closed_is_not_given_out() {
     pool.put(key, closed, LONG);
     drop(theirs);
     settle(&kept).await;
-    assert_eq!(pool.take(key).unwrap().id(), is_good);
+    assert_eq!(pool.take(key).expect("no error").id(), is_good);
+}
+
+#[tokio::test]
+async fn a_connection_that_its_upstream_is_about_to_close_is_not_given_out() {
+    let upstream = Upstream::start().await;
+    let pool = UpstreamPool::new(8);
+    let key = upstream.key("");
+    let (stream, _theirs) = upstream.connect().await;
+    pool.put(key, stream, Duration::ZERO);
+    assert!(pool.take(key).is_none());
 }
 
 #[tokio::test]
@@ -87,7 +97,7 @@ async fn an_answer_that_nobody_asked_for_is_not_the_next_ones() {
     let (stream, mut theirs) = upstream.connect().await;
     pool.put(key, stream, LONG);
     let unasked = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-    theirs.write_all(unasked).await.unwrap();
+    theirs.write_all(unasked).await.expect("no error");
     settle(&theirs).await;
     assert!(pool.take(key).is_none());
 }
@@ -114,7 +124,7 @@ async fn connections_that_nobody_takes_are_closed_and_leave_nothing() {
     let (stream, mut theirs) = upstream.connect().await;
     pool.put(upstream.key(""), stream, Duration::ZERO);
     // The end comes when the task has closed it.
-    assert_eq!(theirs.read(&mut [0]).await.unwrap(), 0);
+    assert_eq!(theirs.read(&mut [0]).await.expect("no error"), 0);
     let connections = pool.connections.lock();
     assert_eq!(connections.count, 0);
     assert!(connections.by_key.is_empty());
