@@ -98,7 +98,7 @@ impl<'a> Builder<'a, '_> {
             return Ok((self.text(path::encoded(path)), NONE));
         };
         let pattern = self.pattern(source, &pattern::of_path(source))?;
-        let prefix = pattern::literals(source).prefix;
+        let prefix = pattern.literals().prefix;
         let pattern = self.router.entries.add_pattern(pattern);
         Ok((self.text(Cow::Owned(prefix)), pattern))
     }

@@ -1,11 +1,13 @@
 //! One leaves to match a route: its attributes with one of its paths.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use super::Ask;
 use super::hosts::{HostPattern, Name, Space};
+use super::path;
 use super::pattern::Pattern;
 
 /// No entry has this index.
@@ -206,7 +208,11 @@ impl Entries {
     fn path_matches(&self, entry: &Entry, ask: &Ask<'_>, walked: bool) -> Option<usize> {
         let path = ask.query.path.as_bytes();
         if let Some(pattern) = self.pattern(entry) {
-            return pattern.find_end(path);
+            let end = pattern.find_end(&ask.readable)?;
+            return Some(match &ask.readable {
+                Cow::Borrowed(_) => end,
+                Cow::Owned(readable) => path::encoded_len(&readable[..end]),
+            });
         }
         let len = entry.text.len as usize;
         let same = walked || path.starts_with(self.text(entry.text).as_bytes());

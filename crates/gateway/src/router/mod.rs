@@ -25,6 +25,7 @@ mod precedence;
 mod table;
 mod trie;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use ahash::RandomState;
@@ -65,6 +66,8 @@ pub struct Query<'a> {
 /// A query, and what of it is looked up once.
 struct Ask<'a> {
     query: &'a Query<'a>,
+    /// The path as expressions see it.
+    readable: Cow<'a, [u8]>,
     method_bit: u16,
     /// Positions of routes that are no longer there.
     gone: Option<&'a PositionSet>,
@@ -74,6 +77,7 @@ impl<'a> Ask<'a> {
     fn new(query: &'a Query<'a>) -> Self {
         Self {
             query,
+            readable: path::readable(query.path),
             method_bit: entry::known_method(query.method.as_str().as_bytes()),
             gone: None,
         }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use doorward_net::http::path::is_dots;
-pub use doorward_net::http::path::{PathError, encoded, normalize};
+pub use doorward_net::http::path::{PathError, encoded, encoded_len, normalize, readable};
 
 /// Whether stripping the first `matched` bytes of a normal path leaves one
 /// that begins with a dot segment: `/foo..` matches the prefix `/foo`, and the
@@ -15,10 +15,7 @@ pub fn climbs_when_stripped(path: &str, matched: usize) -> bool {
         return false;
     }
     let rest = without_leading_dots(rest);
-    let rest = rest
-        .replace("%2F", "/")
-        .replace("%5C", "/")
-        .replace('\\', "/");
+    let rest = rest.replace("%2F", "/").replace("%5C", "/");
     let first = rest.split('/').next().unwrap_or("");
     first == "." || is_dots(first)
 }
@@ -147,7 +144,7 @@ mod tests {
         assert_eq!(normalize("/%+1"), Err(PathError::Percent));
         assert_eq!(normalize("/%4"), Err(PathError::Percent));
         assert_eq!(normalize("/a\tb"), Err(PathError::Byte));
-        assert_eq!(normalize("/ä"), Err(PathError::Byte));
+        assert_eq!(normalize("/a b"), Err(PathError::Byte));
         assert_eq!(normalize("*"), Err(PathError::NoSlash));
     }
 
@@ -240,7 +237,34 @@ mod tests {
         assert_eq!(normalize("/%00"), Err(PathError::Control));
         assert_eq!(normalize("/%zz"), Err(PathError::Percent));
         assert_eq!(normalize("/%"), Err(PathError::Percent));
-        assert_eq!(normalize("/\u{e9}"), Err(PathError::Byte));
+    }
+
+    #[test]
+    fn what_no_uri_may_hold_raw_is_the_same_as_its_encoding() {
+        for (raw, encoded) in [
+            ("/a|b", "/a%7cb"),
+            ("/{x}", "/%7Bx%7D"),
+            ("/a^b`c", "/a%5eb%60c"),
+            ("/\"<>", "/%22%3C%3E"),
+            ("/a\\b", "/a%5cb"),
+            ("/\u{e9}", "/%c3%A9"),
+        ] {
+            assert_eq!(normal(raw), normal(encoded), "{raw}");
+        }
+        // Reserved characters mean something else when they are encoded.
+        for (raw, encoded) in [("/a:b", "/a%3Ab"), ("/a;b", "/a%3Bb"), ("/a+b", "/a%2Bb")] {
+            assert_eq!(normal(raw), raw);
+            assert_eq!(normal(encoded), encoded);
+        }
+    }
+
+    #[test]
+    fn a_readable_path_has_no_encoding_but_those_that_mean_something() {
+        let text = |path| String::from_utf8_lossy(&readable(path)).into_owned();
+        assert_eq!(text("/a%20b%7C%C3%A9/%2F%25"), "/a b|\u{e9}/%2F%25");
+        assert_eq!(text("/plain"), "/plain");
+        assert_eq!(text("/%2520"), "/%2520");
+        assert_eq!(*readable("/%FF%"), *b"/\xff%");
     }
 
     /// Whether a reader of any kind sees a segment that climbs.
@@ -253,13 +277,14 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn normal_paths_stay_and_never_climb(path in "/([a./;%]|\\\\|%2[eEfF]|%5c|%25|\\.\\.|//|%41){0,12}") {
+        fn normal_paths_stay_and_never_climb(path in "/([a./;%|\u{e9}]|\\\\|%2[eEfF0]|%5c|%25|\\.\\.|//|%41|%7[bB]|%ff){0,12}") {
             if let Ok(once) = normalize(&path) {
                 proptest::prop_assert!(once.starts_with('/'));
                 proptest::prop_assert!(!climbs(&once), "{} from {}", once, path);
                 proptest::prop_assert!(!once.contains("//"), "{} from {}", once, path);
                 let twice = normalize(&once).map(|p| p.into_owned());
                 proptest::prop_assert_eq!(twice.as_deref(), Ok(&*once));
+                proptest::prop_assert_eq!(encoded_len(&readable(&once)), once.len());
             }
         }
 

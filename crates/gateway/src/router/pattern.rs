@@ -1,12 +1,13 @@
 //! Regular expressions of paths and headers: checked when a route is made,
 //! compiled when the first request needs them.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use regex::bytes::{Regex, RegexBuilder};
 
+use super::path;
 use super::plain::Plain;
 
 /// An expression that compiles. A compiled one takes some 10 KB, its text some
@@ -42,7 +43,7 @@ impl Pattern {
         &self.0.source
     }
 
-    /// The length of the match at the start of `path`, which is ASCII.
+    /// The length of the match at the start of `path`, a [`path::readable`] one.
     pub(super) fn find_end(&self, path: &[u8]) -> Option<usize> {
         match self.compiled() {
             Compiled::Plain(plain) => plain.find_end(path),
@@ -103,7 +104,52 @@ const PATH_OPENS: &str = "^(?:";
 
 /// The expression of a path, anchored.
 pub(super) fn of_path(pattern: &str) -> String {
-    format!("{PATH_OPENS}{pattern})")
+    format!("{PATH_OPENS}{})", readable(pattern))
+}
+
+/// `pattern` for [`path::readable`] paths: `%20` stands for the blank that such a
+/// path has in its place. Classes stay as they are.
+fn readable(pattern: &str) -> Cow<'_, str> {
+    if !pattern.contains('%') {
+        return Cow::Borrowed(pattern);
+    }
+    let mut out = String::with_capacity(pattern.len());
+    let mut rest = pattern;
+    while let Some(c) = rest.chars().next() {
+        let encodings = encodings(rest);
+        if encodings > 0 {
+            push_bytes(&mut out, &path::readable(&rest[..encodings]));
+            rest = &rest[encodings..];
+            continue;
+        }
+        let len = match c {
+            '\\' => 1 + rest.chars().nth(1).map_or(0, char::len_utf8),
+            '[' => class(rest).unwrap_or(1),
+            c => c.len_utf8(),
+        };
+        out.push_str(&rest[..len]);
+        rest = &rest[len..];
+    }
+    Cow::Owned(out)
+}
+
+/// Length of the encodings of other than ASCII letters that `text` begins with.
+fn encodings(text: &str) -> usize {
+    let is_one = |triple: &&[u8]| {
+        let decoded = std::str::from_utf8(triple).map(path::readable);
+        decoded.is_ok_and(|decoded| decoded.len() == 1 && !decoded[0].is_ascii_control())
+    };
+    3 * text.as_bytes().chunks_exact(3).take_while(is_one).count()
+}
+
+/// Adds an expression that matches `bytes` alone.
+fn push_bytes(out: &mut String, bytes: &[u8]) {
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(&regex::escape(chunk.valid()));
+        for byte in chunk.invalid() {
+            out.push_str(&format!("(?-u:\\x{byte:02X})"));
+        }
+    }
 }
 
 /// The expression of a header's value, which is compared without case.
@@ -261,7 +307,8 @@ fn class(text: &str) -> Option<usize> {
     None
 }
 
-/// Texts that every match of a path's expression contains.
+/// Texts that every match of a path's expression contains, as normal paths have
+/// them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Literals {
     /// What every match begins with; may be empty.
@@ -279,11 +326,12 @@ pub(super) fn literals(pattern: &str) -> Literals {
             runs.end();
             let mut all = runs.done;
             let prefix = if all.first().is_some_and(|(at, _)| *at == 0) {
-                all.remove(0).1
+                path::encoded(&all.remove(0).1).into_owned()
             } else {
                 String::new()
             };
-            let inner = all.into_iter().map(|(_, run)| run).collect();
+            let runs = all.iter().map(|(_, run)| path::encoded(run).into_owned());
+            let inner = runs.collect();
             Literals { prefix, inner }
         }
         None => Literals::default(),
@@ -469,6 +517,29 @@ mod tests {
         ] {
             check(pattern).expect(pattern);
         }
+    }
+
+    #[test]
+    fn an_expression_may_spell_a_character_either_way() {
+        for (pattern, text) in [
+            ("/a%20b$", "/a b"),
+            ("/a b$", "/a b"),
+            ("/%7c+/$", "/||/"),
+            ("/%C3%a9$", "/\u{e9}"),
+            ("/\u{e9}/[^/]+$", "/\u{e9}/\u{fc}"),
+            ("/a%2Fb$", "/a%2Fb"),
+            ("/[%7B]$", "/B"),
+        ] {
+            let pattern = Pattern::new(&of_path(pattern));
+            let source = pattern.source();
+            assert_eq!(pattern.find_end(text.as_bytes()), Some(text.len()), "{source}");
+        }
+        let byte = Pattern::new(&of_path("/%FF$"));
+        assert_eq!(byte.find_end(b"/\xff"), Some(2));
+        assert_eq!(byte.find_end("/\u{ff}".as_bytes()), None);
+        let literals = Pattern::new(&of_path("/a b/.*/\u{e9}")).literals();
+        assert_eq!(literals.prefix, "/a%20b/");
+        assert_eq!(literals.inner, ["/%C3%A9"]);
     }
 
     #[test]

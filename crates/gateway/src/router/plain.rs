@@ -16,18 +16,21 @@ enum Step {
     Class(Set, u32, u32),
 }
 
-/// A set of ASCII characters, a bit for each.
+/// A set of bytes: a bit for each ASCII character, and whether those beyond are in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Set([u64; 2]);
+struct Set([u64; 2], bool);
 
 const ANY_NUMBER: u32 = u32::MAX;
-const NOTHING: Set = Set([0, 0]);
+const NOTHING: Set = Set([0, 0], false);
 /// What `.` stands for: all but the line feed.
-const DOT: Set = Set([!(1 << b'\n'), !0]);
+const DOT: Set = Set([!(1 << b'\n'), !0], true);
 
 impl Set {
     fn has(self, byte: u8) -> bool {
-        byte < 128 && self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
+        match self.0.get(usize::from(byte >> 6)) {
+            Some(bits) => bits >> (byte & 63) & 1 == 1,
+            None => self.1,
+        }
     }
 
     fn with(mut self, byte: u8) -> Self {
@@ -42,15 +45,19 @@ impl Set {
     }
 
     fn or(self, other: Self) -> Self {
-        Self([self.0[0] | other.0[0], self.0[1] | other.0[1]])
+        Self(
+            [self.0[0] | other.0[0], self.0[1] | other.0[1]],
+            self.1 || other.1,
+        )
     }
 
     fn not(self) -> Self {
-        Self([!self.0[0], !self.0[1]])
+        Self([!self.0[0], !self.0[1]], !self.1)
     }
 
     fn meets(self, other: Self) -> bool {
-        self.0[0] & other.0[0] != 0 || self.0[1] & other.0[1] != 0
+        let bits = self.0.iter().zip(other.0);
+        bits.into_iter().any(|(own, other)| own & other != 0) || (self.1 && other.1)
     }
 }
 
@@ -85,7 +92,7 @@ impl Plain {
         min == max || !set.meets(first(followers)) || fixed(followers).is_some()
     }
 
-    /// The length of the match at the start of `text`, all of it ASCII.
+    /// The length of the match at the start of `text`.
     pub(super) fn find_end(&self, text: &[u8]) -> Option<usize> {
         let mut at = 0;
         for (i, step) in self.steps.iter().enumerate() {
@@ -406,7 +413,7 @@ mod tests {
         #[test]
         fn the_engine_finds_the_same(
             pattern in "/?([ab/]|\\.|\\\\[.dwDW]|\\[\\^?[]ab/1-]{1,3}\\]|\\[a-c\\]){1,2}([*+?]|\\{[012],?[23]?\\})?(\\(\\?<n>[ab]\\)|\\((\\?:)?[a1/]+\\))?([ab/1]|\\.|\\\\[dw]|\\[\\^/\\])?[*+]?[a/1]?\\$?",
-            texts in proptest::collection::vec("/?[abc/.1_-]{0,10}", 40),
+            texts in proptest::collection::vec("/?[abc/.1_ \u{e9}-]{0,10}", 40),
         ) {
             let engine = RegexBuilder::new(&format!("^(?:{pattern})")).unicode(false).build();
             let (Some(plain), Ok(engine)) = (Plain::new(&pattern), engine) else { return Ok(()) };

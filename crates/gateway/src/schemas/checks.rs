@@ -157,7 +157,8 @@ pub fn route_path(text: &str) -> Result<(), String> {
     match path::normalize(&encoded) {
         Ok(normal) if normal == encoded => Ok(()),
         Ok(normal) => Err(format!(
-            "non-normalized path, consider use '{normal}' instead"
+            "non-normalized path, consider use '{}' instead",
+            String::from_utf8_lossy(&path::readable(&normal))
         )),
         Err(error) => Err(format!("invalid path: '{text}' ({error})")),
     }

@@ -10,8 +10,8 @@ pub enum PathError {
     /// Not in origin form.
     #[error("path does not start with a slash")]
     NoSlash,
-    /// A byte that no URI may hold.
-    #[error("path holds a control byte or a byte outside ASCII")]
+    /// A blank or a control byte, which no URI may hold.
+    #[error("path holds a blank or a control byte")]
     Byte,
     /// `%` without two hexadecimal digits.
     #[error("path holds a broken percent-encoding")]
@@ -29,7 +29,9 @@ pub enum PathError {
 ///
 /// Percent-encodings of unreserved characters are decoded, the others get
 /// upper-case digits; dot segments are removed and slashes merged
-/// (RFC 3986 §6.2.2). A path that is normal already is not copied.
+/// (RFC 3986 §6.2.2). What no URI may hold raw, as `|` and letters beyond ASCII,
+/// is encoded: both spellings are one path. A path that is normal already is
+/// not copied.
 ///
 /// # Errors
 /// [`PathError`] for what gateway and upstream could read differently.
@@ -41,12 +43,12 @@ pub fn normalize(path: &str) -> Result<Cow<'_, str>, PathError> {
     let mut previous = 0_u8;
     let mut plain = true;
     for &byte in bytes {
-        if byte <= b' ' || byte >= 0x7f {
+        if byte <= b' ' || byte == 0x7f {
             return Err(PathError::Byte);
         }
-        // `//`, `/.` and `%` need a closer look, and so does a backslash.
+        // `//`, `/.` and `%` need a closer look, and so does what is encoded.
         plain &= !(byte == b'%'
-            || byte == b'\\'
+            || is_foreign(byte)
             || (previous == b'/' && (byte == b'/' || byte == b'.')));
         previous = byte;
     }
@@ -65,15 +67,13 @@ fn decode_unreserved(bytes: &[u8]) -> Result<String, PathError> {
     let mut i = 0;
     while let Some(&byte) = bytes.get(i) {
         if byte != b'%' {
-            out.push(char::from(byte));
+            push(&mut out, byte);
             i += 1;
             continue;
         }
         let value = bytes
             .get(i + 1..i + 3)
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .filter(|digits| digits.bytes().all(|d| d.is_ascii_hexdigit()))
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok())
+            .and_then(hexadecimal)
             .ok_or(PathError::Percent)?;
         if value < b' ' || value == 0x7f {
             return Err(PathError::Control);
@@ -94,34 +94,94 @@ fn push_encoded(out: &mut String, byte: u8) {
     out.push(char::from(b"0123456789ABCDEF"[usize::from(byte & 15)]));
 }
 
-/// A path as a person writes it, with blanks and letters beyond ASCII, as requests
-/// have it (RFC 3987 §3.1). What is encoded already stays.
+fn push(out: &mut String, byte: u8) {
+    if is_foreign(byte) {
+        push_encoded(out, byte);
+    } else {
+        out.push(char::from(byte));
+    }
+}
+
+/// Whether `byte` stands in a URI only when it is encoded: neither reserved nor
+/// unreserved (RFC 3986 §2). A percent sign is taken for an encoding's.
+const fn is_foreign(byte: u8) -> bool {
+    FOREIGN[byte as usize]
+}
+
+const FOREIGN: [bool; 256] = {
+    let mut bytes = [false; 256];
+    let mut at = 0;
+    while at < 256 {
+        bytes[at] = at <= 0x20
+            || at >= 0x7f
+            || matches!(
+                at as u8,
+                b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}'
+            );
+        at += 1;
+    }
+    bytes
+};
+
+/// A path as a person writes it, with blanks and letters beyond ASCII, as normal
+/// ones have it (RFC 3987 §3.1). What is encoded already stays.
 pub fn encoded(path: &str) -> Cow<'_, str> {
-    let is_foreign = |byte: u8| byte == b' ' || !byte.is_ascii();
     if !path.bytes().any(is_foreign) {
         return Cow::Borrowed(path);
     }
     let mut out = String::with_capacity(3 * path.len());
     for byte in path.bytes() {
-        if is_foreign(byte) {
-            push_encoded(&mut out, byte);
-        } else {
-            out.push(char::from(byte));
-        }
+        push(&mut out, byte);
     }
     Cow::Owned(out)
+}
+
+/// The reverse of [`encoded`]: a normal path as a person writes it. Encodings of
+/// reserved characters stay, since they mean something else than these.
+pub fn readable(normal: &str) -> Cow<'_, [u8]> {
+    let bytes = normal.as_bytes();
+    let mut out = Vec::new();
+    let mut copied = 0;
+    let mut rest = 0;
+    while let Some(found) = bytes[rest..].iter().position(|byte| *byte == b'%') {
+        let at = rest + found;
+        rest = at + 1;
+        if let Some(byte) = bytes.get(rest..at + 3).and_then(hexadecimal)
+            && is_foreign(byte)
+        {
+            out.extend_from_slice(&bytes[copied..at]);
+            out.push(byte);
+            rest = at + 3;
+            copied = rest;
+        }
+    }
+    if copied == 0 {
+        return Cow::Borrowed(bytes);
+    }
+    out.extend_from_slice(&bytes[copied..]);
+    Cow::Owned(out)
+}
+
+/// How much of a normal path the first bytes of its [`readable`] form are.
+pub fn encoded_len(readable: &[u8]) -> usize {
+    let len = |byte: &u8| if is_foreign(*byte) { 3 } else { 1 };
+    readable.iter().map(len).sum()
+}
+
+/// The byte that two digits stand for.
+fn hexadecimal(digits: &[u8]) -> Option<u8> {
+    let digits = std::str::from_utf8(digits).ok()?;
+    let all = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    u8::from_str_radix(digits, 16).ok().filter(|_| all)
 }
 
 /// Whether some reader would see `..` where this one sees none.
 fn hides_dot_segment(path: &str) -> bool {
     let suspicious = |mark| path.contains(mark);
-    if !["\\", "%2F", "%5C", ";"].into_iter().any(suspicious) {
+    if !["%2F", "%5C", ";"].into_iter().any(suspicious) {
         return false;
     }
-    let lenient = path
-        .replace("%2F", "/")
-        .replace("%5C", "/")
-        .replace('\\', "/");
+    let lenient = path.replace("%2F", "/").replace("%5C", "/");
     lenient.split('/').any(is_dots)
 }
 
