@@ -265,3 +265,63 @@ async fn constructs_that_need_backtracking_are_refused_by_name() {
         "{text}"
     );
 }
+
+/// What a raw request for `path` is answered with.
+async fn status(door: &Door, path: &str) -> u16 {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
+    let answer = exchange(&door.proxy(), request.as_bytes()).await;
+    answer.expect("an answer").status
+}
+
+#[tokio::test]
+async fn a_path_is_the_same_however_its_characters_are_spelled() {
+    let upstream = Upstream::echo().await;
+    let routes = "[{name: fixed, paths: ['/a|b', /é], strip_path: false},
+                   {name: expression, paths: ['~/x y/[0-9]+$'], strip_path: false}]";
+    let door = door_with(&upstream, routes).await;
+    for (path, sent) in [
+        ("/a|b", "/base/a%7Cb"),
+        ("/a%7cb", "/base/a%7Cb"),
+        ("/%C3%A9", "/base/%C3%A9"),
+        ("/%c3%a9/{x}", "/base/%C3%A9/%7Bx%7D"),
+        ("/x%20y/7", "/base/x%20y/7"),
+    ] {
+        assert_eq!(status(&door, path).await, 200, "{path}");
+        assert_eq!(upstream.last().target, sent, "{path}");
+    }
+    // Reserved characters mean something else when they are encoded.
+    for path in ["/x%20y%2F7", "/x+y/7", "/a%257Cb"] {
+        assert_eq!(status(&door, path).await, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_route_that_refuses_is_not_passed_by_another_spelling() {
+    let upstream = Upstream::echo().await;
+    let services = format!(
+        "- name: web\n  url: {}\n  routes:\n  - {{name: all, paths: [/]}}\n  \
+         - {{name: fixed, paths: ['/in|side', '/h\u{f6}f'], plugins: &no [{{name: request-termination}}]}}\n  \
+         - {{name: expression, paths: ['~/[a-z]{{3}} \\d'], plugins: *no}}\n",
+        upstream.url("")
+    );
+    let door = Setup::new().services(&services).start().await;
+    for path in [
+        "/in|side",
+        "/in%7Cside/x",
+        "/in%7cside",
+        "/%69n%7cside",
+        "/x/../in|side",
+        "//in%7Cside",
+        "/h%C3%B6f",
+        "/h%c3%b6f/x",
+        "/abc%201",
+        "/%61bc%201",
+        "/./abc%201/x",
+    ] {
+        assert_eq!(status(&door, path).await, 503, "{path}");
+    }
+    assert!(upstream.seen().is_empty());
+    for path in ["/inside", "/in%257Cside", "/abc1"] {
+        assert_eq!(status(&door, path).await, 200, "{path}");
+    }
+}

@@ -532,7 +532,11 @@ mod tests {
         ] {
             let pattern = Pattern::new(&of_path(pattern));
             let source = pattern.source();
-            assert_eq!(pattern.find_end(text.as_bytes()), Some(text.len()), "{source}");
+            assert_eq!(
+                pattern.find_end(text.as_bytes()),
+                Some(text.len()),
+                "{source}"
+            );
         }
         let byte = Pattern::new(&of_path("/%FF$"));
         assert_eq!(byte.find_end(b"/\xff"), Some(2));
