@@ -264,7 +264,7 @@ pub(super) async fn issued(state: &State, token: &str) -> Result<Option<Arc<Issu
         return Ok(Some(known));
     }
     let claims = if opaque {
-        let stored = state.store.access_token(TokenHash::of(token)).await?;
+        let stored = Box::pin(state.store.access_token(TokenHash::of(token))).await?;
         stored.map(|stored| stored.claims)
     } else {
         let parsed = Unverified::parse(token).ok();

@@ -231,7 +231,7 @@ impl Clients {
             .filter(|cached| cached.generation == generation && Arc::ptr_eq(&cached.realm, realm));
         let found = match cached {
             Some(cached) => Some(cached.client),
-            None => self.read(store, realm, client_id).await?,
+            None => Box::pin(self.read(store, realm, client_id)).await?,
         };
         // One of a document is a client only while the realm takes documents.
         let settings = &realm.settings.client_metadata_documents;

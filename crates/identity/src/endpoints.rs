@@ -1,5 +1,6 @@
 //! Every endpoint of the provider: one row holds all that makes it.
 
+use futures_util::FutureExt as _;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -164,7 +165,8 @@ const fn v1(
 fn or_error<'a>(
     answer: impl Future<Output = Result<Response, OAuthError>> + Send + 'a,
 ) -> Answer<'a> {
-    Box::pin(async move { answer.await.unwrap_or_else(OAuthError::response) })
+    // An `async` block would hold the function's future twice, and move both.
+    Box::pin(answer.map(|answer| answer.unwrap_or_else(OAuthError::response)))
 }
 
 /// The answer of a function of SCIM.

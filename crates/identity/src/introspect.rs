@@ -53,14 +53,14 @@ pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
     let refresh_first = form.get("token_type_hint") == Some("refresh_token");
     // The hint only orders the look-ups (RFC 7662 §2.1).
     let body = if refresh_first {
-        match refresh(call, &caller, token).await? {
+        match Box::pin(refresh(call, &caller, token)).await? {
             Some(body) => Some(body),
             None => access(call, &caller, token).await?,
         }
     } else {
         match access(call, &caller, token).await? {
             Some(body) => Some(body),
-            None => refresh(call, &caller, token).await?,
+            None => Box::pin(refresh(call, &caller, token)).await?,
         }
     };
     let body = body.unwrap_or_else(|| r#"{"active":false}"#.to_owned());

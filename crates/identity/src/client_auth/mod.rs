@@ -80,7 +80,7 @@ pub(super) async fn authenticate(
     let is_new = known.is_none() && begins_sign_in(call);
     let known = if is_new {
         // A pushed request may be the first that a client of a document sends.
-        call.client(&credentials.id).await?
+        Box::pin(call.client(&credentials.id)).await?
     } else {
         known
     };
@@ -95,7 +95,7 @@ pub(super) async fn authenticate(
     }
     .cloned();
     if proven.is_none() && known.is_some() {
-        let fresh = clients.read(store, realm, &credentials.id).await?;
+        let fresh = Box::pin(clients.read(store, realm, &credentials.id)).await?;
         if let Some(client) = fresh
             && prove(call, &client, &credentials.proof).await?
         {
@@ -105,7 +105,7 @@ pub(super) async fn authenticate(
         disprove(call, &credentials.proof);
     }
     let Some(client) = proven else {
-        let braked = guesses::wrong(call, look, &credentials, known.is_some()).await;
+        let braked = Box::pin(guesses::wrong(call, look, &credentials, known.is_some())).await;
         return Err(braked.unwrap_or_else(|| match credentials.proof {
             ClientProof::Assertion(_) => assertion::not_valid(call),
             _ => failed(),
@@ -121,7 +121,7 @@ pub(super) async fn authenticate(
     }
     // Last, so that nothing but a good assertion is ever remembered.
     if let ClientProof::Assertion(assertion) = &credentials.proof {
-        assertion.spend(call).await?;
+        Box::pin(assertion.spend(call)).await?;
     }
     audit::client(&client, true);
     Ok(client)
@@ -141,7 +141,7 @@ async fn prove(
     Ok(match proof {
         ClientProof::Basic(secret) => client.knows(secret),
         ClientProof::Post(secret) => client.knows(secret),
-        ClientProof::Assertion(assertion) => assertion.is_signed_by(call, client).await?,
+        ClientProof::Assertion(assertion) => Box::pin(assertion.is_signed_by(call, client)).await?,
         ClientProof::None => client.client.is_public(),
     })
 }
