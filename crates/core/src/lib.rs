@@ -3,6 +3,7 @@
 //! beyond reading the clock.
 
 pub mod clock;
+pub mod hex;
 pub mod jose;
 pub mod model;
 pub mod openapi;

@@ -19,6 +19,8 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 use x509_parser::x509::{X509Name, X509Version};
 
+use crate::hex;
+
 /// A client's certificate that was verified in the handshake.
 #[derive(Debug)]
 pub struct ClientCertificate {
@@ -55,7 +57,7 @@ impl ClientCertificate {
             joined_names: joined.join(","),
             names: facts.names,
             serial: facts.serial,
-            fingerprint: hex(digest.as_ref()),
+            fingerprint: hex::encode(digest),
             thumbprint: URL_SAFE_NO_PAD.encode(digest.as_ref()),
             not_after: facts.not_after,
             header: HeaderValue::try_from(header).ok()?,
@@ -218,18 +220,9 @@ pub fn facts(der: &[u8]) -> Result<CertificateInfo, X509Error> {
     Ok(CertificateInfo {
         subject: distinguished(certificate.subject()),
         names,
-        serial: hex(certificate.raw_serial()),
+        serial: hex::encode(certificate.raw_serial()),
         not_before: validity.not_before.timestamp(),
         not_after: validity.not_after.timestamp(),
-    })
-}
-
-/// Bytes in lower-case hexadecimal.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing into a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
     })
 }
 
@@ -277,7 +270,7 @@ fn distinguished(name: &X509Name<'_>) -> String {
                 Ok(value) => escape(value, &mut text),
                 Err(_) => {
                     text.push('#');
-                    text.push_str(&hex(attribute.as_slice()));
+                    text.push_str(&hex::encode(attribute.as_slice()));
                 }
             }
         }

@@ -24,6 +24,7 @@ use super::config::{MailConfig, SmtpConfig, SmtpTls, WebhookConfig};
 use super::records::is_safe_source;
 use super::{IdentityError, State};
 use doorward_core::clock::random_uuid;
+use doorward_core::hex;
 use doorward_core::model::visible;
 use doorward_net::http::outbound::{Bounds, ChosenBy, OutboundError};
 
@@ -235,13 +236,9 @@ async fn tell(state: &State, webhook: &WebhookConfig, letter: &Letter) -> Result
     let time = state.clock.now_secs();
     let key = hmac::Key::new(hmac::HMAC_SHA256, webhook.secret.expose().as_bytes());
     let signature = hmac::sign(&key, format!("{time}.{body}").as_bytes());
-    let hex: String = signature
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let signature = hex::encode(signature);
     let mut headers = HeaderMap::new();
-    if let Ok(value) = HeaderValue::from_str(&format!("t={time},v1={hex}")) {
+    if let Ok(value) = HeaderValue::from_str(&format!("t={time},v1={signature}")) {
         headers.insert(SIGNATURE, value);
     }
     let url = Url::parse(&webhook.url).map_err(|_| OutboundError::Url)?;

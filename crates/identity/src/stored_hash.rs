@@ -14,6 +14,7 @@ use aws_lc_rs::{digest, pbkdf2};
 use subtle::ConstantTimeEq;
 
 use doorward_core::clock::random_bytes;
+use doorward_core::hex;
 use doorward_core::model::secret::Secret;
 
 /// Most memory of a foreign Argon2 hash, in KiB.
@@ -192,7 +193,7 @@ impl StoredHash {
             }
             Kind::Bcrypt { cost, digested } => {
                 let salt = self.salt.as_slice().try_into().ok()?;
-                let hex = digested.then(|| hexadecimal(&digest::digest(&digest::SHA256, password)));
+                let hex = digested.then(|| hex::encode(digest::digest(&digest::SHA256, password)));
                 let password = hex.as_deref().map_or(password, str::as_bytes);
                 // The end of the text counts as a byte of it, up to 72 in all.
                 let mut bytes: Vec<u8> = password.iter().copied().take(72).chain([0]).collect();
@@ -212,11 +213,6 @@ impl StoredHash {
         }
         Some(made)
     }
-}
-
-fn hexadecimal(digest: &digest::Digest) -> String {
-    let bytes = digest.as_ref().iter();
-    bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

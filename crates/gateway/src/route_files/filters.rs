@@ -11,6 +11,7 @@ use super::fields::{Fields, Place};
 use super::loader;
 use super::objects::{Built, Part};
 use crate::handler::{Case, Handler, StaticResponse, Step};
+use doorward_core::hex;
 use doorward_plugin_api::filter::Filter;
 use doorward_plugins::chain;
 
@@ -275,10 +276,7 @@ impl RouteFileBuilder<'_> {
         let whole = json!([type_name, label, config.map(), named]).to_string();
         let properties = self.properties.named_in(&whole);
         let digest = build_context::digest(format!("{whole}{properties}").as_bytes());
-        digest[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        hex::encode(&digest[..8])
     }
 
     /// A throttling policy, as a throttle would read it.

@@ -1,6 +1,5 @@
 //! The schemas of certificates, CA certificates and SNIs.
 
-use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock};
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -10,6 +9,7 @@ use rustls::sign::CertifiedKey;
 use serde_json::{Map, Value};
 
 use super::{checks, common, der};
+use doorward_core::hex;
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
 use doorward_core::model::vault::is_reference;
 use doorward_core::x509;
@@ -112,12 +112,7 @@ fn digest_of_cert(input: &mut Map<String, Value>, _: &mut Violations) {
 /// SHA-256 of the first certificate of a PEM text, in hexadecimal digits.
 pub fn cert_digest(pem: &str) -> Option<String> {
     let all = certificates(pem).ok()?;
-    let digest = digest(&SHA256, all.first()?);
-    let hex = digest.as_ref().iter().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    });
-    Some(hex)
+    Some(hex::encode(digest(&SHA256, all.first()?)))
 }
 
 fn text<'a>(record: &'a Map<String, Value>, field: &str) -> Option<&'a str> {

@@ -24,6 +24,7 @@ use tokio::sync::Semaphore;
 use super::pattern::{Pattern, Place};
 use crate::config::{LdapConfig, RealmSettings, SearchScope};
 use crate::federation::Mapping;
+use doorward_core::hex;
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::schema::RecordError;
 
@@ -391,8 +392,7 @@ impl Directory {
                 let mut bytes = entry.bin_attrs.iter();
                 let bytes = bytes.find(|(known, _)| known.eq_ignore_ascii_case(&name));
                 let bytes = bytes.and_then(|(_, values)| values.first());
-                let hex = |bytes: &Vec<u8>| bytes.iter().map(|b| format!("{b:02x}")).collect();
-                let id = text.or_else(|| bytes.map(hex));
+                let id = text.or_else(|| bytes.map(hex::encode));
                 if id.is_none() {
                     tracing::warn!(
                         directory = self.written.name,

@@ -10,6 +10,7 @@ use super::page::Page;
 use crate::locks::EVERYWHERE;
 use crate::network::network;
 use crate::respond;
+use doorward_core::hex;
 use doorward_core::model::lockout::{LockKind, StoredLock};
 use doorward_core::model::user::name as user_name;
 
@@ -42,7 +43,7 @@ pub fn lock_record(lock: &StoredLock) -> Value {
 }
 
 fn id_of(lock: &StoredLock) -> String {
-    lock.id.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(lock.id.0)
 }
 
 /// The locks that hold now.

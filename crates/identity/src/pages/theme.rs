@@ -16,6 +16,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
 
+use doorward_core::hex;
 use doorward_core::yaml::{Document, DocumentError};
 
 /// Most files of a theme.
@@ -113,10 +114,7 @@ impl Theme {
             }
         }
         let digest = digest.finish();
-        let version: String = digest.as_ref()[..8]
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect();
+        let version = hex::encode(&digest.as_ref()[..8]);
         let address = |name: &str| format!("{base_path}/oauth2/theme/{name}?v={version}");
         let picture = |stem: &str| {
             let known = |kind: &&str| assets.contains_key(&format!("{stem}.{kind}"));

@@ -8,6 +8,7 @@ use super::endpoints::Endpoints;
 use super::registration;
 use crate::chain::ObjectLookup;
 use crate::chain::settings::{Reading, Settings};
+use doorward_core::hex;
 use doorward_expr::Expression;
 use doorward_expr::duration::Length;
 use doorward_openid_connect::embedding::Embedding;
@@ -279,8 +280,7 @@ fn sign_out(
 /// filters with the same one share them, and no others do.
 fn sessions(base: &ClientEndpoint, plugin: &mut Map<String, Value>) {
     let digest = digest(&SHA256, base.text.as_bytes());
-    let digest = digest.as_ref().iter().take(4);
-    let mark: String = digest.map(|byte| format!("{byte:02x}")).collect();
+    let mark = hex::encode(&digest.as_ref()[..4]);
     let mut set = |name: &str, value: String| plugin.insert(name.to_owned(), value.into());
     set("session_cookie_name", format!("session-{mark}"));
     set("authorization_cookie_name", format!("authorization-{mark}"));

@@ -7,6 +7,7 @@ use pingora::http::RequestHeader;
 use url::form_urlencoded;
 
 use super::config::Config;
+use doorward_core::hex;
 use doorward_plugin_api::filter::Exchange;
 
 /// Identifies stored answers of requests that are alike.
@@ -16,7 +17,7 @@ pub(super) struct Key(pub(super) [u8; 32]);
 impl Key {
     /// As 64 hexadecimal digits.
     pub(super) fn text(self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(self.0)
     }
 
     /// Reads 64 hexadecimal digits.

@@ -29,6 +29,7 @@ use uuid::Uuid;
 use crate::redis_settings;
 use crate::settings::{Settings, UNEXPECTED};
 use doorward_core::clock::Clock;
+use doorward_core::hex;
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
@@ -151,8 +152,7 @@ impl<'a> Identifier<'a> {
             Self::Credential(text) => format!("credential {text}"),
             Self::Path(text) => format!("path {text}"),
             Self::Header(bytes) => {
-                let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-                format!("header {hex}")
+                format!("header {}", hex::encode(bytes))
             }
         }
     }

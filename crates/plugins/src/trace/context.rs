@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
 use doorward_core::clock::random_bytes;
+use doorward_core::hex;
 
 /// A format of headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,11 +61,6 @@ const DATADOG_PARENT: HeaderName = HeaderName::from_static("x-datadog-parent-id"
 const DATADOG_SAMPLED: HeaderName = HeaderName::from_static("x-datadog-sampling-priority");
 const AWS: HeaderName = HeaderName::from_static("x-amzn-trace-id");
 const GCP: HeaderName = HeaderName::from_static("x-cloud-trace-context");
-
-/// Bytes as hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// Hexadecimal digits as bytes, with zeros on the left; at least `least` digits.
 fn bytes<const N: usize>(text: &str, least: usize) -> Option<[u8; N]> {
@@ -173,8 +169,8 @@ impl Format {
                 let _ = request.insert_header(name.clone(), value);
             }
         };
-        let (whole, sized) = (hex(&id), context.id_text(self));
-        let (span, parent) = (hex(&out.span), hex(&out.parent));
+        let (whole, sized) = (hex::encode(id), context.id_text(self));
+        let (span, parent) = (hex::encode(out.span), hex::encode(out.parent));
         let bit = u8::from(out.sampled);
         let span_number = u64::from_be_bytes(out.span);
         match self {
@@ -230,11 +226,11 @@ impl TraceContext {
         let Some((id, size)) = self.trace_id else {
             return String::new();
         };
-        let whole = hex(&id);
+        let whole = hex::encode(id);
         match format {
             Format::W3c | Format::Gcp => whole,
             Format::B3 | Format::B3Single | Format::Jaeger | Format::Ot => {
-                hex(&id[16 - size.clamp(8, 16)..])
+                hex::encode(&id[16 - size.clamp(8, 16)..])
             }
             Format::Datadog => {
                 let [.., a, b, c, d, e, f, g, h] = id;

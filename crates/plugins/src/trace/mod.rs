@@ -19,6 +19,7 @@ use pingora::http::RequestHeader;
 
 use context::{Format, TraceContext};
 use doorward_core::clock::random_bytes;
+use doorward_core::hex;
 use doorward_plugin_api::filter::Exchange;
 use propagation::Propagation;
 
@@ -109,7 +110,7 @@ fn noted<'a>(plugin: &'static str, exchange: &'a Exchange) -> Option<&'a Trace> 
 pub fn trace_id<'a>(exchange: &'a Exchange, headers: &HeaderMap) -> Option<Cow<'a, str>> {
     let noted = traces(exchange).find_map(|trace| trace.context.trace_id);
     let id = noted.or_else(|| Format::W3c.extract(headers)?.trace_id);
-    id.map(|(id, _)| context::hex(&id).into())
+    id.map(|(id, _)| hex::encode(id).into())
 }
 
 /// The traces of all plugins.

@@ -7,6 +7,7 @@ use super::context::Format;
 use super::*;
 use crate::settings::Settings;
 use crate::testing::{decide, plugin, session};
+use doorward_core::hex;
 use doorward_core::model::schema::Schema;
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -25,7 +26,7 @@ fn read(format: &str, fields: &[(&str, &str)]) -> Option<(String, Option<String>
     let format = Format::of(format).unwrap();
     let context = format.extract(&headers(fields))?;
     let id = context.id_text(Format::B3);
-    let span = context.span_id.map(|span| context::hex(&span));
+    let span = context.span_id.map(hex::encode);
     Some((id, span, context.sampled))
 }
 

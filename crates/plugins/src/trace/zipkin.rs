@@ -10,13 +10,14 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 use serde_json::{Map, Value, json};
 
-use super::context::{Format, hex};
+use super::context::Format;
 use super::propagation::{self, Propagation};
 use super::{Beginning, Trace, begin, noted};
 use crate::delivery::{Limits, NO_LEGACY, Queue, queue_field};
 use crate::logging::OBSERVES;
 use crate::logging::http_log::{HttpSender, endpoint};
 use crate::settings::{Settings, header_name, url_text};
+use doorward_core::hex;
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
 use doorward_net::http::outbound::Options;
 use doorward_net::telemetry::Metrics;
@@ -225,7 +226,7 @@ impl Zipkin {
     fn span(&self, trace: &Trace, id: [u8; 8], name: String, kind: &str) -> Value {
         json!({
             "traceId": trace.context.id_text(Format::B3),
-            "id": hex(&id),
+            "id": hex::encode(id),
             "name": name,
             "kind": kind,
             "localEndpoint": {"serviceName": &*self.service},
@@ -238,7 +239,7 @@ impl Zipkin {
         span["timestamp"] = start.into();
         span["duration"] = micros(record.latencies.request).max(1).into();
         if let Some(parent) = trace.context.span_id {
-            span["parentId"] = hex(&parent).into();
+            span["parentId"] = hex::encode(parent).into();
         }
         let client = record.exchange.client;
         span["remoteEndpoint"] = json!({address_kind(client.ip()): client.ip().to_canonical().to_string(),
@@ -298,7 +299,7 @@ impl Zipkin {
         let asked = start + micros(latencies.gateway);
         let answered = asked + latencies.upstream.map_or(0, micros);
         let end = start + micros(latencies.request);
-        span["parentId"] = hex(&trace.root).into();
+        span["parentId"] = hex::encode(trace.root).into();
         span["timestamp"] = start.into();
         span["duration"] = micros(latencies.request).max(1).into();
         if let Some(last) = record.upstream.tries.and_then(<[Try]>::last) {
@@ -355,7 +356,7 @@ impl Zipkin {
         let name = format!("{name} (balancer try {number})");
         let mut span = self.span(trace, id, name, "CLIENT");
         let start = one.started_ms * 1000;
-        span["parentId"] = hex(&trace.proxy).into();
+        span["parentId"] = hex::encode(trace.proxy).into();
         span["timestamp"] = start.into();
         span["duration"] = (end - start).max(1).into();
         span["remoteEndpoint"] = json!({address_kind(one.address.ip()): one.address.ip().to_canonical().to_string(),

@@ -9,6 +9,7 @@ use super::transfer::piece;
 use super::transfer::tables::{TABLES, Table, Type};
 use super::{Builder, Row, Store, Tx, sql};
 use crate::StoreError;
+use doorward_core::hex;
 
 /// Rows in memory at once.
 const PIECE: u32 = 500;
@@ -121,12 +122,6 @@ fn name(table: &Table, row: &Row) -> String {
 }
 
 fn abbreviated(hash: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::new();
-    for byte in hash.iter().take(6) {
-        // Writing to a string can't fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text.push('…');
-    text
+    let shown = hash.get(..6).unwrap_or(hash);
+    format!("{}…", hex::encode(shown))
 }

@@ -17,6 +17,7 @@ use serde_json::Value as Json;
 use super::tables::{TABLES, Table, Type};
 use super::{Row, StoreError, TransferError};
 use crate::sql::bind::Value;
+use doorward_core::hex;
 
 /// The version of this form.
 pub(super) const FORMAT: u32 = 1;
@@ -103,7 +104,7 @@ impl<'a> Lines<'a> {
         let foot = Trailer {
             end: true,
             rows: std::mem::take(&mut self.rows),
-            sha256: hex(digest.finish().as_ref()),
+            sha256: hex::encode(digest.finish()),
         };
         self.write(&foot)?;
         self.out.flush()?;
@@ -127,15 +128,6 @@ fn cell(row: &Row, name: &str, holds: Type) -> Result<Json, StoreError> {
             let bytes = row.opt_bytes(name)?;
             bytes.map_or(Json::Null, |bytes| STANDARD.encode(bytes).into())
         }
-    })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string can't fail.
-        let _ = write!(text, "{byte:02x}");
-        text
     })
 }
 
@@ -269,7 +261,7 @@ impl<'a> Reader<'a> {
         let foot: Trailer =
             serde_json::from_slice(&self.text).map_err(|_| self.wrong("is no end of an export"))?;
         let digest = std::mem::replace(&mut self.digest, Context::new(&SHA256));
-        if hex(digest.finish().as_ref()) != foot.sha256 || foot.rows != self.rows {
+        if hex::encode(digest.finish()) != foot.sha256 || foot.rows != self.rows {
             return Err(TransferError::Damaged);
         }
         if self.read()? || !self.text.is_empty() {

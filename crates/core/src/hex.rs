@@ -1,0 +1,27 @@
+//! Bytes as hexadecimal digits.
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// `bytes` as lower-case hexadecimal digits, two for each.
+pub fn encode(bytes: impl AsRef<[u8]>) -> String {
+    let bytes = bytes.as_ref();
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_has_two_digits() {
+        assert_eq!(encode([]), "");
+        assert_eq!(encode([0x00, 0x0f, 0x10, 0xa9, 0xff]), "000f10a9ff");
+        let all: String = (0..=255).map(|byte: u8| format!("{byte:02x}")).collect();
+        assert_eq!(encode((0..=255).collect::<Vec<u8>>()), all);
+    }
+}
