@@ -1,6 +1,6 @@
 //! Bodies of requests, and the header fields that they come with.
 
-use http::header::{ACCEPT, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH};
+use http::header::{ACCEPT, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::{Map, Value};
 
@@ -8,14 +8,14 @@ use crate::Call;
 use crate::error::ScimError;
 use doorward_core::jose::json;
 use doorward_core::model::user::schema::ENTERPRISE_URN;
+use doorward_net::http::form::media_type;
 
 /// SCIM's media type.
 pub(super) const SCIM: &str = "application/scim+json";
 
 /// The object in the body of a request.
 pub(super) fn object(call: &Call) -> Result<Map<String, Value>, ScimError> {
-    let kind = call.headers().get(CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = media_type(call.headers());
     let kind = kind.split(';').next().unwrap_or_default().trim();
     let known = [SCIM, "application/json"];
     if !known.iter().any(|known| kind.eq_ignore_ascii_case(known)) {

@@ -106,9 +106,14 @@ pub fn is_grpc(headers: &HeaderMap) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', ';']))
 }
 
-fn media_type(headers: &HeaderMap) -> &str {
-    let kind = headers.get(CONTENT_TYPE);
-    kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default()
+/// The media type of a body with its parameters; empty where there is none, and where
+/// there are several, as nobody knows which one others go by.
+pub fn media_type(headers: &HeaderMap) -> &str {
+    let mut kinds = headers.get_all(CONTENT_TYPE).iter();
+    match (kinds.next(), kinds.next()) {
+        (Some(kind), None) => kind.to_str().unwrap_or_default(),
+        _ => "",
+    }
 }
 
 /// Whether this media type, with or without parameters, is that of forms.

@@ -4,11 +4,10 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 
 use super::places::{Place, values};
-use doorward_net::http::form::{is_form_type, is_json_type, without};
+use doorward_net::http::form::{is_form, is_json, without};
 
 /// The body of a request, as far as it can be read.
 pub(super) enum Body<'a> {
@@ -20,15 +19,14 @@ pub(super) enum Body<'a> {
 impl<'a> Body<'a> {
     /// Reads a body by the type that its request names.
     pub(super) fn read(headers: &HeaderMap, body: &'a Bytes) -> Self {
-        let kind = headers.get(CONTENT_TYPE);
-        match kind.and_then(|value| value.to_str().ok()) {
-            Some(kind) if is_form_type(kind) => {
-                std::str::from_utf8(body).map_or(Self::Other, Self::Form)
-            }
-            Some(kind) if is_json_type(kind) => match serde_json::from_slice(body) {
-                Ok(Value::Object(members)) => Self::Json(members),
-                _ => Self::Other,
-            },
+        if is_form(headers) {
+            return std::str::from_utf8(body).map_or(Self::Other, Self::Form);
+        }
+        if !is_json(headers) {
+            return Self::Other;
+        }
+        match serde_json::from_slice(body) {
+            Ok(Value::Object(members)) => Self::Json(members),
             _ => Self::Other,
         }
     }

@@ -4,12 +4,11 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use http::Method;
-use http::header::CONTENT_TYPE;
 use pingora::http::RequestHeader;
 use serde_json::Value;
 use url::form_urlencoded;
 
-use doorward_net::http::form::{is_form_type, is_json_type, without};
+use doorward_net::http::form::{is_form, is_json, without};
 use doorward_net::http::path::with_path_and_query;
 use doorward_plugin_api::filter::Exchange;
 
@@ -46,9 +45,9 @@ impl Parameters {
     }
 
     fn of_body(request: &RequestHeader, body: &Bytes) -> Self {
-        match kind(request) {
-            Some(kind) if is_form_type(kind) => Self::of_pairs(body),
-            Some(kind) if is_json_type(kind) => {
+        match &request.headers {
+            headers if is_form(headers) => Self::of_pairs(body),
+            headers if is_json(headers) => {
                 let Ok(Value::Object(members)) = serde_json::from_slice(body) else {
                     return Self::default();
                 };
@@ -81,12 +80,7 @@ pub(super) fn has_body(method: &Method) -> bool {
 
 /// Whether the body of a request may hold parameters.
 pub(super) fn may_be_in_body(request: &RequestHeader) -> bool {
-    has_body(&request.method)
-        && kind(request).is_some_and(|kind| is_form_type(kind) || is_json_type(kind))
-}
-
-fn kind(request: &RequestHeader) -> Option<&str> {
-    request.headers.get(CONTENT_TYPE)?.to_str().ok()
+    has_body(&request.method) && (is_form(&request.headers) || is_json(&request.headers))
 }
 
 /// Takes the access token out of the query and of a form.
@@ -103,7 +97,7 @@ pub(super) fn hide(request: &mut RequestHeader, exchange: &mut Exchange) {
             request.set_uri(uri);
         }
     }
-    if kind(request).is_some_and(is_form_type)
+    if is_form(&request.headers)
         && let Some(body) = &exchange.body
         && let Ok(form) = std::str::from_utf8(body)
         && let Some(rest) = without(form, &[ACCESS_TOKEN])

@@ -40,6 +40,28 @@ async fn http_parameter_pollution() {
 }
 
 #[tokio::test]
+async fn a_body_of_two_media_types_is_no_form() {
+    let door = door().await;
+    let (form, json) = ("application/x-www-form-urlencoded", "application/json");
+    for path in FORMS {
+        for (first, second) in [(form, json), (json, form), (form, form)] {
+            let request = client().post(door.proxy_url(&format!("/oauth2/{path}")));
+            let request = request.header("content-type", first);
+            let request = request.header("content-type", second).body(
+                "grant_type=client_credentials&scope=read&token=x&client_id=app\
+                 &client_secret=app-secret-of-the-app",
+            );
+            let answer = send(request).await.expect(400).json();
+            assert_eq!(answer["error"], "invalid_request", "{path}: {first}");
+            assert_eq!(
+                answer["error_description"], "Invalid Content Type",
+                "{path}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn hostile_bodies() {
     let door = door().await;
     let form = "application/x-www-form-urlencoded";

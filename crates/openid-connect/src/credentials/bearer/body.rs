@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, Version};
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
@@ -15,7 +15,7 @@ use crate::credentials::bearer::{BearerToken, Places, parameters, put};
 use crate::decide::refusal::Refusal;
 use doorward_core::jose::json;
 use doorward_net::http::bridge::{self, BUFFERED_MAX, BodyError};
-use doorward_net::http::form::is_form_type;
+use doorward_net::http::form::{is_form as is_form_body, is_json};
 
 /// The bodies that may hold a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,11 +110,9 @@ fn form(headers: &HeaderMap) -> Option<Form> {
     if headers.contains_key(CONTENT_ENCODING) {
         return None;
     }
-    let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-    let essence = value.split(';').next().unwrap_or_default().trim();
-    if is_form_type(essence) {
+    if is_form_body(headers) {
         Some(Form::UrlEncoded)
-    } else if essence.eq_ignore_ascii_case("application/json") {
+    } else if is_json(headers) {
         Some(Form::Json)
     } else {
         None
