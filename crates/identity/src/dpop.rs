@@ -218,11 +218,8 @@ pub(super) fn not_bound(client: &LiveClient) -> OAuthError {
 
 /// The challenge names the algorithms of proofs that count for the client.
 fn challenge(client: &LiveClient, error: &'static str, text: &str) -> OAuthError {
-    let algs = SignAlg::OWN
-        .into_iter()
-        .filter(|alg| client.may_sign_by(*alg));
-    let algs: Vec<_> = algs.map(SignAlg::as_str).collect();
-    let value = format!("DPoP error=\"{error}\", algs=\"{}\"", algs.join(" "));
+    let algs = algorithms(|alg| client.may_sign_by(alg));
+    let value = format!("DPoP error=\"{error}\", algs=\"{algs}\"");
     let value = HeaderValue::from_str(&value).ok();
     OAuthError {
         status: StatusCode::UNAUTHORIZED,
@@ -232,6 +229,20 @@ fn challenge(client: &LiveClient, error: &'static str, text: &str) -> OAuthError
             .collect(),
         ..OAuthError::bad(error, text)
     }
+}
+
+/// The algorithms of proofs that `count`, as challenges name them.
+pub(super) fn algorithms(count: impl Fn(SignAlg) -> bool) -> String {
+    let algs = SignAlg::OWN.into_iter().filter(|alg| count(*alg));
+    let algs: Vec<_> = algs.map(SignAlg::as_str).collect();
+    algs.join(" ")
+}
+
+/// Whether `text` may be the thumbprint of a key: a SHA-256 in base64url (RFC 7638 §3).
+pub(super) fn is_thumbprint(text: &str) -> bool {
+    URL_SAFE_NO_PAD
+        .decode(text)
+        .is_ok_and(|digest| digest.len() == 32)
 }
 
 /// What the next proof must carry (RFC 9449 §8).

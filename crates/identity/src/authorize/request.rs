@@ -13,7 +13,7 @@ use crate::config::UnknownScope;
 use crate::context::Demand;
 use crate::error::OAuthError;
 use crate::token::scopes_for;
-use crate::{Call, audit, id_token_hint, resource};
+use crate::{Call, audit, dpop, id_token_hint, resource};
 use doorward_core::model::authorization::{Challenge, ChallengeMethod, StoredRequest};
 
 /// What the client wants to be given: `response_type`, a set.
@@ -235,6 +235,12 @@ async fn checked(
     let max_age = params.get("max_age").map(str::parse::<u32>).transpose();
     let max_age = max_age
         .map_err(|_| AuthorizationError::new("invalid_request", "Malformed parameter, max_age"))?;
+    let dpop_jkt = params.get("dpop_jkt");
+    if !dpop_jkt.is_none_or(dpop::is_thumbprint) {
+        // No proof could ever be of that key (RFC 9449 §10).
+        let text = "Malformed parameter, dpop_jkt";
+        return Err(AuthorizationError::new("invalid_request", text));
+    }
     let (subject, is_subject_claim) = subject(call, params, client, &wanted).await?;
     let login_hint = params.get("login_hint").map(str::to_owned);
     Ok(Request {
@@ -257,7 +263,7 @@ async fn checked(
         claims: wanted,
         demand,
         resources: resources(call, params, client)?,
-        dpop_jkt: params.get("dpop_jkt").map(str::to_owned),
+        dpop_jkt: dpop_jkt.map(str::to_owned),
         query: params.carried().to_owned(),
         parameters: params.request().to_vec(),
         kept: None,

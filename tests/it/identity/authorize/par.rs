@@ -255,6 +255,16 @@ async fn a_code_is_bound_to_the_key_that_was_proven_when_its_request_was_pushed(
     let thumbprint = other.thumbprint();
     let answer = push_with(&key, &form("dpop_jkt", &thumbprint)).await;
     assert_error(answer, 400, "invalid_dpop_proof", "");
+    // No key could ever have such a thumbprint.
+    for malformed in [&thumbprint[1..], "!", &format!("{thumbprint}A")] {
+        let answer = send(
+            client()
+                .post(door.proxy_url(PAR))
+                .form(&form("dpop_jkt", malformed)),
+        );
+        let text = "Malformed parameter, dpop_jkt";
+        assert_error(answer.await, 400, "invalid_request", text);
+    }
 
     for (by, status) in [(&other, 400), (&key, 200)] {
         let body = push_with(&key, &form("prompt", "consent"))
