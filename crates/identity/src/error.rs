@@ -201,6 +201,27 @@ impl OAuthError {
         }
     }
 
+    /// The error as a protected resource tells it: with a challenge, of the scheme that
+    /// the token came by (RFC 6750 §3, RFC 9449 §7.1). A challenge of `DPoP` names `algs`.
+    pub(super) fn of_resource(mut self, by_proof: bool, algs: &str) -> Self {
+        let asked = |(name, _): &(HeaderName, HeaderValue)| name == WWW_AUTHENTICATE;
+        let at = self.headers.iter().position(asked);
+        let told = at.map(|at| self.headers.swap_remove(at).1);
+        let told = match told.as_ref().map(HeaderValue::to_str) {
+            Some(Ok(told)) => told.to_owned(),
+            _ if self.status == StatusCode::BAD_REQUEST => {
+                format!("Bearer error=\"{}\"", self.error)
+            }
+            _ => return self,
+        };
+        let told = match told.strip_prefix("Bearer") {
+            Some(rest) if by_proof => format!("DPoP{rest}, algs=\"{algs}\""),
+            _ => told,
+        };
+        self.headers.extend(challenge(&told));
+        self
+    }
+
     /// The response.
     pub(super) fn response(self) -> Response {
         self.to_response()

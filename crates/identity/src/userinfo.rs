@@ -52,6 +52,12 @@ pub(super) fn scope_of(claim: &str) -> Option<&'static str> {
 
 /// Answers with the claims that the token's scopes allow.
 pub(super) async fn answer(call: &Call) -> Result<Response, OAuthError> {
+    let by_proof = bearer::with_proof(call.headers()).is_some();
+    let answer = claims_of_token(call).await;
+    answer.map_err(|error| error.of_resource(by_proof, &dpop::algorithms(|_| true)))
+}
+
+async fn claims_of_token(call: &Call) -> Result<Response, OAuthError> {
     let token = token(call)?;
     let good = bearer::check(&call.state, &token, call.now_ms).await?;
     // What a client gets for itself says nothing of a user, though its identifier

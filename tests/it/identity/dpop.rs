@@ -316,6 +316,29 @@ async fn a_bound_token_is_good_with_its_proof_only() {
 }
 
 #[tokio::test]
+async fn a_token_that_came_with_a_proof_is_refused_in_its_scheme() {
+    let door = door("").await;
+    for (scheme, wanted) in [("DPoP", "DPoP "), ("Bearer", "Bearer ")] {
+        let answer = userinfo(&door, scheme, "made-up", None).await;
+        let challenge = answer.header("www-authenticate").to_owned();
+        assert!(challenge.starts_with(wanted), "{challenge}");
+        assert!(challenge.contains("error=\"invalid_token\""), "{challenge}");
+        assert_eq!(
+            challenge.contains("algs=\""),
+            scheme == "DPoP",
+            "{challenge}"
+        );
+        assert_error(answer, 401, "invalid_token", "");
+    }
+    let request = client().post(door.proxy_url("/oauth2/userinfo"));
+    let request = request.header("authorization", "Bearer made-up");
+    let twice = send(request.form(&[("access_token", "made-up")])).await;
+    let challenge = twice.header("www-authenticate").to_owned();
+    assert_eq!(challenge, "Bearer error=\"invalid_request\"");
+    assert_error(twice, 400, "invalid_request", "");
+}
+
+#[tokio::test]
 async fn where_nonces_are_demanded_a_proof_needs_one_of_ours() {
     let door = door("dpop_nonce: true").await;
     let key = Key::make();
