@@ -56,6 +56,10 @@ impl Forwarder {
                 tracing::debug!(%error, "not all of the request could be sent");
                 Some(error)
             }
+            // Nothing was sent.
+            Err(error) if *error.etype() == ErrorType::InternalError => {
+                return Relayed::failed(false, true, error.into_in());
+            }
             Err(error) => return Relayed::failed(false, false, error.into_up()),
         };
         let cut_off = unsent.is_some();

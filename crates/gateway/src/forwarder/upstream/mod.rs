@@ -55,6 +55,8 @@ pub(super) struct UpstreamSession<'t> {
     /// The request's method, once it was sent.
     method: Method,
     stage: Stage,
+    /// Whether something was sent.
+    sent: bool,
     /// Bytes that were read and belong to the next stage or piece.
     read: Bytes,
     /// Where bytes are read into.
@@ -76,6 +78,7 @@ impl<'t> UpstreamSession<'t> {
             write_timeout: peer.options.write_timeout,
             method: Method::GET,
             stage: Stage::Head,
+            sent: false,
             read: Bytes::new(),
             buffer: BytesMut::new(),
             room: FIRST_READ,
@@ -94,6 +97,7 @@ impl<'t> UpstreamSession<'t> {
         let mut bytes = to_wire(head, body.as_deref().unwrap_or_default())?;
         self.persistent = !head::has_option(&head.headers, b"close");
         self.method = head.method.clone();
+        self.sent = true;
         let Self { stream, timer, .. } = self;
         while !bytes.is_empty() {
             timer.start(self.write_timeout);
@@ -114,30 +118,31 @@ impl<'t> UpstreamSession<'t> {
     /// The next part of the answer. Nothing is lost if the future is dropped.
     pub(super) async fn next(&mut self) -> Result<HttpTask> {
         self.timer.start(self.read_timeout);
-        poll_fn(|cx| self.poll_next(cx)).await
+        poll_fn(|cx| match self.poll_part(cx) {
+            Poll::Pending => {
+                let expired = self.timer.poll_expired(cx);
+                expired.map(|Expired| Err(self.read_late()))
+            }
+            part => part,
+        })
+        .await
     }
 
     /// The next part of the answer, if it has come.
     pub(super) fn ready(&mut self) -> Option<Result<HttpTask>> {
         // A task that has used up its turn would see nothing.
-        unconstrained(poll_fn(|cx| self.poll_next(cx))).now_or_never()
+        unconstrained(poll_fn(|cx| self.poll_part(cx))).now_or_never()
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<HttpTask>> {
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<HttpTask>> {
         loop {
             if let Some(task) = self.take()? {
                 return Poll::Ready(Ok(task));
             }
-            match self.poll_read(cx) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(self.end()),
-                Poll::Ready(Ok(_)) => self.timer.start(self.read_timeout),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.not_read(error))),
-                Poll::Pending => {
-                    return self
-                        .timer
-                        .poll_expired(cx)
-                        .map(|Expired| Err(self.read_late()));
-                }
+            match ready!(self.poll_read(cx)) {
+                Ok(0) => return Poll::Ready(self.end()),
+                Ok(_) => self.timer.start(self.read_timeout),
+                Err(error) => return Poll::Ready(Err(self.not_read(error))),
             }
         }
     }
@@ -222,10 +227,10 @@ impl<'t> UpstreamSession<'t> {
     }
 
     /// The connection, and for how long the upstream keeps it, if it may have another request:
-    /// the whole answer was read, and nothing more.
+    /// the whole answer was read, and nothing more, or nothing was sent.
     pub(super) fn finish(mut self) -> Option<(Stream, Option<Duration>)> {
         let is_done = matches!(&self.stage, Stage::Body(body) if body.is_done());
-        if self.persistent && is_done && self.read.is_empty() {
+        if self.persistent && (is_done || !self.sent) && self.read.is_empty() {
             return Some((self.stream, self.idle));
         }
         // TLS says farewell; nobody waits for it.

@@ -57,6 +57,7 @@ async fn answer_of(method: &str, answer: &[u8], at_a_time: usize, closes: bool) 
     let mut exchange = Exchange::new();
     exchange.ours = Some(ours);
     let mut session = exchange.session();
+    session.sent = true;
     session.method = Method::from_bytes(method.as_bytes()).expect("no error");
     let write = async move {
         theirs.write_all(answer).await.expect("no error");
@@ -361,6 +362,25 @@ async fn sent(head: &RequestHeader, body: Option<&'static str>) -> Result<String
         .await
         .expect("no error");
     Ok(read)
+}
+
+#[tokio::test]
+async fn a_connection_over_which_nothing_was_sent_is_as_good_as_before() {
+    let mut exchange = Exchange::new();
+    assert!(exchange.session().finish().is_some());
+    let mut exchange = Exchange::new();
+    let mut session = exchange.session();
+    let broken = request("POST", &[("content-length", "3")]);
+    let body = Some(Bytes::from_static(b"body"));
+    session.send(&broken, body).await.expect_err("refused");
+    assert!(session.finish().is_some());
+    let mut exchange = Exchange::new();
+    let mut session = exchange.session();
+    session
+        .send(&request("GET", &[]), None)
+        .await
+        .expect("sent");
+    assert!(session.finish().is_none());
 }
 
 #[tokio::test]
