@@ -469,6 +469,9 @@ async fn a_hundred_requests_at_expiry_make_one_token_call_and_none_fails() {
         // The code's, and those of the next tokens.
         let calls = issued.matches("\"event\":\"token.issue\"").count();
         assert_eq!(calls, 2, "{storage}: {issued}");
+        // They are of the browser, though the gateway asks.
+        let of_browser = issued.matches("\"address\":\"127.0.0.1\"").count();
+        assert_eq!(of_browser, 2, "{storage}: {issued}");
     }
 }
 

@@ -143,8 +143,6 @@ pub(crate) async fn end_login(
     }
     let code = answer("code")?.ok_or(Refusal::MalformedCallback)?;
     let claim = logins.claim(state, code)?;
-    let login = redeem_code(plugin, logins, &pending, (code, claim), request, arguments);
-    let (login, verified, tokens) = login.await?;
     let client = plugin.config().clients.named(&pending.client);
     let context = RequestContext {
         client: client.map(|(client, _)| client),
@@ -152,6 +150,8 @@ pub(crate) async fn end_login(
         arguments,
         from: Some(exchange.client.ip()),
     };
+    let login = redeem_code(plugin, logins, &pending, (code, claim), &context);
+    let (login, verified, tokens) = login.await?;
     let verified = authorize::enrich(plugin, verified, &context).await?;
     let mut token_set = tokens.token_set();
     let id = login.id.clone();
@@ -189,18 +189,10 @@ async fn redeem_code(
     logins: &Logins,
     pending: &PendingLogin,
     (code, claim): (&str, CodeClaim),
-    request: &RequestHeader,
-    arguments: &Arguments,
+    context: &RequestContext<'_>,
 ) -> Result<(OpenSession, Arc<VerifiedToken>, Arc<Tokens>), Refusal> {
     let token_client = plugin.token_client.as_ref().ok_or(Refusal::NoEndpoint)?;
-    let client = plugin.config().clients.named(&pending.client);
-    let (client, _) = client.ok_or(Refusal::ForgedState)?;
-    let context = RequestContext {
-        from: None,
-        client: Some(client),
-        headers: &request.headers,
-        arguments,
-    };
+    context.client.ok_or(Refusal::ForgedState)?;
     let form = [
         ("code", code),
         ("redirect_uri", &pending.redirect_uri),
@@ -209,7 +201,7 @@ async fn redeem_code(
     // From before the question: a logout that comes while it is asked is of this
     // session, too.
     let now_ms = plugin.provider_client.clock.now_ms();
-    let tokens = token_client.redeem(&form, &context, claim).await?;
+    let tokens = token_client.redeem(&form, context, claim).await?;
     match &tokens.id {
         Some(id) => {
             let by = Method::AuthorizationCode;
