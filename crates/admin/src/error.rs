@@ -33,6 +33,9 @@ pub(super) enum ApiError {
     /// A body that is no form.
     #[error("Cannot parse form body: {0}")]
     Form(String),
+    /// A query that is none.
+    #[error("Cannot parse query: {0}")]
+    Query(String),
     /// More arguments than are read.
     #[error("Too many arguments")]
     Arguments,
@@ -130,9 +133,11 @@ impl ApiError {
             }
             ApiError::Sessions => reply::unavailable(&self.to_string()),
             ApiError::Method => self.plain(StatusCode::METHOD_NOT_ALLOWED),
-            ApiError::Json | ApiError::Form(_) | ApiError::Arguments | ApiError::ContentTypes => {
-                self.plain(StatusCode::BAD_REQUEST)
-            }
+            ApiError::Json
+            | ApiError::Form(_)
+            | ApiError::Query(_)
+            | ApiError::Arguments
+            | ApiError::ContentTypes => self.plain(StatusCode::BAD_REQUEST),
             ApiError::TooLarge => self.plain(StatusCode::PAYLOAD_TOO_LARGE),
             ApiError::Forbidden(_) => self.plain(StatusCode::FORBIDDEN),
             ApiError::Token => self.plain(StatusCode::UNAUTHORIZED),

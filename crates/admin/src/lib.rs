@@ -302,7 +302,11 @@ async fn dispatch(
         return Ok(response);
     }
     let client = head.extensions.get::<ClientInfo>().copied();
-    let query = body::pairs(head.uri.query().unwrap_or_default())?;
+    let query = body::pairs(head.uri.query().unwrap_or_default());
+    let query = query.map_err(|error| match error {
+        ApiError::Form(text) => ApiError::Query(text),
+        other => other,
+    })?;
     let limit = if endpoint.path == "/config" {
         MAX_CONFIG
     } else {

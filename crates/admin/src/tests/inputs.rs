@@ -305,6 +305,19 @@ async fn bodies_that_can_not_be_read_are_refused() {
 }
 
 #[tokio::test]
+async fn a_query_that_can_not_be_read_is_refused_as_a_query() {
+    let api = Api::new().await;
+    for (query, text) in [
+        ("%zz=1", "broken percent-encoding"),
+        ("tags=%FF", "not UTF-8"),
+    ] {
+        let message = format!("Cannot parse query: {text}");
+        let path = format!("/services?{query}");
+        refused(&api, "GET", &path, Value::Null, (400, &message)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_body_may_be_absent() {
     let api = Api::with_route().await;
     let host = ("host", "localhost");
