@@ -114,6 +114,41 @@ async fn disguising_a_path_leads_out_of_no_product() {
     }
 }
 
+#[tokio::test]
+async fn spelling_a_path_otherwise_leads_past_no_flow() {
+    let upstream = Upstream::echo().await;
+    let flows = ", flows: [
+        {name: guarded, operation: VerifyAccessToken,
+         condition: 'proxy.pathsuffix MatchesPath \"/in|side/**\"'},
+        {name: named, operation: VerifyAccessToken,
+         condition: 'proxy.pathsuffix = \"/h\u{f6}f\"'},
+        {name: shaped, operation: VerifyAccessToken,
+         condition: 'proxy.pathsuffix ~~ \"/[{][0-9]+[}]\"'},
+        {name: open, operation: none}]";
+    let door = brokered(&upstream, OWN, flows).await;
+    for path in [
+        "/in|side/x",
+        "/in%7Cside/x",
+        "/%69n%7cside/x",
+        "/x/../in|side//x",
+        "/h%C3%B6f",
+        "/h%c3%b6f/",
+        "/h%c3%B6%66",
+        "/{1}",
+        "/%7b1%7D",
+        "/%7B%31}",
+    ] {
+        let request =
+            format!("GET /weather{path} HTTP/1.1\r\nHost: any.test\r\nConnection: close\r\n\r\n");
+        let answer = exchange(&door.proxy(), request.as_bytes()).await;
+        assert_eq!(answer.expect("an answer").status, 401, "{path}");
+    }
+    assert!(upstream.seen().is_empty());
+    door.get_as("none", "any.test", "/weather/inside/x")
+        .await
+        .expect(200);
+}
+
 /// A new application of the product `name`: identifier, credentials, and a
 /// token of its own.
 async fn own_token(door: &Door, name: &str) -> (String, (String, String), String) {

@@ -12,6 +12,7 @@ use regex::{Regex, RegexBuilder};
 use self::lex::{Token, tokens};
 use super::path_pattern::{PathPattern, glob};
 use super::variable::{Facts, Variable};
+use doorward_net::http::path;
 
 /// Longest condition, in bytes.
 const MAX_TEXT: usize = 4096;
@@ -104,7 +105,12 @@ impl Node {
             Self::Path(operand, pattern) => {
                 operand.satisfies(facts, |value| pattern.matches(value))
             }
-            Self::Regex(operand, regex) => operand.satisfies(facts, |value| regex.is_match(value)),
+            Self::Regex(operand, regex) => operand.satisfies(facts, |value| {
+                regex.is_match(value)
+                    || (operand.is_path()
+                        && std::str::from_utf8(&path::readable(value))
+                            .is_ok_and(|readable| regex.is_match(readable)))
+            }),
         }
     }
 }
@@ -127,6 +133,23 @@ impl Operand {
     /// Whether it is in a body that was not read.
     fn is_unread(&self, facts: &Facts<'_>) -> bool {
         matches!(self, Self::Variable(variable) if facts.is_unread(variable))
+    }
+
+    /// Whether it is a normal path, or a part of one.
+    fn is_path(&self) -> bool {
+        let Self::Variable(variable) = self else {
+            return false;
+        };
+        use Variable as V;
+        matches!(variable, V::BasePath | V::PathSuffix | V::Path)
+    }
+
+    /// The same as normal paths have it.
+    fn encoded(self) -> Self {
+        match self {
+            Self::Text(text) => Self::Text(path::encoded(&text).into_owned()),
+            other => other,
+        }
     }
 
     /// Whether its value is there and satisfies `test`.
@@ -267,7 +290,12 @@ impl Parser {
             return Ok(Node::Truth(left));
         };
         self.at += 1;
-        let right = self.operand()?;
+        let (mut left, mut right) = (left, self.operand()?);
+        if left.is_path() && !matches!(operator, Operator::Regex) {
+            right = right.encoded();
+        } else if right.is_path() {
+            left = left.encoded();
+        }
         let comparison = match operator {
             Operator::Compare(comparison) => return Ok(Node::Compare(left, comparison, right)),
             other => other,

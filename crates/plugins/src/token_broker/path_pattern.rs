@@ -1,5 +1,7 @@
 //! Patterns of paths and of texts, as flow conditions and products write them.
 
+use doorward_net::http::path;
+
 /// A pattern of paths: `*` in an element stands for any run of characters but
 /// the slash (alone: for exactly one element), `**` at the end for any rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,11 +23,13 @@ enum Rest {
 }
 
 impl PathPattern {
-    /// Compiles a pattern.
+    /// Compiles a pattern. It may hold letters as they are: normal paths have them
+    /// encoded.
     ///
     /// # Errors
     /// What is wrong with it.
     pub(super) fn compile(text: &str) -> Result<Self, String> {
+        let text = &*path::encoded(text);
         let Some(below) = text.strip_prefix('/') else {
             return Err(format!("the path pattern '{text}' must begin with a slash"));
         };
@@ -144,6 +148,7 @@ mod tests {
             ("/v*/x", &["/v1/x", "/v/x"], &["/w/x", "/v1/y/x"]),
             ("/x", &["/x", "/x/"], &["/x/y", "/xy", "/X"]),
             ("/", &["/"], &["/a"]),
+            ("/caf\u{e9} {x}/*", &["/caf%C3%A9%20%7Bx%7D/a"], &["/cafe"]),
         ] {
             for path in yes {
                 assert!(matches(pattern, path), "{pattern} {path}");

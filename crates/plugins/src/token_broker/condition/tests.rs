@@ -108,6 +108,36 @@ fn what_is_no_condition_is_refused() {
 }
 
 #[test]
+fn a_condition_may_spell_a_character_of_a_path_either_way() {
+    let request = RequestHeader::build(Method::GET, b"/", None).expect("a head");
+    let facts = Facts {
+        request: &request,
+        base: "/caf%C3%A9",
+        suffix: "/a%7Cb%20c",
+        body: None,
+        body_read: true,
+        form: None,
+        client: [127, 0, 0, 1].into(),
+        now_ms: 5,
+        organization: "",
+        environment: "",
+        proxy: "",
+        set: None,
+    };
+    for condition in [
+        r#"proxy.pathsuffix = "/a|b c" and "/a%7Cb%20c" = proxy.pathsuffix"#,
+        r#"proxy.basepath = "/café" and proxy.basepath StartsWith "/caf%C3""#,
+        r#"proxy.pathsuffix ~ "/a|b*" and request.path ~ "*/a%7C*""#,
+        r#"proxy.pathsuffix MatchesPath "/a|b *" and proxy.pathsuffix ~/ "/a%7Cb%20c""#,
+        r#"proxy.pathsuffix ~~ "/a[|]b c" and proxy.pathsuffix ~~ "/a%7Cb%20c""#,
+        r#"proxy.pathsuffix != "/a|b" and not proxy.pathsuffix ~~ "/a""#,
+    ] {
+        let compiled = Condition::compile(condition).expect("a condition");
+        assert_eq!(compiled.holds(&facts), Some(true), "{condition}");
+    }
+}
+
+#[test]
 fn a_body_is_asked_for_only_where_it_decides() {
     let mut request = RequestHeader::build(Method::POST, b"/x", None).expect("a head");
     let kind = "application/x-www-form-urlencoded";
