@@ -11,6 +11,7 @@ use super::period::Period;
 use crate::redis_settings;
 use crate::settings::{Settings, UNEXPECTED, error_status, header_name, wrong};
 use doorward_core::model::schema::{Field, Schema, Type, Violations, failed_condition};
+use doorward_net::http::path;
 use doorward_plugin_api::ConfigError;
 
 /// The fields of `config`.
@@ -118,7 +119,11 @@ pub(super) enum LimitBy {
     Ip,
     Service,
     Header(HeaderName),
-    Path(Box<str>),
+    /// A path as it is written, and its normal form.
+    Path {
+        text: Box<str>,
+        normal: Box<str>,
+    },
 }
 
 /// Where requests are counted.
@@ -180,8 +185,13 @@ impl Config {
                     LimitBy::Header(name.ok_or_else(|| missing("header_name"))?)
                 }
                 Some("path") => {
-                    let path = config.text("path").ok_or_else(|| missing("path"))?;
-                    LimitBy::Path(path.into())
+                    let text = config.text("path").ok_or_else(|| missing("path"))?;
+                    let encoded = path::encoded(text);
+                    let normal = path::normalize(&encoded).unwrap_or_else(|_| encoded.clone());
+                    LimitBy::Path {
+                        text: text.into(),
+                        normal: normal.into(),
+                    }
                 }
                 _ => LimitBy::Consumer,
             },

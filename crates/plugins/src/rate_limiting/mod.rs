@@ -30,6 +30,7 @@ use crate::redis_settings;
 use crate::settings::{Settings, UNEXPECTED};
 use doorward_core::clock::Clock;
 use doorward_core::hex;
+use doorward_net::http::path::normalize;
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
@@ -160,7 +161,11 @@ impl<'a> Identifier<'a> {
 
 impl RateLimiting {
     /// Whoever has not what identifies is known by the address.
-    fn identify<'a>(&self, request: &'a RequestHeader, exchange: &'a Exchange) -> Identifier<'a> {
+    fn identify<'a>(
+        &'a self,
+        request: &'a RequestHeader,
+        exchange: &'a Exchange,
+    ) -> Identifier<'a> {
         let found = match &self.config.limit_by {
             LimitBy::Ip => None,
             LimitBy::Consumer => Identifier::consumer(exchange),
@@ -170,8 +175,10 @@ impl RateLimiting {
                 let value = request.headers.get(name);
                 value.map(|value| Identifier::Header(value.as_bytes()))
             }
-            LimitBy::Path(path) => {
-                (request.uri.path() == &**path).then(|| Identifier::Path(request.uri.path()))
+            LimitBy::Path { text, normal } => {
+                let path = normalize(request.uri.path()).ok();
+                path.filter(|path| **path == **normal)
+                    .map(|_| Identifier::Path(text))
             }
         };
         found.unwrap_or_else(|| Identifier::address(exchange))

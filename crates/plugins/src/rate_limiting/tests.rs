@@ -214,6 +214,14 @@ async fn a_header_or_a_path_identifies_or_else_the_address() {
         )
         .await
     );
+    for target in ["/%61", "//a", "/b/../a", "/./a?x"] {
+        let caller = Caller {
+            target,
+            ip: "192.0.2.10",
+            ..ANY
+        };
+        assert!(!passes(&*filter, caller).await, "{target}");
+    }
     assert!(
         passes(
             &*filter,
