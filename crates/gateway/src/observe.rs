@@ -260,7 +260,7 @@ fn entry<'a>(
         mcp_name: (ctx.exchange.mcp_call.as_ref()).and_then(|call| call.name.as_deref()),
         user_agent: text(header::USER_AGENT).unwrap_or(""),
         more: if log.wants_more() {
-            more(session, ctx)
+            more(log, session, ctx)
         } else {
             More::default()
         },
@@ -268,16 +268,17 @@ fn entry<'a>(
 }
 
 /// What templates of the access log may ask for.
-fn more<'a>(session: &'a Session, ctx: &'a Ctx) -> More<'a> {
+fn more<'a>(log: &AccessLog, session: &'a Session, ctx: &'a Ctx) -> More<'a> {
     let headers = &session.req_header().headers;
     let tls = session.digest().and_then(|d| d.ssl_digest.as_ref());
     let token = ctx.exchange.token.as_deref();
     let claim = |name| token.and_then(|token| token.claims.get(name)?.as_str());
     let referer = headers.get(header::REFERER);
+    let trace_id = || trace::trace_id(&ctx.exchange, headers);
     More {
         subject: token.and_then(AccessToken::subject),
         client_id: claim("client_id").or_else(|| claim("azp")),
-        trace_id: trace::trace_id(&ctx.exchange, headers),
+        trace_id: log.wants_trace_id().then(trace_id).flatten(),
         upstream: ctx.tries.address,
         retries: ctx.tries.made.saturating_sub(1),
         tls: tls.map(|tls| (&*tls.version, &*tls.cipher)),

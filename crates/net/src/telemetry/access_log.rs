@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::thread::LocalKey;
 use std::time::Duration;
 
 use super::line_sink::LineSink;
@@ -22,7 +23,7 @@ use super::spool::{Bounds, Spool};
 use selection::Selection;
 use template::Template;
 
-pub use config::AccessLogConfig;
+pub use config::{AccessLogConfig, Finding};
 
 /// What waits in the workers' buffers.
 const BOUNDS: Bounds = Bounds {
@@ -120,7 +121,7 @@ impl AccessLog {
     ///
     /// # Errors
     /// The key of `config` that can't be used, and why.
-    pub fn new(config: &AccessLogConfig, lost: Counter) -> Result<Self, (&'static str, String)> {
+    pub fn new(config: &AccessLogConfig, lost: Counter) -> Result<Self, Finding> {
         let (format, selection) = config.compile()?;
         Ok(Self {
             spool: Spool::new("access_log", BOUNDS, lost),
@@ -138,6 +139,11 @@ impl AccessLog {
     /// Whether lines may have [`Entry::more`].
     pub fn wants_more(&self) -> bool {
         matches!(self.format, Format::Template(_))
+    }
+
+    /// Whether lines may have [`More::trace_id`].
+    pub fn wants_trace_id(&self) -> bool {
+        matches!(&self.format, Format::Template(template) if template.has_trace_id())
     }
 
     /// Notes a finished request.
@@ -259,50 +265,36 @@ fn text(out: &mut String, value: &str) {
 /// A second as text, kept per thread: requests come many to the second.
 type CachedSecond = RefCell<(i64, String)>;
 
-fn with_second(cache: &CachedSecond, second: i64, format: &str, act: impl FnOnce(&str)) {
-    let (cached, text) = &mut *cache.borrow_mut();
-    if *cached != second {
-        *cached = second;
-        text.clear();
-        if let Some(time) = chrono::DateTime::from_timestamp(second, 0) {
-            let _ = write!(text, "{}", time.format(format));
+/// Appends the second of `time_ms` in UTC by `format`, which `cache` is for alone.
+fn second(out: &mut String, cache: &'static LocalKey<CachedSecond>, time_ms: i64, format: &str) {
+    let second = time_ms.div_euclid(1000);
+    cache.with_borrow_mut(|(cached, text)| {
+        if *cached != second {
+            *cached = second;
+            text.clear();
+            if let Some(time) = chrono::DateTime::from_timestamp(second, 0) {
+                let _ = write!(text, "{}", time.format(format));
+            }
         }
-    }
-    act(text);
+        out.push_str(text);
+    });
 }
 
 /// RFC 3339 in UTC with milliseconds.
 fn timestamp(out: &mut String, time_ms: i64) {
     thread_local! {
-        static SECOND: CachedSecond = const { RefCell::new((i64::MIN, String::new())) };
+        static CACHE: CachedSecond = const { RefCell::new((i64::MIN, String::new())) };
     }
-    SECOND.with(|cache| {
-        with_second(
-            cache,
-            time_ms.div_euclid(1000),
-            "%Y-%m-%dT%H:%M:%S",
-            |text| {
-                let _ = write!(out, "{text}.{:03}Z", time_ms.rem_euclid(1000));
-            },
-        );
-    });
+    second(out, &CACHE, time_ms, "%Y-%m-%dT%H:%M:%S");
+    let _ = write!(out, ".{:03}Z", time_ms.rem_euclid(1000));
 }
 
 /// The time of the common log format, in UTC.
 fn clf_time(out: &mut String, time_ms: i64) {
     thread_local! {
-        static SECOND: CachedSecond = const { RefCell::new((i64::MIN, String::new())) };
+        static CACHE: CachedSecond = const { RefCell::new((i64::MIN, String::new())) };
     }
-    SECOND.with(|cache| {
-        with_second(
-            cache,
-            time_ms.div_euclid(1000),
-            "%d/%b/%Y:%H:%M:%S +0000",
-            |text| {
-                out.push_str(text);
-            },
-        );
-    });
+    second(out, &CACHE, time_ms, "%d/%b/%Y:%H:%M:%S +0000");
 }
 
 #[cfg(test)]

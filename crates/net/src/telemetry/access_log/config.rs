@@ -18,7 +18,8 @@ const COMBINED: &str = "{client_ip} - {user} [{time_clf}] \"{method} {path} {pro
                         {bytes} \"{referer}\" \"{user_agent}\"";
 
 /// The access log as configured.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct AccessLogConfig {
     /// `stdout`, `off`, or a file to append to.
     pub to: String,
@@ -38,7 +39,7 @@ enum FormatName {
 }
 
 /// What is wrong with a key of the setting.
-pub(super) type Finding = (&'static str, String);
+pub type Finding = (&'static str, String);
 
 impl Default for AccessLogConfig {
     fn default() -> Self {
@@ -63,7 +64,7 @@ impl AccessLogConfig {
     ///
     /// # Errors
     /// The key and what is wrong with it.
-    pub fn check(&self) -> Result<(), (&'static str, String)> {
+    pub fn check(&self) -> Result<(), Finding> {
         self.compile().map(drop)
     }
 
@@ -127,32 +128,6 @@ impl<'de> Deserialize<'de> for AccessLogConfig {
     }
 }
 
-/// The longer form.
-#[derive(Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct LongForm {
-    to: String,
-    format: Option<FormatName>,
-    template: Option<String>,
-    sample: f64,
-    statuses: Vec<String>,
-    min_duration: Option<String>,
-}
-
-impl Default for LongForm {
-    fn default() -> Self {
-        let usual = AccessLogConfig::default();
-        Self {
-            to: usual.to,
-            format: usual.format,
-            template: usual.template,
-            sample: usual.sample,
-            statuses: usual.statuses,
-            min_duration: usual.min_duration,
-        }
-    }
-}
-
 struct Section;
 
 impl<'de> Visitor<'de> for Section {
@@ -167,15 +142,8 @@ impl<'de> Visitor<'de> for Section {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<AccessLogConfig, A::Error> {
-        let written = LongForm::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(AccessLogConfig {
-            to: written.to,
-            format: written.format,
-            template: written.template,
-            sample: written.sample,
-            statuses: written.statuses,
-            min_duration: written.min_duration,
-        })
+        // The function that is derived, which reads a map alone.
+        AccessLogConfig::deserialize(MapAccessDeserializer::new(map))
     }
 }
 

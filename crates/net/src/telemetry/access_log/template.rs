@@ -154,6 +154,12 @@ impl Template {
         })
     }
 
+    /// Whether the identifier of the trace is in it.
+    pub(super) fn has_trace_id(&self) -> bool {
+        let mut fields = self.pieces.iter().map(|piece| piece.field);
+        fields.any(|field| field == Field::TraceId)
+    }
+
     /// Appends the line of `entry`.
     pub(super) fn write(&self, out: &mut String, entry: &Entry<'_>) {
         out.push_str(&self.start);
