@@ -208,8 +208,9 @@ impl Entries {
     fn path_matches(&self, entry: &Entry, ask: &Ask<'_>, walked: bool) -> Option<usize> {
         let path = ask.query.path.as_bytes();
         if let Some(pattern) = self.pattern(entry) {
-            let end = pattern.find_end(&ask.readable)?;
-            return Some(match &ask.readable {
+            let readable = ask.readable();
+            let end = pattern.find_end(readable)?;
+            return Some(match readable {
                 Cow::Borrowed(_) => end,
                 Cow::Owned(readable) => path::encoded_len(&readable[..end]),
             });

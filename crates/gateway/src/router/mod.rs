@@ -26,6 +26,7 @@ mod table;
 mod trie;
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::HashSet;
 
 use ahash::RandomState;
@@ -66,8 +67,8 @@ pub struct Query<'a> {
 /// A query, and what of it is looked up once.
 struct Ask<'a> {
     query: &'a Query<'a>,
-    /// The path as expressions see it.
-    readable: Cow<'a, [u8]>,
+    /// The path as expressions see it, once one has asked.
+    readable: OnceCell<Cow<'a, [u8]>>,
     method_bit: u16,
     /// Positions of routes that are no longer there.
     gone: Option<&'a PositionSet>,
@@ -77,10 +78,15 @@ impl<'a> Ask<'a> {
     fn new(query: &'a Query<'a>) -> Self {
         Self {
             query,
-            readable: path::readable(query.path),
+            readable: OnceCell::new(),
             method_bit: entry::known_method(query.method.as_str().as_bytes()),
             gone: None,
         }
+    }
+
+    fn readable(&self) -> &Cow<'a, [u8]> {
+        self.readable
+            .get_or_init(|| path::readable(self.query.path))
     }
 }
 
