@@ -36,8 +36,8 @@ mod tests;
 use chunked::Read;
 pub use chunked::{ChunkPart, Chunks};
 use date::UpstreamDate;
-pub use head::Refusal;
 use head::{Body, Head, HeadScan};
+pub use head::{Refusal, content_length};
 use http2::FieldBlocks;
 
 /// Most bytes that wait until it is known whether the connection becomes a

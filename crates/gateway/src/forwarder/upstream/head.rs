@@ -4,6 +4,7 @@
 use std::mem::MaybeUninit;
 
 use bytes::Bytes;
+use doorward_net::http::framing;
 use http::{HeaderMap, HeaderValue, Method, Version, header};
 use pingora::Result;
 use pingora::http::{ResponseHeader, header_value_from_raw};
@@ -85,10 +86,7 @@ fn content_length(headers: &HeaderMap) -> Result<Option<u64>> {
     let mut agreed = None;
     for value in headers.get_all(header::CONTENT_LENGTH) {
         for one in value.as_bytes().split(|byte| *byte == b',') {
-            let one = one.trim_ascii();
-            let digits = !one.is_empty() && one.iter().all(u8::is_ascii_digit);
-            let length = std::str::from_utf8(one).ok().filter(|_| digits);
-            let Some(length) = length.and_then(|digits| digits.parse::<u64>().ok()) else {
+            let Some(length) = framing::content_length(one.trim_ascii()) else {
                 return unsound("the answer's Content-Length is no number".to_owned());
             };
             if agreed.is_some_and(|agreed| agreed != length) {

@@ -15,6 +15,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use doorward_net::http::framing;
 use futures_util::FutureExt as _;
 use http::{Method, header};
 use pingora::Result;
@@ -288,9 +289,9 @@ fn to_wire(head: &RequestHeader, body: &[u8]) -> Result<BytesMut> {
         return Ok(bytes);
     }
     let length = head.headers.get(header::CONTENT_LENGTH);
-    let length = length.map_or(Some(0), |value| value.to_str().ok()?.parse().ok());
+    let length = length.map_or(Some(0), |value| framing::content_length(value.as_bytes()));
     // The rest of it would be another request, or the next request a part of it.
-    if length != Some(body.len()) {
+    if length != Some(body.len() as u64) {
         return Err(unsendable("the request's Content-Length is not its body's"));
     }
     bytes.put_slice(body);

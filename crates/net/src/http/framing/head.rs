@@ -420,14 +420,14 @@ fn body(length: Option<&[u8]>, coding: Option<&[u8]>, newest: bool) -> Result<Bo
             Ok(Body::Chunked)
         }
         (None, Some(_)) => Err(bad("Unsupported Transfer-Encoding")),
-        (Some(digits), None) => number(digits)
+        (Some(digits), None) => content_length(digits)
             .map(Body::Length)
             .ok_or(bad("Invalid Content-Length")),
     }
 }
 
-/// A number of digits alone.
-fn number(digits: &[u8]) -> Option<u64> {
+/// The length that a `Content-Length` names: digits alone (RFC 9110 §8.6).
+pub fn content_length(digits: &[u8]) -> Option<u64> {
     // 18 of them are below what any of the readers behind can hold.
     if digits.is_empty() || digits.len() > 18 {
         return None;
