@@ -4,7 +4,7 @@
 //! Nearly all requests are plain: they have no body or a short one, ask for no other
 //! protocol, and go to an upstream that speaks HTTP/1.1. For them the engine's two tasks,
 //! its channels between them and its copied futures are most of what a request costs.
-//! Both ways run the same steps of [`Gateway`], on the engine's own sessions.
+//! Both ways run the same steps of [`Gateway`], on the engine's session of the client.
 
 mod exchange;
 mod handover;
@@ -77,9 +77,12 @@ fn prepare(session: &mut ServerSession, settings: Option<HttpPersistentSettings>
 impl Forwarder {
     /// Serves plain requests as `gateway` says, over connections of which
     /// `options` says how many are kept, and leaves all others to `engine`.
-    pub fn new(gateway: Gateway, engine: HttpProxy<Gateway>, options: ConnectorOptions) -> Self {
+    pub fn new(
+        gateway: Gateway,
+        engine: HttpProxy<Gateway>,
+        mut options: ConnectorOptions,
+    ) -> Self {
         let pool = UpstreamPool::new(options.keepalive_pool_size);
-        let mut options = options;
         // The engine's own pool is not used.
         options.keepalive_pool_size = 1;
         Self {

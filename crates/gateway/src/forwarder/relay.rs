@@ -1,7 +1,7 @@
 //! The request to the upstream, and its answer to the client.
 
 use bytes::Bytes;
-use http::{Method, Version, header};
+use http::{Version, header};
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::prelude::{Error, ErrorType};
@@ -175,7 +175,7 @@ impl Forwarder {
             HttpTask::Header(mut head, end) => {
                 self.gateway.note_upstream_head(&head, ctx);
                 if !end {
-                    frame(session, &mut head)?;
+                    frame(&mut head)?;
                 }
                 self.gateway.filter_head(session, &mut head, ctx).await?;
                 Ok(HttpTask::Header(head, end))
@@ -198,15 +198,12 @@ fn length(task: &HttpTask) -> usize {
 }
 
 /// Gives an answer whose end only the end of its connection tells the coding that
-/// tells it, so that the client's connection can be kept.
-fn frame(session: &Session, head: &mut ResponseHeader) -> Result<()> {
-    let has_body = session.req_header().method != Method::HEAD
-        && !matches!(head.status.as_u16(), 204 | 304)
-        && !head.status.is_informational();
+/// tells it, so that the client's connection can be kept. It is one that has a body.
+fn frame(head: &mut ResponseHeader) -> Result<()> {
     let headers = &head.headers;
     let framed = headers.contains_key(header::TRANSFER_ENCODING)
         || headers.contains_key(header::CONTENT_LENGTH);
-    if has_body && !framed {
+    if !head.status.is_informational() && !framed {
         head.set_version(Version::HTTP_11);
         head.insert_header(header::TRANSFER_ENCODING, "chunked")?;
     }
