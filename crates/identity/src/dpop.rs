@@ -7,14 +7,13 @@ use std::sync::{Mutex, PoisonError};
 use aws_lc_rs::{digest, hmac};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::header::WWW_AUTHENTICATE;
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::Value;
 use subtle::ConstantTimeEq;
 use url::Url;
 
 use super::clients::LiveClient;
-use super::error::OAuthError;
+use super::error::{Challenge, OAuthError};
 use super::password::Busy;
 use super::{Call, request_path};
 use doorward_core::jose::claims::{CLOCK_SKEW, time};
@@ -219,14 +218,10 @@ pub(super) fn not_bound(client: &LiveClient) -> OAuthError {
 /// The challenge names the algorithms of proofs that count for the client.
 fn challenge(client: &LiveClient, error: &'static str, text: &str) -> OAuthError {
     let algs = algorithms(|alg| client.may_sign_by(alg));
-    let value = format!("DPoP error=\"{error}\", algs=\"{algs}\"");
-    let value = HeaderValue::from_str(&value).ok();
+    let parameters = format!("error=\"{error}\", algs=\"{algs}\"");
     OAuthError {
         status: StatusCode::UNAUTHORIZED,
-        headers: value
-            .map(|value| (WWW_AUTHENTICATE, value))
-            .into_iter()
-            .collect(),
+        challenge: Some(Challenge::new("DPoP", parameters)),
         ..OAuthError::bad(error, text)
     }
 }

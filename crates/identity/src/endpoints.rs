@@ -1,10 +1,10 @@
 //! Every endpoint of the provider: one row holds all that makes it.
 
-use futures_util::FutureExt as _;
 use std::future::Future;
 use std::pin::Pin;
 
 use axum::response::Response;
+use futures_util::FutureExt as _;
 use http::Method;
 
 use super::audit::AuditRule;

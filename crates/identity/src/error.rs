@@ -128,8 +128,24 @@ pub(super) struct OAuthError {
     pub(super) status: StatusCode,
     pub(super) error: &'static str,
     pub(super) description: String,
+    /// How the client may prove itself, or its token.
+    pub(super) challenge: Option<Challenge>,
     /// Headers besides the usual ones.
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// A challenge (RFC 9110 §11.6.1).
+#[derive(Debug)]
+pub(super) struct Challenge {
+    scheme: &'static str,
+    parameters: String,
+}
+
+impl Challenge {
+    /// `parameters` are written as they are.
+    pub(super) fn new(scheme: &'static str, parameters: String) -> Self {
+        Self { scheme, parameters }
+    }
 }
 
 impl OAuthError {
@@ -139,6 +155,7 @@ impl OAuthError {
             status: StatusCode::BAD_REQUEST,
             error,
             description: description.into(),
+            challenge: None,
             headers: Vec::new(),
         }
     }
@@ -147,9 +164,7 @@ impl OAuthError {
     pub(super) fn invalid_client(realm: &str, description: &str) -> Self {
         Self {
             status: StatusCode::UNAUTHORIZED,
-            headers: challenge(&format!("Basic realm=\"{realm}\""))
-                .into_iter()
-                .collect(),
+            challenge: Some(Challenge::new("Basic", format!("realm=\"{realm}\""))),
             ..Self::bad("invalid_client", description)
         }
     }
@@ -166,9 +181,10 @@ impl OAuthError {
     pub(super) fn invalid_token() -> Self {
         Self {
             status: StatusCode::UNAUTHORIZED,
-            headers: challenge("Bearer error=\"invalid_token\"")
-                .into_iter()
-                .collect(),
+            challenge: Some(Challenge::new(
+                "Bearer",
+                "error=\"invalid_token\"".to_owned(),
+            )),
             ..Self::bad(
                 "invalid_token",
                 "The access token provided is expired, revoked, malformed, or invalid for other \
@@ -181,19 +197,17 @@ impl OAuthError {
     /// challenge names none (RFC 6750 §3.1).
     pub(super) fn no_token(realm: &str) -> Self {
         Self {
-            headers: challenge(&format!("Bearer realm=\"{realm}\""))
-                .into_iter()
-                .collect(),
+            challenge: Some(Challenge::new("Bearer", format!("realm=\"{realm}\""))),
             ..Self::invalid_token()
         }
     }
 
     /// The access token is good, but not for this.
     pub(super) fn insufficient_scope(scope: &str) -> Self {
-        let value = format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"");
+        let parameters = format!("error=\"insufficient_scope\", scope=\"{scope}\"");
         Self {
             status: StatusCode::FORBIDDEN,
-            headers: challenge(&value).into_iter().collect(),
+            challenge: Some(Challenge::new("Bearer", parameters)),
             ..Self::bad(
                 "insufficient_scope",
                 format!("The scope {scope} is required."),
@@ -204,21 +218,17 @@ impl OAuthError {
     /// The error as a protected resource tells it: with a challenge, of the scheme that
     /// the token came by (RFC 6750 §3, RFC 9449 §7.1). A challenge of `DPoP` names `algs`.
     pub(super) fn of_resource(mut self, by_proof: bool, algs: &str) -> Self {
-        let asked = |(name, _): &(HeaderName, HeaderValue)| name == WWW_AUTHENTICATE;
-        let at = self.headers.iter().position(asked);
-        let told = at.map(|at| self.headers.swap_remove(at).1);
-        let told = match told.as_ref().map(HeaderValue::to_str) {
-            Some(Ok(told)) => told.to_owned(),
-            _ if self.status == StatusCode::BAD_REQUEST => {
-                format!("Bearer error=\"{}\"", self.error)
-            }
-            _ => return self,
-        };
-        let told = match told.strip_prefix("Bearer") {
-            Some(rest) if by_proof => format!("DPoP{rest}, algs=\"{algs}\""),
-            _ => told,
-        };
-        self.headers.extend(challenge(&told));
+        if self.challenge.is_none() && self.status == StatusCode::BAD_REQUEST {
+            let parameters = format!("error=\"{}\"", self.error);
+            self.challenge = Some(Challenge::new("Bearer", parameters));
+        }
+        if let Some(challenge) = &mut self.challenge
+            && by_proof
+            && challenge.scheme == "Bearer"
+        {
+            let parameters = format!("{}, algs=\"{algs}\"", challenge.parameters);
+            *challenge = Challenge::new("DPoP", parameters);
+        }
         self
     }
 
@@ -236,6 +246,11 @@ impl OAuthError {
         }
         let mut response = respond::json(self.status, &body);
         respond::never_stored(&mut response);
+        if let Some(Challenge { scheme, parameters }) = &self.challenge
+            && let Ok(value) = HeaderValue::try_from(format!("{scheme} {parameters}"))
+        {
+            response.headers_mut().insert(WWW_AUTHENTICATE, value);
+        }
         for (name, value) in &self.headers {
             response.headers_mut().insert(name, value.clone());
         }
@@ -256,14 +271,10 @@ impl<F: Into<Fault>> From<F> for OAuthError {
             status: fault.status(),
             error,
             description: String::new(),
+            challenge: None,
             headers: header.into_iter().collect(),
         }
     }
-}
-
-fn challenge(value: &str) -> Option<(HeaderName, HeaderValue)> {
-    let value = HeaderValue::from_str(value).ok()?;
-    Some((WWW_AUTHENTICATE, value))
 }
 
 /// `text` as RFC 6749 §5.2 allows it: printable ASCII without `"` and `\`, and
@@ -408,8 +419,9 @@ impl ScimError {
         }
         let scim = HeaderValue::from_static("application/scim+json");
         response.headers_mut().insert(CONTENT_TYPE, scim);
-        if let Some((name, value)) = self.challenge.as_deref().and_then(challenge) {
-            response.headers_mut().insert(name, value);
+        let challenge = self.challenge.map(HeaderValue::try_from);
+        if let Some(Ok(value)) = challenge {
+            response.headers_mut().insert(WWW_AUTHENTICATE, value);
         }
         response
     }
