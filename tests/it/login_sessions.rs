@@ -4,17 +4,14 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::Value;
 use tokio::net::{TcpStream, UnixStream};
-use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 use crate::openid_connect_login::{Browser, CLIENTS};
 use crate::support::http::{client, send};
 use crate::support::ports::Port;
 use crate::support::tls::Authority;
-use crate::support::{Door, Reply, Setup, Upstream, eventually};
+use crate::support::{Door, Setup, Upstream, eventually};
 
 // How long a storage may take is of no interest here: one that is gone refuses.
 const PLUGIN: &str = ", client_id: gateway, client_secret: g-secret, \
@@ -94,7 +91,7 @@ impl Drop for Server {
 }
 
 /// A door with a service behind the plugin and one beside it on the same host.
-async fn door(upstream: &Upstream, issuer: &str, more: &str) -> Door {
+pub(crate) async fn door(upstream: &Upstream, issuer: &str, more: &str) -> Door {
     door_that_trusts(None, upstream, issuer, more).await
 }
 
@@ -126,7 +123,7 @@ async fn door_that_trusts(
     door
 }
 
-async fn signed_in(door: &Door) -> Browser<'_> {
+pub(crate) async fn signed_in(door: &Door) -> Browser<'_> {
     let mut browser = Browser::at(door);
     let answer = browser.sign_in("http://api.test/orders").await.expect(302);
     assert_eq!(answer.header("location"), "http://api.test/orders");
@@ -134,7 +131,7 @@ async fn signed_in(door: &Door) -> Browser<'_> {
     browser
 }
 
-fn session(browser: &Browser<'_>) -> String {
+pub(crate) fn session(browser: &Browser<'_>) -> String {
     browser.cookies[&("api".to_owned(), "session".to_owned())].clone()
 }
 
@@ -473,138 +470,4 @@ async fn a_hundred_requests_at_expiry_make_one_token_call_and_none_fails() {
         let of_browser = issued.matches("\"address\":\"127.0.0.1\"").count();
         assert_eq!(of_browser, 2, "{storage}: {issued}");
     }
-}
-
-#[tokio::test]
-async fn a_websocket_ends_with_its_token_and_its_client_is_told() {
-    let upstream = Upstream::start(|_| Reply::WebSocket).await;
-    socket_ends_with_its_token(&upstream.url(""), None).await;
-}
-
-#[tokio::test]
-async fn a_websocket_over_tls_ends_with_its_token_and_its_client_is_told() {
-    let upstream = Upstream::start(|_| Reply::WebSocket).await;
-    let (authority, tls) = (Authority::new(), Port::reserve());
-    let proxy = format!(
-        "{{listen: [\"@PROXY@\"], tls: {{listen: [\"{}\"], certificate: \"@DIR@/cert.pem\", \
-         key: \"@DIR@/key.pem\"}}}}",
-        tls.authority()
-    );
-    let service = format!(
-        "- {{name: sockets, url: '{}', routes: [{{paths: [/], protocols: [https]}}]}}\n",
-        upstream.url("")
-    );
-    let mut hop = Setup::new().proxy(&proxy).services(&service).lay_out();
-    let server = authority.client("localhost");
-    hop.write("cert.pem", &server.cert);
-    hop.write("key.pem", &server.key);
-    hop.start().await;
-    let url = format!("https://localhost:{}", tls.number());
-    socket_ends_with_its_token(&url, Some(&authority)).await;
-    assert_eq!(upstream.seen().len(), 1);
-}
-
-/// Ends the token by which a WebSocket to `upstream` was opened, and expects the
-/// client to be told.
-async fn socket_ends_with_its_token(upstream: &str, authority: Option<&Authority>) {
-    let service = format!(
-        "- name: api\n  url: {upstream}\n  routes: [{{hosts: [api.test]}}]\n  plugins:\n  \
-         - {{name: openid-connect, config: {{issuer: 'http://@PROXY@/oauth2', \
-         end_with_session: true}}}}\n",
-    );
-    let setup = Setup::new().services(&service);
-    let mut door = match authority {
-        Some(_) => setup.env("SSL_CERT_FILE", "ca.pem").lay_out(),
-        None => setup.lay_out(),
-    };
-    if let Some(authority) = authority {
-        door.write("ca.pem", &authority.pem());
-    }
-    door.start().await;
-    let form = [
-        ("grant_type", "client_credentials"),
-        ("scope", "read"),
-        ("client_id", "orders"),
-        ("client_secret", "orders-secret"),
-    ];
-    let asked = client().post(door.proxy_url("/oauth2/access_token"));
-    let token = send(asked.form(&form)).await.expect(200).json();
-    let token = token["access_token"].as_str().expect("a token").to_owned();
-    let mut socket = socket_at(&door, "authorization", &format!("Bearer {token}")).await;
-    let revoked = client().post(door.proxy_url("/oauth2/token/revoke"));
-    let form = [&form[2..], &[("token", token.as_str())]].concat();
-    send(revoked.form(&form)).await.expect(200);
-    is_told_of_the_end(&mut socket).await;
-}
-
-#[tokio::test]
-async fn a_websocket_ends_with_its_session_on_another_node_and_not_with_the_redis() {
-    let server = Server::redis(Port::reserve()).await;
-    let upstream = Upstream::start(|seen| match seen.header("upgrade") {
-        Some(_) => Reply::WebSocket,
-        None => Reply::Json(200, seen.json()),
-    })
-    .await;
-    let more = format!(
-        ", end_with_session: true, session_storage: redis, session_redis_port: {}, \
-         session_redis_password: open-sesame",
-        server.port.number()
-    );
-    let one = door(&upstream, "http://@PROXY@/oauth2", &more).await;
-    let other = door(&upstream, &one.proxy_url("/oauth2"), &more).await;
-    let mut browser = signed_in(&one).await;
-    let cookie = format!("session={}", session(&browser));
-    let mut socket = socket_at(&other, "cookie", &cookie).await;
-    browser.get("http://api.test/logout").await;
-    is_told_of_the_end(&mut socket).await;
-
-    let browser = signed_in(&one).await;
-    let cookie = format!("session={}", session(&browser));
-    let mut socket = socket_at(&other, "cookie", &cookie).await;
-    drop(server);
-    eventually("the session to be looked for in vain", || async {
-        let metrics = other.admin_get("/metrics").await.expect(200).body;
-        let mut lines = metrics.lines();
-        lines
-            .any(|line| line.starts_with(FAILURES) && !line.ends_with(" 0"))
-            .then_some(())
-    })
-    .await;
-    is_echoed(&mut socket).await;
-}
-
-const FAILURES: &str = "doorward_session_store_failures_total ";
-
-type Socket =
-    tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>;
-
-/// A WebSocket of who shows this field.
-async fn socket_at(door: &Door, name: &'static str, value: &str) -> Socket {
-    let url = door.proxy_url("/").replace("http://", "ws://");
-    let mut request = url.into_client_request().expect("a request");
-    let headers = request.headers_mut();
-    headers.insert("host", "api.test".parse().expect("a value"));
-    headers.insert(name, value.parse().expect("a value"));
-    let (mut socket, _) = tokio_tungstenite::connect_async(request)
-        .await
-        .expect("an upgrade");
-    is_echoed(&mut socket).await;
-    socket
-}
-
-async fn is_echoed(socket: &mut Socket) {
-    let said = Message::text("hello");
-    socket.send(said.clone()).await.expect("sent");
-    let echo = socket.next().await.expect("an answer").expect("a message");
-    assert_eq!(echo, said);
-}
-
-async fn is_told_of_the_end(socket: &mut Socket) {
-    let last = tokio::time::timeout(Duration::from_secs(60), socket.next()).await;
-    let last = last.expect("it ends").expect("a word").expect("a message");
-    let Message::Close(Some(frame)) = last else {
-        panic!("{last:?}");
-    };
-    assert_eq!(u16::from(frame.code), 1008);
-    assert_eq!(frame.reason.as_str(), "session has ended");
 }

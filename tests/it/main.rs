@@ -45,6 +45,7 @@ mod language;
 mod listening;
 mod log_files;
 mod log_streams;
+mod login_session_sockets;
 mod login_sessions;
 mod mcp;
 mod mcp_client_documents;

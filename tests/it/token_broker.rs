@@ -3,6 +3,7 @@
 
 mod attacks;
 mod endings;
+mod path_attacks;
 
 use reqwest::Method;
 use serde_json::{Value, json};
