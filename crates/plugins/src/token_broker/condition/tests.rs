@@ -107,15 +107,14 @@ fn what_is_no_condition_is_refused() {
     assert!(Condition::compile(&" ".repeat(5000)).is_err());
 }
 
-#[test]
-fn a_condition_may_spell_a_character_of_a_path_either_way() {
-    let request = RequestHeader::build(Method::GET, b"/", None).expect("a head");
-    let facts = Facts {
-        request: &request,
-        base: "/caf%C3%A9",
-        suffix: "/a%7Cb%20c",
+/// What is known of a request for `/x` whose body nobody has read.
+fn facts(request: &RequestHeader) -> Facts<'_> {
+    Facts {
+        request,
+        base: "/",
+        suffix: "/x",
         body: None,
-        body_read: true,
+        body_read: false,
         form: None,
         client: [127, 0, 0, 1].into(),
         now_ms: 5,
@@ -123,6 +122,17 @@ fn a_condition_may_spell_a_character_of_a_path_either_way() {
         environment: "",
         proxy: "",
         set: None,
+    }
+}
+
+#[test]
+fn a_condition_may_spell_a_character_of_a_path_either_way() {
+    let request = RequestHeader::build(Method::GET, b"/", None).expect("a head");
+    let facts = Facts {
+        base: "/caf%C3%A9",
+        suffix: "/a%7Cb%20c",
+        body_read: true,
+        ..facts(&request)
     };
     for condition in [
         r#"proxy.pathsuffix = "/a|b c" and "/a%7Cb%20c" = proxy.pathsuffix"#,
@@ -144,20 +154,6 @@ fn a_body_is_asked_for_only_where_it_decides() {
     request
         .insert_header("Content-Type", kind)
         .expect("a field");
-    let facts = |request| Facts {
-        request,
-        base: "/",
-        suffix: "/x",
-        body: None,
-        body_read: false,
-        form: None,
-        client: [127, 0, 0, 1].into(),
-        now_ms: 5,
-        organization: "",
-        environment: "",
-        proxy: "",
-        set: None,
-    };
     let holds = |text| {
         Condition::compile(text)
             .expect("one")
