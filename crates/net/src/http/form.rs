@@ -95,6 +95,11 @@ pub fn is_form(headers: &HeaderMap) -> bool {
     is_form_type(media_type(headers))
 }
 
+/// Whether a body is sent as a form in parts (RFC 7578).
+pub fn is_multipart(headers: &HeaderMap) -> bool {
+    is_type(media_type(headers), "multipart/form-data")
+}
+
 /// Whether a body is sent as JSON.
 pub fn is_json(headers: &HeaderMap) -> bool {
     is_json_type(media_type(headers))

@@ -121,6 +121,29 @@ async fn keys_are_read_in_bodies_and_taken_out_of_them() {
         ),
         ("application/json", r#"{"apikey":["good","no"]}"#, None),
         ("text/plain", "apikey=good", None),
+        (
+            "multipart/form-data; boundary=x",
+            "--x\r\nContent-Disposition: form-data; name=\"apikey\"\r\n\r\ngood\r\n--x\r\n\
+             Content-Disposition: form-data; name=a; filename=f\r\n\r\n1\r\n--x--\r\n",
+            Some("--x\r\nContent-Disposition: form-data; name=a; filename=f\r\n\r\n1\r\n--x--\r\n"),
+        ),
+        (
+            "multipart/form-data; boundary=x",
+            "--x\r\nContent-Disposition: form-data; name=apikey\r\n\r\ngood\r\n--x\r\n\
+             Content-Disposition: form-data; name=apikey\r\n\r\nbad\r\n--x--\r\n",
+            None,
+        ),
+        // Readers differ on where this one ends.
+        (
+            "multipart/form-data; boundary=x",
+            "--x\r\nContent-Disposition: form-data; name=apikey\r\n\r\ngood\n--x--\r\n",
+            None,
+        ),
+        (
+            "multipart/form-data",
+            "--x\r\nContent-Disposition: form-data; name=apikey\r\n\r\ngood\r\n--x--\r\n",
+            None,
+        ),
     ] {
         let exchange = Exchange {
             body: Some(Bytes::from(body)),
