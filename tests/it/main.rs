@@ -53,6 +53,7 @@ mod mcp_streams;
 mod mutual_tls;
 mod names;
 mod naming;
+mod nested_entities;
 mod oauth2;
 mod observation;
 mod online;

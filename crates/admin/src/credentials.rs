@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use http::Method;
 use serde_json::{Map, Value};
 
 use super::call::Call;
@@ -53,7 +54,10 @@ fn group(call: Call) -> Answer {
         let entities = call.state.control.entities();
         let consumer = draft::find::<Consumer>(&entities, &owner).ok_or(ApiError::NotFound)?;
         let consumer = consumer.value.id;
-        if let Key::Name(name) = &key {
+        // A PUT may also make the membership that has the group of the path.
+        if let Key::Name(name) = &key
+            && call.method != Method::PUT
+        {
             let unique = membership(name, consumer);
             let member = entities.credentials.groups.find(&unique);
             key = member.map_or(key, |record| Key::Id(record.value.id));
@@ -89,8 +93,7 @@ impl SecretInput {
         };
         let field = scheme.and_then(Scheme::secret);
         let given = field.and_then(|field| new.input.get(field));
-        let keeps =
-            given.and_then(Value::as_str) == Some(MASK) && call.method != http::Method::POST;
+        let keeps = given.and_then(Value::as_str) == Some(MASK) && call.method != Method::POST;
         let fresh = !keeps && (!patches || given.is_some());
         if let Some(field) = field.filter(|_| keeps) {
             new.input.remove(field);

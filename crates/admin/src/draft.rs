@@ -13,7 +13,7 @@ use doorward_core::clock;
 use doorward_core::model::plugin::Plugin;
 use doorward_core::model::route::Route;
 use doorward_core::model::schema::{self, Source, Violations};
-use doorward_gateway::entities::{self, Entities, Kind, Origin, Record, Scheme};
+use doorward_gateway::entities::{self, Entities, Kind, Origin, Record, Scheme, membership};
 use doorward_gateway::records::{self, Resource};
 
 /// What a path names a record by.
@@ -153,8 +153,19 @@ pub(super) fn replace<T: Resource>(
                 None if T::KIND == Kind::Certificate => {}
                 None => return Err(ApiError::Key(name.clone())),
             }
-            if let Some(old) = find::<T>(entities, key) {
-                record.insert("id".to_owned(), old.value.id().to_string().into());
+            let old = match owner {
+                Some((_, consumer)) if T::KIND == Kind::Credential(Scheme::Acl) => {
+                    let member = membership(name, consumer);
+                    entities
+                        .credentials
+                        .groups
+                        .find(&member)
+                        .map(|old| old.value.id)
+                }
+                _ => find::<T>(entities, key).map(|old| old.value.id()),
+            };
+            if let Some(old) = old {
+                record.insert("id".to_owned(), old.to_string().into());
             }
         }
     }

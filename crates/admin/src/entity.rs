@@ -151,7 +151,8 @@ pub(super) async fn replace<T: Resource>(call: Call, key: Key) -> Result<Respons
     item_of::<T>(call, None, key).await
 }
 
-/// One record, alone or as a child of `owner`.
+/// One record, alone or as a child of `owner`: a PUT makes it the child of `owner`, all
+/// else is for those that are.
 pub(super) async fn item_of<T: Resource>(
     call: Call,
     owner: Option<Owner>,
@@ -180,12 +181,8 @@ pub(super) async fn item_of<T: Resource>(
                         })),
                         Origin::Store => Ok((vec![Change::delete::<T>(record.value.id())], ())),
                     },
-                    // Those that are looked for below their parent, and not found.
-                    None if owner.is_some()
-                        && matches!(T::KIND, Kind::Plugin | Kind::Credential(_)) =>
-                    {
-                        Err(ApiError::NotFound)
-                    }
+                    // Below its parent a record is looked for first.
+                    None if owner.is_some() => Err(ApiError::NotFound),
                     None => Ok((Vec::new(), ())),
                 }
             };
@@ -203,7 +200,8 @@ pub(super) async fn item_of<T: Resource>(
                 let mut new = new;
                 let old = draft::find::<T>(entities, &key);
                 let old = old.filter(|old| !patch || !old.value.is_over(now_ms));
-                if old.is_some_and(|old| !belongs(old, owner)) {
+                // A PUT takes the record from another parent.
+                if patch && old.is_some_and(|old| !belongs(old, owner)) {
                     return Err(ApiError::NotFound);
                 }
                 // A PUT replaces the names of a certificate, too.
@@ -218,6 +216,7 @@ pub(super) async fn item_of<T: Resource>(
                 }
                 let record = match old {
                     Some(old) if patch => draft::update::<T>(entities, old, new, owner)?,
+                    None if patch && owner.is_some() => return Err(ApiError::NotFound),
                     None if patch => return Err(key.absent::<T>()),
                     _ => draft::replace::<T>(entities, &key, new, owner)?,
                 };
