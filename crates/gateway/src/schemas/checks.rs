@@ -133,7 +133,7 @@ pub fn service_path(text: &str) -> Result<(), String> {
         return Err("should start with: /".to_owned());
     }
     if text.contains("//") {
-        return Err("must not have empty segments".to_owned());
+        return Err(EMPTY_SEGMENTS.to_owned());
     }
     uri_characters(text)
 }
@@ -152,8 +152,13 @@ pub fn route_path(text: &str) -> Result<(), String> {
     if !text.starts_with('/') {
         return Err(PATH_START.to_owned());
     }
+    if text.contains("//") {
+        return Err(EMPTY_SEGMENTS.to_owned());
+    }
     let encoded = path::encoded(text);
-    uri_characters(&encoded)?;
+    // Browsers leave brackets as they are, and so does the normal form.
+    let characters = encoded.replace(['[', ']'], "");
+    uri_characters(&characters).map_err(|message| message.replace(&characters, text))?;
     match path::normalize(&encoded) {
         Ok(normal) if normal == encoded => Ok(()),
         Ok(normal) => Err(format!(
@@ -164,6 +169,7 @@ pub fn route_path(text: &str) -> Result<(), String> {
     }
 }
 
+const EMPTY_SEGMENTS: &str = "must not have empty segments";
 const PATH_START: &str = "should start with: / (fixed path) or ~/ (regex path)";
 
 /// The path of a health check or of a cookie.

@@ -323,16 +323,21 @@ fn paths_are_normal_prefixes_or_expressions() {
         "/a b",
         "/日本",
         "/a|b",
+        "/a[1]",
     ] {
         made(route(), json!({"paths":[path]})).expect(path);
     }
     for (path, message) in [
         ("a", "should start with: / (fixed path) or ~/ (regex path)"),
         ("~a", "should start with: / (fixed path) or ~/ (regex path)"),
-        ("/a//b", "non-normalized path, consider use '/a/b' instead"),
+        ("/a//b", "must not have empty segments"),
         ("/a/../b", "non-normalized path, consider use '/b' instead"),
         ("/%61", "non-normalized path, consider use '/a' instead"),
         ("/a%2", "invalid url-encoded value: '%2'"),
+        (
+            "/[a]?b",
+            "invalid path: '/[a]?b' (characters outside of the reserved list of RFC 3986 found)",
+        ),
     ] {
         assert_eq!(
             bad_route("paths", json!([path])),
