@@ -24,7 +24,7 @@ pub(super) fn all(call: Call) -> Answer {
         if id.is_empty() {
             return Err(ApiError::Unique {
                 field: "custom_id",
-                message: "length must be at least 1",
+                message: "length must be at least 1".into(),
             });
         }
         let entities = call.state.control.entities();

@@ -69,7 +69,7 @@ pub(super) enum ApiError {
         /// The field.
         field: &'static str,
         /// What is wrong.
-        message: &'static str,
+        message: Cow<'static, str>,
     },
     /// A path that names by what is no id a record that has only an id.
     #[error("invalid primary key: '{{id=\"{0}\"}}'")]

@@ -48,7 +48,7 @@ pub(super) enum Scope {
 
 impl Scope {
     /// The query parameter.
-    const NAME: &str = "declared";
+    pub(super) const NAME: &str = "declared";
 
     /// Reads the query parameter.
     ///

@@ -229,6 +229,39 @@ async fn tags_reach_over_all_kinds() {
 }
 
 #[tokio::test]
+async fn tags_come_in_pages() {
+    let api = Api::new().await;
+    for name in ["a", "b", "c"] {
+        let body = json!({"name":name,"host":"h","tags":["t","u v"]});
+        api.send("POST", "/services", body).await.expect(201);
+    }
+    for (path, all) in [("/tags", 6), ("/tags/u%20v", 3)] {
+        let whole = api.get(path).await.expect(200).json();
+        assert_eq!(whole.get("offset"), None, "{path}");
+        let whole = whole["data"].as_array().expect("a list").clone();
+        assert_eq!(whole.len(), all, "{path}");
+        let mut rows = Vec::new();
+        let mut next = format!("{path}?size=2");
+        loop {
+            let page = api.get(&next).await.expect(200).json();
+            let data = page["data"].as_array().expect("a list");
+            assert!((1..=2).contains(&data.len()), "{next}");
+            rows.extend(data.iter().cloned());
+            match page["next"].as_str() {
+                Some(more) => more.clone_into(&mut next),
+                None => break,
+            }
+        }
+        assert_eq!(rows, whole, "{path}");
+    }
+    api.get("/tags?size=0").await.expect(400);
+    api.get("/tags?offset=WyJhIl0=").await.expect(400);
+    let wrong = api.get("/tags/a,b").await.expect(400).json();
+    assert_eq!(wrong["code"], 10);
+    assert_eq!(wrong["name"], "invalid unique tag");
+}
+
+#[tokio::test]
 async fn every_kind_has_a_schema_and_validates() {
     let api = Api::new().await;
     let (cert, key) = pair();
