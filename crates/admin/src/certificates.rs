@@ -1,5 +1,7 @@
 //! The server names that certificates bring along: `snis` in their bodies.
 
+use std::collections::{BTreeMap, HashSet};
+
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -42,16 +44,10 @@ impl ServerNames {
             _ => return Err(Violations::of("snis", "expected a set").into()),
         };
         let mut checked: Vec<String> = Vec::new();
-        let mut wrong = std::collections::BTreeMap::new();
+        let mut wrong = BTreeMap::new();
         for (position, name) in names.into_iter().enumerate() {
             let good = match &name {
-                Value::String(name) => checks::sni(name).and_then(|()| {
-                    let again = |other: &String| other.eq_ignore_ascii_case(name);
-                    if checked.iter().any(again) {
-                        return Err(format!("{name} is duplicated"));
-                    }
-                    Ok(name.clone())
-                }),
+                Value::String(name) => checks::sni(name).map(|()| name.clone()),
                 _ => Err("expected a string".to_owned()),
             };
             match good {
@@ -61,12 +57,19 @@ impl ServerNames {
                 }
             }
         }
-        if wrong.is_empty() {
-            return Ok(Some(Self(checked)));
+        if !wrong.is_empty() {
+            let mut violations = Violations::default();
+            violations.put("snis", Violation::List(wrong));
+            return Err(violations.into());
         }
-        let mut violations = Violations::default();
-        violations.put("snis", Violation::List(wrong));
-        Err(violations.into())
+        let mut seen = HashSet::new();
+        if let Some(name) = checked
+            .iter()
+            .find(|name| !seen.insert(name.to_ascii_lowercase()))
+        {
+            return Err(Violations::of("snis", format!("{name} is duplicated")).into());
+        }
+        Ok(Some(Self(checked)))
     }
 
     /// The names of a certificate that a PUT under a server name makes or

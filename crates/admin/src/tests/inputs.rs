@@ -77,7 +77,7 @@ async fn violations_of_the_schema_name_their_fields() {
         json!({"protocol":"tcp"}),
         (
             400,
-            "schema violation (protocol: expected one of: http, https, grpc, grpcs, internal)",
+            "schema violation (protocol: expected one of: grpc, grpcs, http, https, internal)",
         ),
     )
     .await;

@@ -121,6 +121,14 @@ pub fn sni(text: &str) -> Result<(), String> {
     if text == "*" {
         return Ok(());
     }
+    if let Some(at) = text.find('*') {
+        if at != 0 && at + 1 != text.len() {
+            return Err("wildcard must be leftmost or rightmost character".to_owned());
+        }
+        if text.matches('*').count() > 1 {
+            return Err("only one wildcard must be specified".to_owned());
+        }
+    }
     route_host(text)
 }
 

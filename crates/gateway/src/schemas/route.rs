@@ -8,7 +8,7 @@ use super::{checks, common};
 use doorward_core::model::schema::{Field, Schema, Type, Violation, Violations};
 
 /// What can be served; streams (`tcp`, `tls`, `udp`, `tls_passthrough`) can't.
-const PROTOCOLS: &[&str] = &["http", "https", "grpc", "grpcs"];
+const PROTOCOLS: &[&str] = &["grpc", "grpcs", "http", "https"];
 
 /// The fields of a route.
 pub fn route() -> &'static Schema {

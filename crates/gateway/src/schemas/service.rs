@@ -10,7 +10,7 @@ use doorward_core::model::schema::{Field, Schema, Type, Violations, failed_condi
 
 /// The schemes towards an upstream that can be served. `internal` is an
 /// upstream inside the process, named by `host`.
-const PROTOCOLS: &[&str] = &["http", "https", "grpc", "grpcs", "internal"];
+const PROTOCOLS: &[&str] = &["grpc", "grpcs", "http", "https", "internal"];
 
 /// The fields of a service.
 pub fn service() -> &'static Schema {

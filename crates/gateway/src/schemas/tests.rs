@@ -99,7 +99,7 @@ fn a_url_that_is_none_is_refused() {
     );
     assert_eq!(
         message(json!("ftp://a")),
-        "schema violation (protocol: expected one of: http, https, grpc, grpcs, internal)"
+        "schema violation (protocol: expected one of: grpc, grpcs, http, https, internal)"
     );
 }
 
@@ -117,7 +117,7 @@ fn fields_of_a_service_are_checked() {
         (
             "protocol",
             json!("tcp"),
-            "expected one of: http, https, grpc, grpcs, internal",
+            "expected one of: grpc, grpcs, http, https, internal",
         ),
         ("path", json!("x"), "should start with: /"),
         ("path", json!("/a//b"), "must not have empty segments"),
@@ -211,7 +211,7 @@ fn streams_are_refused_with_what_is_allowed() {
     for protocol in ["tcp", "tls", "udp", "tls_passthrough"] {
         assert_eq!(
             bad_route("protocols", json!([protocol])),
-            "schema violation (protocols.1: expected one of: http, https, grpc, grpcs)"
+            "schema violation (protocols.1: expected one of: grpc, grpcs, http, https)"
         );
     }
     assert_eq!(
@@ -365,7 +365,7 @@ fn fields_of_a_route_are_checked() {
         (
             "protocols",
             json!(["tcp"]),
-            "protocols.1: expected one of: http, https, grpc, grpcs",
+            "protocols.1: expected one of: grpc, grpcs, http, https",
         ),
         (
             "path_handling",

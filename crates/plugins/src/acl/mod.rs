@@ -62,14 +62,17 @@ fn schema() -> &'static Schema {
 
 fn one_list(config: &Map<String, Value>, violations: &mut Violations) {
     let some = |list| Settings(config).texts(list).next().is_some();
-    let count = match (some("allow"), some("deny")) {
-        (true, true) => "only",
-        (false, false) => "at least",
+    let counts: &[&str] = match (some("allow"), some("deny")) {
+        (true, true) => &["exactly"],
+        // The imitated gateway has a rule for either, and tells both.
+        (false, false) => &["exactly", "at least"],
         _ => return,
     };
-    violations.put_holder(format!(
-        "{count} one of these fields must be non-empty: 'config.allow', 'config.deny'"
-    ));
+    for count in counts {
+        violations.put_holder(format!(
+            "{count} one of these fields must be non-empty: 'config.allow', 'config.deny'"
+        ));
+    }
 }
 
 /// A running filter.

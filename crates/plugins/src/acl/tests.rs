@@ -88,5 +88,5 @@ fn one_list_is_needed_and_only_one() {
     let told = refused(json!({}));
     assert!(told.contains("at least one of these fields"), "{told}");
     let told = refused(json!({"allow": ["a"], "deny": ["b"]}));
-    assert!(told.contains("only one of these fields"), "{told}");
+    assert!(told.contains("exactly one of these fields"), "{told}");
 }

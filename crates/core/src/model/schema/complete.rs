@@ -212,14 +212,17 @@ impl Text {
 
 fn reference_violation(map: &Map<String, Value>) -> Option<Violation> {
     let mut wrong = Violations::default();
-    for key in map.keys().filter(|key| *key != "id") {
-        wrong.put(key, "unknown field");
-    }
     match map.get("id") {
         Some(Value::String(id)) if is_uuid(id) => {}
         Some(Value::String(_)) => wrong.put("id", "expected a valid UUID"),
         Some(_) => wrong.put("id", "expected a string"),
-        None => wrong.put("id", "required field missing"),
+        None => {
+            let missing = Violations::of("id", "missing primary key");
+            return Some(Violation::Record(missing));
+        }
+    }
+    for key in map.keys().filter(|key| *key != "id") {
+        wrong.put(key, "unknown field");
     }
     (!wrong.is_empty()).then_some(Violation::Record(wrong))
 }
