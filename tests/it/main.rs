@@ -25,6 +25,7 @@ mod deployment;
 mod documentation;
 mod durability;
 mod edge;
+mod empty_texts;
 mod everyday_files;
 mod everyday_plugins;
 mod explain;

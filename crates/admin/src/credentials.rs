@@ -155,7 +155,7 @@ async fn hash_password(input: &mut Map<String, Value>) -> Result<(), ApiError> {
     let Some(Value::String(password)) = input.get_mut("password") else {
         return Ok(());
     };
-    if basic_auth::is_hash(password) || password == MASK {
+    if password.is_empty() || basic_auth::is_hash(password) || password == MASK {
         return Ok(());
     }
     let text = Secret::new(std::mem::take(password));

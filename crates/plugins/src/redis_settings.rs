@@ -20,15 +20,15 @@ const DEADLINE: std::ops::RangeInclusive<i64> = 1..=10_000;
 fn record() -> Schema {
     let flag = |name| Field::new(name, Type::Boolean).default(false);
     Schema::new(vec![
-        Field::new("host", Type::text()),
+        Field::new("host", Type::some_text()),
         Field::new("port", Type::Integer(0, 65_535)).default(6379),
         Field::new("timeout", Type::Integer(0, 2_147_483_646)).default(2000),
-        Field::new("username", Type::text()).referenceable(),
+        Field::new("username", Type::some_text()).referenceable(),
         Field::new("password", Type::text()).referenceable(),
         Field::new("database", Type::Integer(0, i64::from(u16::MAX))).default(0),
         flag("ssl"),
         flag("ssl_verify"),
-        Field::new("server_name", Type::text()),
+        Field::new("server_name", Type::some_text()),
     ])
 }
 

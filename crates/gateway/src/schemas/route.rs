@@ -54,7 +54,10 @@ fn matchers() -> Vec<Field> {
         Field::new("methods", Type::set(Type::checked(checks::method))),
         Field::new("hosts", Type::array(Type::checked(checks::route_host))),
         Field::new("paths", Type::array(Type::checked(checks::route_path))),
-        Field::new("headers", Type::Map(Box::new(Type::array(Type::text())))),
+        Field::new(
+            "headers",
+            Type::Map(Box::new(Type::array(Type::some_text()))),
+        ),
         Field::new("snis", Type::set(Type::checked(checks::sni))),
         Field::new("sources", Type::set(address())),
         Field::new("destinations", Type::set(address())),
@@ -64,7 +67,7 @@ fn matchers() -> Vec<Field> {
 /// What routes of TCP streams match; such routes can't be served.
 fn address() -> Type {
     Type::Record(Schema::new(vec![
-        Field::new("ip", Type::text()),
+        Field::new("ip", Type::some_text()),
         Field::new("port", Type::Integer(0, 65_535)),
     ]))
 }

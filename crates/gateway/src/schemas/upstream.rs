@@ -158,7 +158,10 @@ fn active() -> Schema {
         Field::new("http_path", Type::checked(checks::path)).default("/"),
         Field::new("https_sni", Type::checked(checks::server_name)),
         Field::new("https_verify_certificate", Type::Boolean).default(true),
-        Field::new("headers", Type::Map(Box::new(Type::array(Type::text())))),
+        Field::new(
+            "headers",
+            Type::Map(Box::new(Type::array(Type::some_text()))),
+        ),
         Field::new("healthy", Type::Record(Schema::new(healthy))).required(),
         Field::new("unhealthy", Type::Record(Schema::new(unhealthy))).required(),
     ])

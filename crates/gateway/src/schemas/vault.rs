@@ -16,7 +16,7 @@ pub fn vault() -> &'static Schema {
                 .required()
                 .unique(),
             Field::new("name", Type::checked(name)).required(),
-            Field::new("description", Type::text()),
+            Field::new("description", Type::some_text()),
             Field::new("config", Type::Record(config)).required(),
         ]);
         Schema::new(fields)

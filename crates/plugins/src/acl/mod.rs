@@ -44,7 +44,7 @@ const NOT_ALLOWED: Code = Code::new("not_in_group", 403, "the consumer's groups 
 
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let groups = |name| Field::new(name, Type::array(Type::text()));
+        let groups = |name| Field::new(name, Type::array(Type::some_text()));
         let flag = |name| {
             let field = Field::new(name, Type::Boolean);
             field.default(false).required()

@@ -39,8 +39,8 @@ pub(crate) const CREDENTIAL_HEADERS: [HeaderName; 2] = [PROXY_AUTHORIZATION, AUT
 /// The fields that all these plugins have.
 pub(crate) fn fields() -> [Field; 2] {
     [
-        Field::new("anonymous", Type::text()),
-        Field::new("realm", Type::text()),
+        Field::new("anonymous", Type::some_text()),
+        Field::new("realm", Type::some_text()),
     ]
 }
 

@@ -67,11 +67,11 @@ const BUSY: Code = Code::new("busy", 503, "too many passwords are being checked"
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         Schema::new(vec![
-            Field::new("anonymous", Type::text()),
+            Field::new("anonymous", Type::some_text()),
             Field::new("hide_credentials", Type::Boolean)
                 .default(false)
                 .required(),
-            Field::new("realm", Type::text())
+            Field::new("realm", Type::some_text())
                 .default("service")
                 .required(),
         ])

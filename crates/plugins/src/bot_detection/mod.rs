@@ -61,6 +61,10 @@ fn schema() -> &'static Schema {
 }
 
 fn check_pattern(pattern: &str) -> Result<(), String> {
+    if pattern.is_empty() {
+        // It is in every name of a client.
+        return Err("length must be at least 1".to_owned());
+    }
     patterns(&[pattern]).map(drop)
 }
 

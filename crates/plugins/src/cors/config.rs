@@ -18,7 +18,7 @@ const METHODS: &[&str] = &[
 pub(super) fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         let flag = |name| Field::new(name, Type::Boolean).default(false).required();
-        let texts = || Type::array(Type::text());
+        let texts = || Type::array(Type::some_text());
         Schema::new(vec![
             Field::new("origins", Type::array(Type::checked(origins::check))),
             Field::new("headers", texts()),

@@ -41,6 +41,9 @@ pub(super) enum Entry {
 
 /// The check of an entry.
 pub(super) fn check(text: &str) -> Result<(), String> {
+    if text.is_empty() {
+        return Err("length must be at least 1".to_owned());
+    }
     Entry::read(text).map(drop)
 }
 

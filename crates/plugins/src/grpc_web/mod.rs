@@ -64,7 +64,7 @@ fn schema() -> &'static Schema {
             Ok(())
         });
         Schema::new(vec![
-            Field::new("proto", Type::text()),
+            Field::new("proto", Type::some_text()),
             Field::new("pass_stripped_path", Type::Boolean),
             Field::new("allow_origin_header", origin).default("*"),
         ])

@@ -82,7 +82,7 @@ fn schema() -> &'static Schema {
             flag("hide_credentials"),
             Field::new("clock_skew", Type::Number).default(300),
             flag("validate_request_body"),
-            Field::new("enforce_headers", Type::array(Type::text())).default(json!([])),
+            Field::new("enforce_headers", Type::array(Type::some_text())).default(json!([])),
             Field::new("algorithms", Type::array(Type::word(Hash::NAMES)))
                 .default(json!(Hash::NAMES)),
         ];

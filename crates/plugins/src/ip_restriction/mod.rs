@@ -44,7 +44,7 @@ fn schema() -> &'static Schema {
             Field::new("allow", list()),
             Field::new("deny", list()),
             Field::new("status", Type::Number),
-            Field::new("message", Type::text()),
+            Field::new("message", Type::some_text()),
         ])
         .check(restricts_something)
     });

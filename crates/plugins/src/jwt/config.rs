@@ -25,11 +25,11 @@ pub(super) fn schema() -> &'static Schema {
             let field = Field::new(name, Type::Boolean);
             field.default(default).required()
         };
-        let texts = |name| Field::new(name, Type::set(Type::text()));
+        let texts = |name| Field::new(name, Type::set(Type::some_text()));
         let mut fields = vec![
             texts("uri_param_names").default(json!(["jwt"])),
             texts("cookie_names").default(json!([])),
-            Field::new("key_claim_name", Type::text()).default("iss"),
+            Field::new("key_claim_name", Type::some_text()).default("iss"),
             flag("secret_is_base64", false),
             Field::new("claims_to_verify", Type::set(Type::word(&["exp", "nbf"]))),
             flag("run_on_preflight", true),

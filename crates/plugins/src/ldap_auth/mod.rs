@@ -74,20 +74,20 @@ fn schema() -> &'static Schema {
             field.default(false).required()
         };
         let mut fields = vec![
-            Field::new("ldap_host", Type::text()).required(),
+            Field::new("ldap_host", Type::some_text()).required(),
             Field::new("ldap_port", Type::Integer(0, 65_535))
                 .default(389)
                 .required(),
             flag("ldaps"),
             flag("start_tls"),
             flag("verify_ldap_host"),
-            Field::new("base_dn", Type::text()).required(),
-            Field::new("attribute", Type::text()).required(),
+            Field::new("base_dn", Type::some_text()).required(),
+            Field::new("attribute", Type::some_text()).required(),
             Field::new("cache_ttl", Type::Number).default(60).required(),
             flag("hide_credentials"),
             Field::new("timeout", Type::Number).default(10_000),
             Field::new("keepalive", Type::Number).default(60_000),
-            Field::new("header_type", Type::text()).default("ldap"),
+            Field::new("header_type", Type::some_text()).default("ldap"),
         ];
         fields.extend(authentication::fields());
         Schema::new(fields).check(one_kind_of_tls)

@@ -47,7 +47,7 @@ fn schema() -> &'static Schema {
         ];
         fields.extend(legacy_fields());
         fields.extend([
-            Field::new("headers", Type::Map(Box::new(Type::text()))),
+            Field::new("headers", Type::Map(Box::new(Type::some_text()))),
             queue_field(1),
             custom_fields::field(),
         ]);

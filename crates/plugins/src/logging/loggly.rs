@@ -33,10 +33,10 @@ const USER: u8 = 1;
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         let mut fields = vec![
-            Field::new("host", Type::text()).default("logs-01.loggly.com"),
+            Field::new("host", Type::some_text()).default("logs-01.loggly.com"),
             Field::new("port", Type::Integer(0, 65_535)).default(514),
-            Field::new("key", Type::text()).required(),
-            Field::new("tags", Type::set(Type::text())).default(json!(["kong"])),
+            Field::new("key", Type::some_text()).required(),
+            Field::new("tags", Type::set(Type::some_text())).default(json!(["kong"])),
         ];
         fields.extend(severity_fields(false));
         fields.extend([

@@ -37,12 +37,12 @@ const LINES: usize = 1000;
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         Schema::new(vec![
-            Field::new("host", Type::text()).required(),
+            Field::new("host", Type::some_text()).required(),
             Field::new("port", Type::Integer(0, 65_535)).required(),
             Field::new("timeout", Type::Number).default(10_000),
             Field::new("keepalive", Type::Number).default(60_000),
             Field::new("tls", Type::Boolean).default(false).required(),
-            Field::new("tls_sni", Type::text()),
+            Field::new("tls_sni", Type::some_text()),
             custom_fields::field(),
         ])
     });

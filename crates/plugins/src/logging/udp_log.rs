@@ -31,7 +31,7 @@ const DATAGRAMS: usize = 1000;
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         Schema::new(vec![
-            Field::new("host", Type::text()).required(),
+            Field::new("host", Type::some_text()).required(),
             Field::new("port", Type::Integer(0, 65_535)).required(),
             Field::new("timeout", Type::Number).default(10_000),
             custom_fields::field(),

@@ -34,9 +34,9 @@ pub(super) fn schema() -> &'static Schema {
             field.default(default).required()
         };
         let mut fields = vec![
-            Field::new("scopes", Type::array(Type::text())),
+            Field::new("scopes", Type::array(Type::some_text())),
             flag("mandatory_scope"),
-            Field::new("provision_key", Type::text())
+            Field::new("provision_key", Type::some_text())
                 .auto()
                 .unique()
                 .required(),
@@ -47,7 +47,7 @@ pub(super) fn schema() -> &'static Schema {
             flag("hide_credentials"),
             flag("accept_http_if_already_terminated"),
             flag("global_credentials"),
-            Field::new("auth_header_name", Type::text()).default("authorization"),
+            Field::new("auth_header_name", Type::some_text()).default("authorization"),
             seconds("refresh_token_ttl", 1_209_600),
             flag("reuse_refresh_token"),
             Field::new("pkce", Type::word(&["none", "lax", "strict"])).default("lax"),

@@ -19,7 +19,7 @@ pub(super) fn schema() -> &'static Schema {
         };
         let flag = |name| Field::new(name, Type::Boolean).default(true);
         let memory = vec![
-            Field::new("dictionary_name", Type::text())
+            Field::new("dictionary_name", Type::some_text())
                 .default("kong_db_cache")
                 .required(),
         ];
@@ -35,7 +35,7 @@ pub(super) fn schema() -> &'static Schema {
             list("request_method", methods, json!(["GET", "HEAD"])),
             list(
                 "content_type",
-                Type::text(),
+                Type::some_text(),
                 json!(["text/plain", "application/json"]),
             ),
             Field::new("cache_ttl", Type::Integer(i64::MIN, i64::MAX)).default(300),
@@ -46,7 +46,7 @@ pub(super) fn schema() -> &'static Schema {
             Field::new("ignore_uri_case", Type::Boolean).default(false),
             Field::new("storage_ttl", Type::Integer(i64::MIN, i64::MAX)),
             Field::new("memory", Type::Record(Schema::new(memory))).required(),
-            Field::new("vary_query_params", Type::array(Type::text())),
+            Field::new("vary_query_params", Type::array(Type::some_text())),
             Field::new("vary_headers", Type::array(Type::checked(header_name))),
             Field::new("response_headers", Type::Record(Schema::new(shown))).required(),
         ];

@@ -29,7 +29,7 @@ pub(super) fn schema() -> &'static Schema {
             flag("fault_tolerant", true),
             flag("hide_client_headers", false),
             Field::new("error_code", Type::Number).default(429),
-            Field::new("error_message", Type::text()).default("API rate limit exceeded"),
+            Field::new("error_message", Type::some_text()).default("API rate limit exceeded"),
             Field::new("sync_rate", Type::Number).default(-1).required(),
         ]);
         fields.extend(redis_settings::fields());

@@ -44,9 +44,9 @@ fn schema() -> &'static Schema {
             Field::new("status_code", Type::Integer(100, 599))
                 .default(503)
                 .required(),
-            Field::new("message", Type::text()),
-            Field::new("content_type", Type::text()),
-            Field::new("body", Type::text()),
+            Field::new("message", Type::some_text()),
+            Field::new("content_type", Type::some_text()),
+            Field::new("body", Type::some_text()),
             Field::new("echo", Type::Boolean).default(false).required(),
             Field::new("trigger", Type::checked(header_name)),
         ])

@@ -45,7 +45,7 @@ fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         let fields = OPERATIONS.map(|operation| {
             let (headers, body): (TextCheck, Type) = match operation {
-                "remove" => (check_header_to_remove, Type::text()),
+                "remove" => (check_header_to_remove, Type::some_text()),
                 "rename" => (check_header_names, Type::checked(check_pair)),
                 _ => (check_header_pair, Type::checked(check_pair)),
             };

@@ -37,11 +37,12 @@ fn shorthand(input: &mut Map<String, Value>, _: &mut Violations) {
 pub(super) fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         let flag = |name, default: bool| Field::new(name, Type::Boolean).default(default);
-        let text = |name, default: &'static str| Field::new(name, Type::text()).default(default);
+        let text =
+            |name, default: &'static str| Field::new(name, Type::some_text()).default(default);
         let seconds = |name, default: i64| Field::new(name, Type::Number).default(default);
         let tellings = |name| Field::new(name, Type::set(Type::word(TELLINGS)));
         Schema::new(vec![
-            Field::new("secret", Type::text()).referenceable(),
+            Field::new("secret", Type::some_text()).referenceable(),
             Field::new("storage", Type::word(&["cookie", "kong"])).default("cookie"),
             text("audience", "default"),
             seconds("idling_timeout", 900).aliases(&["cookie_idletime"]),
@@ -50,7 +51,7 @@ pub(super) fn schema() -> &'static Schema {
             seconds("stale_ttl", 10).aliases(&["cookie_discard"]),
             text("cookie_name", "session"),
             text("cookie_path", "/"),
-            Field::new("cookie_domain", Type::text()),
+            Field::new("cookie_domain", Type::some_text()),
             Field::new(
                 "cookie_same_site",
                 Type::word(&["Strict", "Lax", "None", "Default"]),

@@ -61,9 +61,9 @@ pub(super) fn schema() -> &'static Schema {
             field.default(usual).required()
         };
         let mut fields = vec![
-            Field::new("host", Type::text()).default("localhost"),
+            Field::new("host", Type::some_text()).default("localhost"),
             Field::new("port", Type::Integer(0, 65_535)).default(8125),
-            Field::new("prefix", Type::text()).default("kong"),
+            Field::new("prefix", Type::some_text()).default("kong"),
             Field::new("metrics", Type::array(Type::Record(metric()))).default(default_metrics()),
             Field::new(
                 "allow_status_codes",

@@ -59,9 +59,9 @@ const DEFAULTS: &[&str] = &[
 
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let tag = |name, usual: &str| Field::new(name, Type::text()).default(usual);
+        let tag = |name, usual: &str| Field::new(name, Type::some_text()).default(usual);
         let mut fields = vec![
-            Field::new("host", Type::text()).default("localhost"),
+            Field::new("host", Type::some_text()).default("localhost"),
             Field::new("port", Type::Integer(0, 65_535)).default(8125),
             tag("prefix", "kong"),
             tag("service_name_tag", "name"),

@@ -54,7 +54,7 @@ fn schema() -> &'static Schema {
         Schema::new(vec![
             Field::new("traces_endpoint", Type::checked(url_text)).aliases(&["endpoint"]),
             Field::new("logs_endpoint", Type::checked(url_text)),
-            Field::new("headers", Type::Map(Box::new(Type::text()))),
+            Field::new("headers", Type::Map(Box::new(Type::some_text()))),
             Field::new("resource_attributes", texts(check_attribute)),
             queue_field(200),
             count("batch_span_count"),

@@ -49,7 +49,7 @@ pub(super) fn field(default: &str) -> Field {
     let list = |name, one_of| Field::new(name, Type::array(Type::word(one_of)));
     let record = Schema::new(vec![
         list("extract", EXTRACT),
-        Field::new("clear", Type::array(Type::text())),
+        Field::new("clear", Type::array(Type::some_text())),
         list("inject", INJECT),
         Field::new("default_format", Type::word(FORMATS))
             .default(default)

@@ -62,15 +62,15 @@ fn schema() -> &'static Schema {
         };
         let tag = Schema::new(vec![
             Field::new("name", Type::checked(check_tag_name)).required(),
-            Field::new("value", Type::text()).required(),
+            Field::new("value", Type::some_text()).required(),
         ]);
         Schema::new(vec![
-            Field::new("local_service_name", Type::text())
+            Field::new("local_service_name", Type::some_text())
                 .default("kong")
                 .required(),
             Field::new("http_endpoint", Type::checked(url_text)),
             Field::new("sample_ratio", Type::Between(0, 1)).default(0.001),
-            Field::new("default_service_name", Type::text()),
+            Field::new("default_service_name", Type::some_text()),
             Field::new("include_credential", Type::Boolean)
                 .default(true)
                 .required(),
@@ -79,7 +79,7 @@ fn schema() -> &'static Schema {
                 .required(),
             propagation::header_type(),
             propagation::default_header_type(),
-            Field::new("tags_header", Type::text())
+            Field::new("tags_header", Type::some_text())
                 .default("Zipkin-Tags")
                 .required(),
             Field::new("static_tags", Type::array(Type::Record(tag))),

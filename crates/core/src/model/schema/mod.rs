@@ -190,6 +190,15 @@ impl Type {
         Type::String(Text::default())
     }
 
+    /// A text that is not empty: the imitated gateway takes no other, if nothing else is
+    /// said.
+    pub fn some_text() -> Self {
+        Self::checked(|text| match text {
+            "" => Err("length must be at least 1".to_owned()),
+            _ => Ok(()),
+        })
+    }
+
     /// One of the given words.
     pub fn word(one_of: &'static [&'static str]) -> Self {
         Type::String(Text {
