@@ -344,3 +344,39 @@ async fn secrets_of_applications_are_shown_once_and_tokens_can_be_made_by_operat
         .await
         .expect(200);
 }
+
+/// A form in parts with a boundary of its own.
+fn in_parts(fields: &[(&str, &str)]) -> String {
+    let part = |(name, value): &(&str, &str)| {
+        format!("--x\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+    };
+    format!("{}--x--\r\n", fields.iter().map(part).collect::<String>())
+}
+
+async fn post_parts(door: &Door, path: &str, fields: &[(&str, &str)]) -> Answer {
+    let request = http::client().post(door.proxy_url(path));
+    let request = request.header("content-type", "multipart/form-data; boundary=x");
+    let request = request.header("host", "api.test").body(in_parts(fields));
+    http::send(request.header("x-forwarded-proto", "https")).await
+}
+
+#[tokio::test]
+async fn forms_in_parts_bring_parameters_and_tokens() {
+    let upstream = Upstream::echo().await;
+    let door = door(&upstream, json!({"hide_credentials": true})).await;
+    let grant = [
+        ("grant_type", "client_credentials"),
+        ("client_id", "app"),
+        ("client_secret", "secret"),
+        ("scope", "read"),
+    ];
+    let answer = post_parts(&door, "/oauth2/token", &grant).await;
+    let token = text(&answer.expect(200), "access_token");
+
+    let fields = [("a", "1"), ("access_token", token.as_str())];
+    post_parts(&door, "/", &fields).await.expect(200);
+    assert_eq!(upstream.last().body, in_parts(&fields[..1]).as_bytes());
+    // Twice is none.
+    let twice = [fields[1], fields[1]];
+    post_parts(&door, "/", &twice).await.expect(401);
+}

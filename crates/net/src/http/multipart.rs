@@ -3,6 +3,10 @@
 
 use std::fmt::Write as _;
 
+use http::HeaderMap;
+
+use super::form::media_type;
+
 /// Longest boundary (RFC 2046 §5.1.1).
 const MAX_BOUNDARY: usize = 70;
 /// Most parts of a form.
@@ -81,6 +85,37 @@ impl<'a> Part<'a> {
 fn fields(head: &str) -> impl Iterator<Item = (&str, &str)> {
     let lines = head.split("\r\n");
     lines.filter_map(|line| line.split_once(':'))
+}
+
+/// A form in parts that a request brings.
+#[derive(Debug)]
+pub struct MultipartForm<'a> {
+    boundary: String,
+    /// Its parts, in their order.
+    pub parts: Vec<Part<'a>>,
+}
+
+impl<'a> MultipartForm<'a> {
+    /// Reads `body`. `None`: readers could take it for different forms, or for none.
+    pub fn read(headers: &HeaderMap, body: &'a [u8]) -> Option<Self> {
+        let boundary = boundary(media_type(headers)).ok()?;
+        Some(Self {
+            parts: parts(boundary, body).ok()?,
+            boundary: boundary.to_owned(),
+        })
+    }
+
+    /// The body without the parts of these names; `None`: it has none of them.
+    pub fn without(&self, names: &[&str]) -> Option<Vec<u8>> {
+        let others = self.parts.iter();
+        let others = others.filter(|part| !names.contains(&part.name));
+        if others.clone().count() == self.parts.len() {
+            return None;
+        }
+        // No value that was read has the boundary inside.
+        let others = others.map(|part| (part.head, part.value));
+        written(&self.boundary, others).ok()
+    }
 }
 
 /// The boundary that a `Content-Type` names.

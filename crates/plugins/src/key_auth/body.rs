@@ -7,16 +7,13 @@ use http::HeaderMap;
 use serde_json::{Map, Value};
 
 use super::places::{Place, values};
-use doorward_net::http::form::{is_form, is_json, is_multipart, media_type, without};
-use doorward_net::http::multipart::{self, Part};
+use doorward_net::http::form::{is_form, is_json, is_multipart, without};
+use doorward_net::http::multipart::MultipartForm;
 
 /// The body of a request, as far as it can be read.
 pub(super) enum Body<'a> {
     Form(&'a str),
-    Parts {
-        boundary: String,
-        parts: Vec<Part<'a>>,
-    },
+    Parts(MultipartForm<'a>),
     Json(Map<String, Value>),
     Other,
 }
@@ -28,7 +25,7 @@ impl<'a> Body<'a> {
             return std::str::from_utf8(body).map_or(Self::Other, Self::Form);
         }
         if is_multipart(headers) {
-            return Self::in_parts(headers, body).unwrap_or(Self::Other);
+            return MultipartForm::read(headers, body).map_or(Self::Other, Self::Parts);
         }
         if !is_json(headers) {
             return Self::Other;
@@ -39,20 +36,12 @@ impl<'a> Body<'a> {
         }
     }
 
-    fn in_parts(headers: &HeaderMap, body: &'a [u8]) -> Option<Self> {
-        let boundary = multipart::boundary(media_type(headers)).ok()?;
-        Some(Self::Parts {
-            parts: multipart::parts(boundary, body).ok()?,
-            boundary: boundary.to_owned(),
-        })
-    }
-
     /// The value of this name; a list has several.
     pub(super) fn find(&self, name: &str) -> Place<'a> {
         match self {
             Self::Form(form) => Place::of(values(form, name)),
-            Self::Parts { parts, .. } => {
-                let named = parts.iter().filter(|part| part.name == name);
+            Self::Parts(form) => {
+                let named = form.parts.iter().filter(|part| part.name == name);
                 Place::of(named.map(|part| part.value))
             }
             Self::Json(members) => match members.get(name) {
@@ -68,16 +57,7 @@ impl<'a> Body<'a> {
     pub(super) fn without(self, names: &[&str]) -> Option<Bytes> {
         match self {
             Self::Form(form) => without(form, names).map(Into::into),
-            Self::Parts { boundary, parts } => {
-                let is_other = |part: &&Part<'_>| !names.contains(&part.name);
-                let others = parts.iter().filter(is_other);
-                if others.clone().count() == parts.len() {
-                    return None;
-                }
-                let others = others.map(|part| (part.head, part.value));
-                // What was read with this boundary has none inside.
-                multipart::written(&boundary, others).ok().map(Bytes::from)
-            }
+            Self::Parts(form) => form.without(names).map(Into::into),
             Self::Json(mut members) => {
                 let before = members.len();
                 members.retain(|name, _| !names.contains(&name.as_str()));

@@ -4,11 +4,14 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use http::Method;
+use http::header::CONTENT_LENGTH;
 use pingora::http::RequestHeader;
 use serde_json::Value;
 use url::form_urlencoded;
 
-use doorward_net::http::form::{is_form, is_json, without};
+use doorward_net::http::bridge::BUFFERED_MAX;
+use doorward_net::http::form::{is_form, is_json, is_multipart, without};
+use doorward_net::http::multipart::MultipartForm;
 use doorward_net::http::path::with_path_and_query;
 use doorward_plugin_api::filter::Exchange;
 
@@ -33,20 +36,26 @@ impl Parameters {
     }
 
     fn of_pairs(text: &[u8]) -> Self {
-        let mut all = Self::default();
-        for (name, value) in form_urlencoded::parse(text).take(MAX) {
-            let value = Some(value.into_owned());
-            all.0
-                .entry(name.into_owned())
-                .and_modify(|known| *known = None)
-                .or_insert(value);
-        }
-        all
+        let pairs = form_urlencoded::parse(text);
+        pairs
+            .map(|(name, value)| (name.into_owned(), Some(value.into_owned())))
+            .collect()
+    }
+
+    fn of_parts(form: &MultipartForm<'_>) -> Self {
+        let parts = form.parts.iter().map(|part| {
+            let value = std::str::from_utf8(part.value).ok();
+            (part.name.to_owned(), value.map(str::to_owned))
+        });
+        parts.collect()
     }
 
     fn of_body(request: &RequestHeader, body: &Bytes) -> Self {
         match &request.headers {
             headers if is_form(headers) => Self::of_pairs(body),
+            headers if is_multipart(headers) => MultipartForm::read(headers, body)
+                .map(|form| Self::of_parts(&form))
+                .unwrap_or_default(),
             headers if is_json(headers) => {
                 let Ok(Value::Object(members)) = serde_json::from_slice(body) else {
                     return Self::default();
@@ -73,17 +82,40 @@ impl Parameters {
     }
 }
 
+impl FromIterator<(String, Option<String>)> for Parameters {
+    fn from_iter<I: IntoIterator<Item = (String, Option<String>)>>(pairs: I) -> Self {
+        let mut all = Self::default();
+        for (name, value) in pairs.into_iter().take(MAX) {
+            all.0
+                .entry(name)
+                .and_modify(|known| *known = None)
+                .or_insert(value);
+        }
+        all
+    }
+}
+
 /// Whether bodies of requests with this method are read.
 pub(super) fn has_body(method: &Method) -> bool {
     [Method::POST, Method::PUT, Method::PATCH].contains(method)
 }
 
-/// Whether the body of a request may hold parameters.
+/// Whether the body of a request may hold parameters. Forms in parts are uploads most
+/// often, so they are looked at where they are known to be short.
 pub(super) fn may_be_in_body(request: &RequestHeader) -> bool {
-    has_body(&request.method) && (is_form(&request.headers) || is_json(&request.headers))
+    let headers = &request.headers;
+    let is_short = || {
+        let length = headers.get(CONTENT_LENGTH)?.to_str().ok()?;
+        length
+            .parse()
+            .ok()
+            .filter(|length: &usize| *length <= BUFFERED_MAX)
+    };
+    let in_parts = || is_multipart(headers) && is_short().is_some();
+    has_body(&request.method) && (is_form(headers) || is_json(headers) || in_parts())
 }
 
-/// Takes the access token out of the query and of a form.
+/// Takes the access token out of the query and of a form, of one in parts, too.
 pub(super) fn hide(request: &mut RequestHeader, exchange: &mut Exchange) {
     let query = request.uri.query();
     if let Some(query) = query.and_then(|query| without(query, &[ACCESS_TOKEN])) {
@@ -97,10 +129,17 @@ pub(super) fn hide(request: &mut RequestHeader, exchange: &mut Exchange) {
             request.set_uri(uri);
         }
     }
+    let Some(body) = &exchange.body else {
+        return;
+    };
     if is_form(&request.headers)
-        && let Some(body) = &exchange.body
         && let Ok(form) = std::str::from_utf8(body)
         && let Some(rest) = without(form, &[ACCESS_TOKEN])
+    {
+        exchange.replacement = Some(rest.into());
+    } else if is_multipart(&request.headers)
+        && let Some(form) = MultipartForm::read(&request.headers, body)
+        && let Some(rest) = form.without(&[ACCESS_TOKEN])
     {
         exchange.replacement = Some(rest.into());
     }

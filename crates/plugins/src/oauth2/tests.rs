@@ -232,4 +232,29 @@ fn parameters_that_are_there_twice_say_nothing_and_the_body_counts() {
     let body = Bytes::from_static(br#"{"a": "x", "b": {"c": 1}}"#);
     let all = Parameters::read(&request("/?b=1", "application/json"), Some(&body));
     assert_eq!((all.get("a"), all.get("b")), (Some("x"), None));
+    let parts = |names: &[&str], end: &str| {
+        let part = |name: &&str| {
+            format!("--x\r\nContent-Disposition: form-data; name={name}\r\n\r\nof {name}{end}")
+        };
+        let parts: String = names.iter().map(part).collect();
+        Bytes::from(format!("{parts}--x--\r\n"))
+    };
+    let kind = "multipart/form-data; boundary=x";
+    let read = |body: &Bytes| Parameters::read(&request("/?a=1", kind), Some(body));
+    let all = read(&parts(&["a", "b", "b", "c"], "\r\n"));
+    assert_eq!(
+        (all.get("a"), all.get("b"), all.get("c")),
+        (Some("of a"), None, Some("of c"))
+    );
+    let may_be_there = |length: &str| {
+        let mut head = request("/", kind);
+        head.insert_header("content-length", length)
+            .expect("a header");
+        may_be_in_body(&head)
+    };
+    assert!(
+        may_be_there("65536") && !may_be_there("65537") && !may_be_in_body(&request("/", kind))
+    );
+    // Readers differ on where these parts end.
+    assert_eq!(read(&parts(&["a"], "\n")).get("a"), Some("1"));
 }
