@@ -325,3 +325,39 @@ async fn a_route_that_refuses_is_not_passed_by_another_spelling() {
         assert_eq!(status(&door, path).await, 200, "{path}");
     }
 }
+
+#[tokio::test]
+async fn spelling_a_path_otherwise_passes_no_access_control() {
+    let upstream = Upstream::echo().await;
+    let services = format!(
+        "- name: web\n  url: {}\n  routes:\n  - {{name: all, paths: [/]}}\n  \
+         - {{name: keys, paths: ['/a{{b}}', '~/k[|]\\d'], plugins: [{{name: key-auth}}, \
+         {{name: acl, config: {{allow: [admins]}}}}]}}\n  \
+         - {{name: addresses, paths: ['/caf\u{e9} [1]', '~/\u{fc}+$'], plugins: \
+         [{{name: ip-restriction, config: {{allow: [192.0.2.1]}}}}]}}\n",
+        upstream.url("")
+    );
+    let door = Setup::new().services(&services).start().await;
+    for (path, refused) in [
+        ("/a{b}", 401),
+        ("/a%7bb%7D/x", 401),
+        ("/%61{b%7d", 401),
+        ("/y/../a%7Bb}", 401),
+        ("/k|7", 401),
+        ("/k%7c7", 401),
+        ("/%6b%7C%37", 401),
+        ("/caf%C3%A9%20[1]", 403),
+        ("/caf%c3%a9%20[1]/x", 403),
+        ("/%63af%c3%A9%20[%31]", 403),
+        ("/%C3%BC", 403),
+        ("/%c3%bc%C3%bc", 403),
+    ] {
+        assert_eq!(status(&door, path).await, refused, "{path}");
+    }
+    assert!(upstream.seen().is_empty());
+    // Reserved characters mean something else when they are encoded, here and upstream.
+    for path in ["/caf%C3%A9%20%5B1%5D", "/k%257C7", "/caf%C3%A9+[1]"] {
+        assert_eq!(status(&door, path).await, 200, "{path}");
+        assert_eq!(upstream.last().target, path);
+    }
+}
