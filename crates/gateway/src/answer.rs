@@ -6,8 +6,6 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::prelude::{ErrorType, OrErr};
-use pingora::protocols::http::ServerSession;
-use pingora::proxy::Session;
 
 use super::edge::error_pages::ErrorPages;
 use super::head;
@@ -16,6 +14,7 @@ use super::own_headers::{DefaultType, OwnHeaders};
 use doorward_net::http::form;
 use doorward_net::http::quality;
 use doorward_net::http::reply::{Reply, ReplyBody};
+use doorward_net::http::session::Session;
 
 /// Product token in `Server` and `Via`.
 pub(super) const SERVER: &str = concat!("doorward/", env!("CARGO_PKG_VERSION"));
@@ -125,18 +124,16 @@ async fn write_to_client(
     body: Bytes,
 ) -> pingora::Result<()> {
     let head = Box::new(head);
-    if is_grpc(session.req_header())
-        && let ServerSession::H2(stream) = session.as_downstream_mut()
-    {
+    if is_grpc(session.req_header()) && session.is_http2() {
         // A stream that ends with anything but this head has no status.
-        return stream.write_response_header(head, true);
+        return session.write_only_header(head).await;
     }
     let empty = body.is_empty()
         || !has_length(head.status)
         || session.req_header().method == http::Method::HEAD;
-    session.write_response_header(head, empty).await?;
+    session.write_response_header(head).await?;
     if !empty {
-        session.write_response_body(Some(body), true).await?;
+        session.write_response_body(body, true).await?;
     }
     Ok(())
 }

@@ -8,7 +8,6 @@ use http::{HeaderValue, StatusCode, header};
 use pingora::Result;
 use pingora::http::ResponseHeader;
 use pingora::prelude::{Error, ErrorType};
-use pingora::proxy::Session;
 
 use super::balance::endpoint::Endpoint;
 use super::balance::{Balancer, key};
@@ -18,6 +17,7 @@ use super::peer::{Dialer, host_of};
 use super::resolve::{ResolveError, Resolver};
 use super::stopping::Stopping;
 use super::{admit, observe, tries};
+use doorward_net::http::session::Session;
 use doorward_net::http::{accept, framing};
 
 /// What is no time to speak of.
@@ -46,7 +46,7 @@ pub(super) fn waits_for_client(session: &mut Session, error: &Error) -> bool {
     let waiting = tries::is_upstreams(error)
         && *error.etype() == ErrorType::ReadTimedout
         && session.response_written().is_none()
-        && !session.as_mut().is_body_done();
+        && !session.is_body_done();
     // A client that waits for 100 is kept waiting by the upstream.
     let asked = session.req_header().headers.contains_key(header::EXPECT);
     waiting && (!asked || session.body_bytes_read() > 0)
@@ -69,7 +69,7 @@ pub(super) fn kept_host<'a>(session: &'a Session, ctx: &Ctx) -> Option<&'a str> 
 /// A client of HTTP/1.0 would take an interim response for the answer (RFC 9110
 /// §15.2), and waits for none.
 pub(super) fn suppress_informational(session: &mut Session) {
-    session.as_downstream_mut().set_ignore_info_resp(true);
+    session.set_ignore_info_resp(true);
     session.req_header_mut().remove_header(&header::EXPECT);
 }
 
@@ -106,9 +106,7 @@ pub(super) fn refuse_unsound(
             return unsound("unsupported Transfer-Encoding in the answer");
         }
     }
-    if response.status == StatusCode::SWITCHING_PROTOCOLS
-        && !framing::asks_for_upgrade(session.as_downstream())
-    {
+    if response.status == StatusCode::SWITCHING_PROTOCOLS && !framing::asks_for_upgrade(session) {
         return unsound("another protocol that was not asked for");
     }
     Ok(())
@@ -122,7 +120,7 @@ pub(super) fn prepare_way(
     response: &ResponseHeader,
     fields: HeadFields,
 ) {
-    let session = session.as_downstream();
+    let session = session;
     // Filters may have given it another one.
     let dated = fields.has(HeadFields::DATE) || ctx.has_filters();
     if dated && let Some(date) = response.headers.get(header::DATE) {

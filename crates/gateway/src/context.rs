@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderValue, Method, Version};
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 
 use super::admit;
 use super::answer::Additions;
@@ -22,6 +21,7 @@ use super::settings::Settings;
 use super::snapshot::{LiveRoute, LiveService, Snapshot};
 use super::stopping::Stopping;
 use super::tries::Tries;
+use doorward_net::http::session::Session;
 use doorward_net::http::upload::Upload;
 use doorward_net::telemetry::connections::Connection;
 use doorward_net::telemetry::metrics::InFlight;

@@ -10,7 +10,6 @@ use arc_swap::Guard;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use pingora::Result;
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 
 use super::answer::no_route;
 use super::choose::{self, Arrival, Unrouted};
@@ -24,6 +23,7 @@ use doorward_net::http::bridge;
 use doorward_net::http::handshake::Handshake;
 use doorward_net::http::listener::malformed;
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Exchange, Flow, RouteContext, Verdict};
 
 /// Asks which route and service a request gets.
@@ -155,7 +155,7 @@ impl Gateway {
         if ctx.exchange.secure {
             ctx.hsts.clone_from(&settings.hsts);
         }
-        if let Some(refusal) = malformed(session.as_downstream()) {
+        if let Some(refusal) = malformed(session) {
             ctx.exchange.refusal = Some(Cow::Borrowed("malformed_request"));
             return Err(Reply::message(refusal.status, refusal.message));
         }
@@ -263,10 +263,10 @@ impl Gateway {
         let length = length.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
         let wanted = ctx.route.as_ref().is_none_or(|route| route.gathers_body);
         let short = length.is_some_and(|n| (1..=bridge::BUFFERED_MAX).contains(&n));
-        if !wanted || !short || session.as_mut().is_body_done() {
+        if !wanted || !short || session.is_body_done() {
             if ctx.exchange.replacement.is_some() && !ctx.gathered {
                 // It is sent when the client's own body comes.
-                bridge::invite_body(session.as_downstream_mut()).await?;
+                bridge::invite_body(session).await?;
             }
             return Ok(false);
         }

@@ -7,16 +7,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
+use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::prelude::{Error, HttpPeer};
-use pingora::proxy::{FailToProxy, ProxyHttp, Session};
-use pingora::{ErrorSource, Result};
+use pingora::proxy::{FailToProxy, ProxyHttp, Session as EngineSession};
 
 use super::context::{Ctx, DecidedRequest};
+use super::failure;
 use super::proxy::Gateway;
-use super::{log_phase, observe};
-use doorward_net::http::framing;
 use doorward_net::telemetry::connections::Connection;
 
 /// A step that waits, in the form that `async_trait` gives it. Written out where the
@@ -36,7 +35,7 @@ impl ProxyHttp for Gateway {
 
     fn request_filter<'g, 's, 'c, 'f>(
         &'g self,
-        session: &'s mut Session,
+        session: &'s mut EngineSession,
         ctx: &'c mut Box<Ctx>,
     ) -> Step<'f, Result<bool>>
     where
@@ -45,12 +44,12 @@ impl ProxyHttp for Gateway {
         'c: 'f,
         Self: 'f,
     {
-        Box::pin(self.filter_request(session, ctx))
+        Box::pin(self.filter_request(session.as_downstream_mut(), ctx))
     }
 
     fn upstream_peer<'g, 's, 'c, 'f>(
         &'g self,
-        session: &'s mut Session,
+        session: &'s mut EngineSession,
         ctx: &'c mut Box<Ctx>,
     ) -> Step<'f, Result<Box<HttpPeer>>>
     where
@@ -59,12 +58,12 @@ impl ProxyHttp for Gateway {
         'c: 'f,
         Self: 'f,
     {
-        Box::pin(self.choose_peer(session, ctx))
+        Box::pin(self.choose_peer(session.as_downstream_mut(), ctx))
     }
 
     async fn upstream_request_filter(
         &self,
-        _session: &mut Session,
+        _session: &mut EngineSession,
         request: &mut RequestHeader,
         ctx: &mut Box<Ctx>,
     ) -> Result<()> {
@@ -73,7 +72,7 @@ impl ProxyHttp for Gateway {
 
     async fn request_body_filter(
         &self,
-        _session: &mut Session,
+        _session: &mut EngineSession,
         body: &mut Option<Bytes>,
         end: bool,
         ctx: &mut Box<Ctx>,
@@ -83,7 +82,7 @@ impl ProxyHttp for Gateway {
 
     async fn upstream_response_filter(
         &self,
-        _session: &mut Session,
+        _session: &mut EngineSession,
         response: &mut ResponseHeader,
         ctx: &mut Box<Ctx>,
     ) -> Result<()> {
@@ -93,7 +92,7 @@ impl ProxyHttp for Gateway {
 
     fn response_filter<'g, 's, 'r, 'c, 'f>(
         &'g self,
-        session: &'s mut Session,
+        session: &'s mut EngineSession,
         response: &'r mut ResponseHeader,
         ctx: &'c mut Box<Ctx>,
     ) -> Step<'f, Result<()>>
@@ -104,24 +103,24 @@ impl ProxyHttp for Gateway {
         'c: 'f,
         Self: 'f,
     {
-        Box::pin(self.filter_head(session, response, ctx))
+        Box::pin(self.filter_head(session.as_downstream_mut(), response, ctx))
     }
 
     fn response_body_filter(
         &self,
-        session: &mut Session,
+        session: &mut EngineSession,
         body: &mut Option<Bytes>,
         end: bool,
         ctx: &mut Box<Ctx>,
     ) -> Result<Option<Duration>> {
-        self.filter_piece(session, body, end, ctx)?;
+        self.filter_piece(session.as_downstream(), body, end, ctx)?;
         Ok(None)
     }
 
     /// Gives out what filters of bodies have held back.
     async fn response_trailer_filter(
         &self,
-        _session: &mut Session,
+        _session: &mut EngineSession,
         trailers: &mut HeaderMap,
         ctx: &mut Box<Ctx>,
     ) -> Result<Option<Bytes>> {
@@ -131,76 +130,50 @@ impl ProxyHttp for Gateway {
     fn error_while_proxy(
         &self,
         peer: &HttpPeer,
-        session: &mut Session,
+        session: &mut EngineSession,
         error: Box<Error>,
         ctx: &mut Box<Ctx>,
         reused: bool,
     ) -> Box<Error> {
-        let error = error.more_context(format!("Peer: {peer}"));
-        let error = self.on_proxy_error(session, error, ctx, reused);
-        log_phase::note_failure(ctx, &error);
-        error
+        self.note_failed_try(session.as_downstream_mut(), peer, error, ctx, reused)
     }
 
     fn fail_to_connect(
         &self,
-        session: &mut Session,
+        session: &mut EngineSession,
         _peer: &HttpPeer,
         ctx: &mut Box<Ctx>,
         error: Box<Error>,
     ) -> Box<Error> {
-        log_phase::note_failure(ctx, &error);
-        self.on_connect_error(session, ctx, error)
+        self.note_failed_connection(session.as_downstream_mut(), ctx, error)
     }
 
     async fn fail_to_proxy(
         &self,
-        session: &mut Session,
+        session: &mut EngineSession,
         error: &Error,
         ctx: &mut Box<Ctx>,
     ) -> FailToProxy {
-        let given_up = |code| FailToProxy {
-            error_code: code,
+        FailToProxy {
+            error_code: self
+                .answer_failure(session.as_downstream_mut(), error, ctx)
+                .await,
             can_reuse_downstream: false,
-        };
-        let broken = *error.esource() == ErrorSource::Downstream
-            && framing::is_broken(session.as_downstream());
-        let failure = if broken {
-            Some((StatusCode::BAD_REQUEST, "Invalid chunked coding".into()))
-        } else {
-            observe::failure(error)
-        };
-        let Some((status, message)) = failure else {
-            return given_up(0);
-        };
-        if session.response_written().is_some() {
-            return given_up(status.as_u16());
         }
-        let form = (self.settings.error_default_type, ctx.request_id.as_ref());
-        let reply = observe::engine_reply(status, message, session.req_header(), form);
-        session.set_keepalive(None);
-        match self.reply(session, ctx, reply).await {
-            Ok(()) => ctx.answered = true,
-            Err(error) => tracing::debug!(%error, "error answer not written"),
-        }
-        given_up(status.as_u16())
     }
 
-    fn suppress_error_log(&self, _session: &Session, _ctx: &Box<Ctx>, error: &Error) -> bool {
-        // Clients leave all the time; the access log shows that they did.
-        // So does whose fault it is that a body is too long.
-        *error.esource() == ErrorSource::Downstream || observe::is_too_large(error)
+    fn suppress_error_log(&self, _session: &EngineSession, _ctx: &Box<Ctx>, error: &Error) -> bool {
+        failure::is_clients(error)
     }
 
     /// What the engine logs of a failed request: no query, it may hold a token.
-    fn request_summary(&self, session: &Session, ctx: &Box<Ctx>) -> String {
-        let request = session.req_header();
-        format!("{} {}", request.method, ctx.path(request))
+    fn request_summary(&self, session: &EngineSession, ctx: &Box<Ctx>) -> String {
+        failure::summary(session.as_downstream(), ctx)
     }
 
     fn persist_connection_context(
         &self,
-        _session: &Session,
+        _session: &EngineSession,
         ctx: &Box<Ctx>,
     ) -> Option<Box<dyn Any + Send + Sync>> {
         let connection = ctx.connection.clone()?;
@@ -209,7 +182,7 @@ impl ProxyHttp for Gateway {
 
     fn on_connection_reuse(
         &self,
-        _session: &mut Session,
+        _session: &mut EngineSession,
         ctx: &mut Box<Ctx>,
         previous: Box<dyn Any + Send + Sync>,
     ) {
@@ -223,7 +196,7 @@ impl ProxyHttp for Gateway {
 
     fn logging<'g, 's, 'e, 'c, 'f>(
         &'g self,
-        session: &'s mut Session,
+        session: &'s mut EngineSession,
         error: Option<&'e Error>,
         ctx: &'c mut Box<Ctx>,
     ) -> Step<'f, ()>
@@ -234,6 +207,6 @@ impl ProxyHttp for Gateway {
         'c: 'f,
         Self: 'f,
     {
-        Box::pin(self.end(session, error, ctx))
+        Box::pin(self.end(session.as_downstream_mut(), error, ctx))
     }
 }

@@ -13,13 +13,13 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use pingora::Result;
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 
 use super::context::Ctx;
 use super::{head, responses};
 use allowed_hosts::{AllowedHosts, bare};
 use dialect::Dialect;
 use doorward_net::http::reply::{Reply, ReplyBody};
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::Code;
 use doorward_plugin_api::identity;
 

@@ -7,7 +7,6 @@ use axum::Router;
 use axum::body::Bytes;
 use http::{HeaderMap, Method, Uri};
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Value, json};
 
 use super::context::Ctx;
@@ -17,6 +16,7 @@ use super::outgoing::finish_head;
 use super::{answer, connection, log_phase, responses};
 use doorward_net::http::bridge::{self, BodyError, Bounds, ClientInfo, RequestId, SecretPath};
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::TOO_LARGE;
 
 /// Lets `router` answer the request `head` and writes the answer.
@@ -30,7 +30,7 @@ pub(super) async fn respond(
     let replaced = ctx.exchange.replacement.take();
     let body = match replaced.or_else(|| ctx.exchange.body.take()) {
         Some(body) => body,
-        None => match bridge::read_body(session.as_downstream_mut(), bounds(ctx)).await {
+        None => match bridge::read_body(session, bounds(ctx)).await {
             Ok(body) => body,
             Err(error) => return unreadable(session, ctx, &error).await,
         },
@@ -70,7 +70,7 @@ pub(super) async fn respond(
         return answer::write(session, head, other).await;
     }
     let filters = &mut ctx.body_filters;
-    bridge::write_filtered(session.as_downstream_mut(), head, body, |piece, end| {
+    bridge::write_filtered(session, head, body, |piece, end| {
         filters.piece(piece, end);
     })
     .await?;

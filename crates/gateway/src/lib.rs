@@ -21,6 +21,7 @@ mod edit;
 mod engine;
 pub mod entities;
 pub mod explain;
+mod failure;
 mod forward;
 pub mod forward_auth;
 pub mod forwarder;

@@ -12,7 +12,6 @@ use arc_swap::ArcSwap;
 use http::{HeaderMap, StatusCode, Version};
 use pingora::http::RequestHeader;
 use pingora::prelude::Error;
-use pingora::proxy::Session;
 
 use super::chain::Link;
 use super::context::Ctx;
@@ -20,6 +19,7 @@ use super::settings::Settings;
 use super::snapshot::Snapshot;
 use super::{admit, observe};
 use doorward_core::clock::Clock;
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::traffic::Observation;
 use doorward_plugin_api::record::{
     Latencies, RequestFacts, RequestRecord, ResponseFacts, TlsFacts, Try, UpstreamFacts,

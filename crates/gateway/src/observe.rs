@@ -7,7 +7,6 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode, Version, header};
 use pingora::http::RequestHeader;
 use pingora::prelude::{Error, ErrorType};
-use pingora::proxy::Session;
 use pingora::{ErrorSource, ImmutStr};
 
 use super::answer;
@@ -17,6 +16,7 @@ use super::settings::Settings;
 use doorward_core::clock;
 use doorward_core::model::token::AccessToken;
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::access_log::{AccessLog, Entry, More};
 use doorward_net::telemetry::client_aborts::Phase;
 use doorward_net::telemetry::traffic::Observation;

@@ -9,7 +9,6 @@ use http::{StatusCode, Version, header};
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::prelude::{Error, ErrorType, HttpPeer};
-use pingora::proxy::Session;
 
 use super::attempt::Attempts;
 use super::balance::Outcome;
@@ -29,6 +28,7 @@ use super::{
 };
 use doorward_expr as expr;
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_net::http::{accept, bridge};
 use doorward_net::telemetry::metrics::Gauge;
 
@@ -151,7 +151,7 @@ impl Gateway {
         session.set_write_timeout(Some(WRITE_STALL));
         session.set_total_drain_timeout(Some(bridge::LINGER_ALL));
         // What comes early waits for its turn (RFC 9112 §9.3.2).
-        session.as_downstream_mut().set_pipelining_enabled(true);
+        session.set_pipelining_enabled(true);
     }
 
     /// 2. Choose the peer; called again for every try.
@@ -351,13 +351,13 @@ impl Gateway {
 
     /// 5. Count and log, whatever the outcome, and part as is proper.
     pub(super) async fn end(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Ctx) {
-        accept::head_awaited(session.as_downstream());
+        accept::head_awaited(session);
         let seen = observe::finished(&self.settings, session, error, ctx);
         log_phase::end(&self.live, &self.settings, session, ctx, seen);
         if error.is_none() || ctx.answered {
             // The upstream has done its part.
             ctx.attempts = Attempts::default();
-            bridge::linger(session.as_downstream_mut()).await;
+            bridge::linger(session).await;
         }
     }
 }

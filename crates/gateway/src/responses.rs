@@ -6,12 +6,12 @@ pub(crate) mod body_filters;
 use http::{Method, StatusCode, Version, header};
 use pingora::Result;
 use pingora::http::ResponseHeader;
-use pingora::proxy::Session;
 
 use super::context::Ctx;
 use super::edge::compression::Compression;
 use super::{answer, connection};
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::ResponseFlow;
 
 /// Asks the filters of the route about an upstream's answer. The answer that takes
@@ -89,7 +89,7 @@ pub(super) async fn divert(
     head: &mut ResponseHeader,
 ) -> Result<()> {
     *head = ResponseHeader::build(StatusCode::EARLY_HINTS, Some(0))?;
-    session.as_downstream_mut().set_ignore_info_resp(true);
+    session.set_ignore_info_resp(true);
     ctx.diverted = true;
     own(session, ctx, reply).await
 }

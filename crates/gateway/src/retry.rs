@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 
 use pingora::Result;
 use pingora::prelude::{Error, ErrorType};
-use pingora::proxy::Session;
 
 use super::context::Ctx;
 use super::proxy::Gateway;
@@ -12,6 +11,7 @@ use super::resolve::ResolveError;
 use super::snapshot::Upstream;
 use super::tries::{self, Again, NAME_RESOLUTION};
 use super::{connection, observe};
+use doorward_net::http::session::Session;
 use doorward_net::http::upload::Upload;
 use doorward_net::telemetry::upstreams::Failure;
 
@@ -46,7 +46,7 @@ impl Gateway {
         if upstreams && !unseen {
             self.count_failure(&error);
         }
-        let replayable = !session.as_ref().retry_buffer_truncated();
+        let replayable = !session.retry_buffer_truncated();
         let unanswered = session.response_written().is_none();
         // One that answers has got the request, however it puts its answer.
         let got = tries::is_answered(&error);

@@ -8,12 +8,12 @@ use std::sync::{Arc, OnceLock};
 use http::header::{CONTENT_LENGTH, UPGRADE};
 use pingora::connectors::{ConnectorOptions, TransportConnector};
 use pingora::prelude::HttpPeer;
-use pingora::proxy::Session;
 use pingora::upstreams::peer::Scheme;
 
 use super::context::Ctx;
 use doorward_core::clock::random_bytes;
 use doorward_net::http::framing;
+use doorward_net::http::session::Session;
 use doorward_net::http::upload::{Upload, UploadConnector};
 
 /// Longest body that needs no such connection: the buffers of the two systems take
@@ -54,7 +54,7 @@ impl Uploads {
             return;
         }
         let upload = Upload::new(ctx.is_http2());
-        framing::hold_back(session.as_downstream(), &upload);
+        framing::hold_back(session, &upload);
         let transport = self
             .transport
             .get_or_init(|| transport(self.authorities.as_deref(), self.pool));
@@ -86,7 +86,7 @@ fn has_long_body(session: &mut Session, ctx: &Ctx) -> bool {
             length.is_none_or(|length: u64| length > SHORT as u64)
         }
         // The cheaper question first: nearly all requests have no body.
-        None => !session.as_mut().is_body_done() && !session.is_body_empty(),
+        None => !session.is_body_done() && !session.is_body_empty(),
     };
     long && !session.req_header().headers.contains_key(UPGRADE)
 }

@@ -35,12 +35,12 @@ use async_trait::async_trait;
 use http::header::{CACHE_CONTROL, EXPECT};
 use http::{HeaderName, HeaderValue, Method};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use doorward_core::jose::claims::time;
 use doorward_core::jose::verify::Unverified;
 use doorward_net::http::reply::{Reply, ReplyBody};
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::{Counter, Metrics};
 use doorward_plugin_api::consumers::Consumers;
 use doorward_plugin_api::filter::{

@@ -15,7 +15,6 @@ use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderName, HeaderValue, Method, Uri};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
 use uuid::Uuid;
 
 use doorward_core::model::login::{LoginQuery, StoredLogin};
@@ -23,6 +22,7 @@ use doorward_core::model::token::AccessToken;
 use doorward_expr::{Response, Scope, Value};
 use doorward_net::http::handshake::{ClientCertificate, Handshake};
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 
 use crate::consumers::Caller;
 use crate::identity::Credential;

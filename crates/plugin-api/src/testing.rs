@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pingora::proxy::Session;
+use pingora::protocols::http::ServerSession;
 use tokio::io::{AsyncWriteExt, DuplexStream};
 
 use super::Parts;
@@ -11,12 +11,13 @@ use crate::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_core::clock::Clock;
 use doorward_net::http::outbound::Outbound;
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 
 /// A request as Pingora hands it to filters, and the client's end.
-pub async fn session(request: &str) -> (Session, DuplexStream) {
+pub async fn session(request: &str) -> (ServerSession, DuplexStream) {
     let (mut client, server) = tokio::io::duplex(128 * 1024);
     client.write_all(request.as_bytes()).await.unwrap();
-    let mut session = Session::new_h1(Box::new(server));
+    let mut session = ServerSession::new_http1(Box::new(server));
     assert!(session.read_request().await.unwrap());
     (session, client)
 }

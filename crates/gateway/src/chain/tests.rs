@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use pingora::proxy::Session;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::*;
 use crate::entities::Origin;
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Exchange, Flow, Verdict};
 
 struct Nothing;

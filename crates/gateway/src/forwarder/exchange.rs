@@ -5,7 +5,7 @@ use std::time::Duration;
 use pingora::Result;
 use pingora::apps::{HttpPersistentSettings, ReusedHttpStream};
 use pingora::prelude::{Error, ErrorType};
-use pingora::proxy::{ProxyHttp as _, Session};
+use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use pingora::upstreams::peer::Peer as _;
 
@@ -15,6 +15,7 @@ use super::timer::Timer;
 use super::upstream::UpstreamSession;
 use super::{Forwarder, Idle};
 use crate::context::Ctx;
+use crate::failure;
 use crate::peer::{Dialer, IDLE};
 use crate::tries::MAX_TRIES;
 
@@ -41,11 +42,11 @@ impl Forwarder {
     /// Serves the plain request that waits on a connection.
     pub(super) async fn serve_plain(&self, idle: Idle, shutdown: &ShutdownWatch) -> Option<Idle> {
         let mut timer = idle.timer;
-        let mut session = self.session(idle.stream, idle.settings);
+        let mut session = Self::session(idle.stream, idle.settings);
         if !read_head(&mut session).await {
             return None;
         }
-        let mut ctx = self.gateway.new_ctx();
+        let mut ctx = Box::new(Ctx::new());
         ctx.connection = idle.connection;
         let outcome = match self.gateway.filter_request(&mut session, &mut ctx).await {
             Ok(true) => Outcome {
@@ -53,7 +54,7 @@ impl Forwarder {
                 error: None,
             },
             // A body that was not gathered is sent while it comes: the engine does that.
-            Ok(false) if speaks_http1(&ctx) && session.as_mut().is_body_done() => {
+            Ok(false) if speaks_http1(&ctx) && session.is_body_done() => {
                 self.forward(&mut session, &mut ctx, &mut timer).await
             }
             Ok(false) => return Box::pin(self.hand_over(session, ctx, shutdown)).await,
@@ -70,7 +71,7 @@ impl Forwarder {
             return None;
         }
         let settings = HttpPersistentSettings::for_session(&session);
-        let reusable = session.downstream_session.finish().await.ok()??;
+        let reusable = session.finish().await.ok()??;
         let served = ReusedHttpStream::from_reusable_stream(reusable, settings);
         Some(Idle::of(served, connection, timer))
     }
@@ -78,7 +79,7 @@ impl Forwarder {
     /// Tries upstreams until one has answered, or none is left to try.
     async fn forward(
         &self,
-        session: &mut Session,
+        session: &mut ServerSession,
         ctx: &mut Box<Ctx>,
         timer: &mut Timer,
     ) -> Outcome {
@@ -90,7 +91,7 @@ impl Forwarder {
                 return outcome;
             };
             if error.retry() && tries < MAX_TRIES {
-                let request = self.gateway.request_summary(session, ctx);
+                let request = failure::summary(session, ctx);
                 log::warn!("Fail to proxy: {error}, tries: {tries}, retry: true, {request}");
                 continue;
             }
@@ -102,7 +103,7 @@ impl Forwarder {
     /// One try.
     async fn try_upstream(
         &self,
-        session: &mut Session,
+        session: &mut ServerSession,
         ctx: &mut Box<Ctx>,
         timer: &mut Timer,
     ) -> Outcome {
@@ -117,7 +118,7 @@ impl Forwarder {
                 Ok(stream) => (stream, false),
                 Err(error) => {
                     let error = error.into_up();
-                    let error = self.gateway.fail_to_connect(session, &peer, ctx, error);
+                    let error = self.gateway.note_failed_connection(session, ctx, error);
                     return Outcome::failed(error.into_up());
                 }
             },
@@ -134,7 +135,7 @@ impl Forwarder {
         }
         let error = error.map(|error| {
             self.gateway
-                .error_while_proxy(&peer, session, error, ctx, reused)
+                .note_failed_try(session, &peer, error, ctx, reused)
         });
         Outcome {
             keep: keep_client,
@@ -146,17 +147,16 @@ impl Forwarder {
     /// process, in the engine's words.
     async fn fail(
         &self,
-        session: &mut Session,
+        session: &mut ServerSession,
         ctx: &mut Box<Ctx>,
         error: &Error,
         tries: Option<usize>,
     ) {
-        let answer = self.gateway.fail_to_proxy(session, error, ctx).await;
-        if self.gateway.suppress_error_log(session, ctx, error) {
+        let status = self.gateway.answer_failure(session, error, ctx).await;
+        if failure::is_clients(error) {
             return;
         }
-        let request = self.gateway.request_summary(session, ctx);
-        let status = answer.error_code;
+        let request = failure::summary(session, ctx);
         match tries {
             Some(tries) => log::error!(
                 "Fail to proxy: {error}, status: {status}, tries: {tries}, retry: false, {request}"
@@ -179,17 +179,17 @@ fn speaks_http1(ctx: &Ctx) -> bool {
 }
 
 /// Reads the head that waits; whether there is a request to answer.
-async fn read_head(session: &mut Session) -> bool {
-    let read: Result<bool> = session.downstream_session.read_request().await;
+async fn read_head(session: &mut ServerSession) -> bool {
+    let read: Result<bool> = session.read_request().await;
     match read {
         Ok(read) => read,
         Err(error) => {
             // The engine is stricter here and there than the parser before it.
             if *error.etype() == ErrorType::InvalidHTTPHeader {
-                let _ = session.downstream_session.respond_error(400).await;
+                let _ = session.respond_error(400).await;
             }
             log::debug!("a request head can't be read: {error}");
-            session.downstream_session.shutdown().await;
+            session.shutdown().await;
             false
         }
     }

@@ -7,7 +7,6 @@
 use bytes::BytesMut;
 use pingora::apps::HttpPersistentSettings;
 use pingora::protocols::http::ServerSession;
-use pingora::proxy::Session;
 use pingora::server::ShutdownWatch;
 
 use super::{Forwarder, Idle};
@@ -18,14 +17,14 @@ impl Forwarder {
     /// was read, and takes the decision for its own.
     pub(super) async fn hand_over(
         &self,
-        session: Session,
+        session: ServerSession,
         ctx: Box<Ctx>,
         shutdown: &ShutdownWatch,
     ) -> Option<Idle> {
         let mut ctx = ctx;
         ctx.decided = Some(Box::new(session.req_header().clone()));
         let settings = HttpPersistentSettings::for_session(&session);
-        let ServerSession::H1(http1) = *session.downstream_session else {
+        let ServerSession::H1(http1) = session else {
             return None;
         };
         let mut raw = BytesMut::from(&http1.get_headers_raw_bytes()[..]);

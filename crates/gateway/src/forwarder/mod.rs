@@ -18,10 +18,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use pingora::apps::{HttpPersistentSettings, HttpServerApp as _, ReusedHttpStream, ServerApp};
 use pingora::connectors::{ConnectorOptions, TransportConnector};
-use pingora::modules::http::HttpModules;
 use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
-use pingora::proxy::{HttpProxy, Session};
+use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
 
 use self::pool::UpstreamPool;
@@ -39,7 +38,6 @@ pub struct Forwarder {
     /// Makes connections to upstreams of HTTP/1.1.
     connector: TransportConnector,
     pool: UpstreamPool,
-    modules: HttpModules,
 }
 
 /// A client's connection between two requests.
@@ -90,7 +88,6 @@ impl Forwarder {
             engine: Arc::new(engine),
             connector: TransportConnector::new(Some(options)),
             pool,
-            modules: HttpModules::new(),
         }
     }
 
@@ -151,8 +148,8 @@ impl Forwarder {
     }
 
     /// A session that reads the plain request that waits on a connection.
-    fn session(&self, stream: Stream, settings: Option<HttpPersistentSettings>) -> Session {
-        let mut session = Session::new_h1_with_modules(stream, &self.modules);
+    fn session(stream: Stream, settings: Option<HttpPersistentSettings>) -> ServerSession {
+        let mut session = ServerSession::new_http1(stream);
         prepare(&mut session, settings);
         session
     }

@@ -5,9 +5,8 @@ use http::{Version, header};
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::prelude::{Error, ErrorType};
-use pingora::protocols::http::HttpTask;
 use pingora::protocols::http::authority::validate_request_authority;
-use pingora::proxy::Session;
+use pingora::protocols::http::{HttpTask, ServerSession};
 
 use super::Forwarder;
 use super::upstream::UpstreamSession;
@@ -40,7 +39,7 @@ impl Forwarder {
     /// Sends the request over `upstream`, and its answer to the client.
     pub(super) async fn relay(
         &self,
-        session: &mut Session,
+        session: &mut ServerSession,
         upstream: &mut UpstreamSession<'_>,
         ctx: &mut Box<Ctx>,
     ) -> Relayed {
@@ -65,7 +64,7 @@ impl Forwarder {
         let cut_off = unsent.is_some();
         match self.relay_answer(session, upstream, ctx, unsent).await {
             Ok(whole) => Relayed {
-                keep_client: session.as_downstream_mut().finish_body().await.is_ok(),
+                keep_client: session.finish_body().await.is_ok(),
                 keep_upstream: whole && !cut_off,
                 error: None,
             },
@@ -77,11 +76,11 @@ impl Forwarder {
     /// it or put in its place.
     fn upstream_request(
         &self,
-        session: &mut Session,
+        session: &mut ServerSession,
         ctx: &mut Box<Ctx>,
     ) -> Result<(Box<RequestHeader>, Option<Bytes>)> {
         let request = self.upstream_head(session, ctx)?;
-        let mut body = session.as_downstream().get_retry_buffer();
+        let mut body = session.get_retry_buffer();
         let others = ctx.exchange.replacement.is_some() || ctx.exchange.decoder.is_some();
         if body.is_some() || others {
             self.gateway.filter_body(&mut body, true, ctx)?;
@@ -92,7 +91,7 @@ impl Forwarder {
     /// The head for the upstream.
     fn upstream_head(
         &self,
-        session: &mut Session,
+        session: &mut ServerSession,
         ctx: &mut Box<Ctx>,
     ) -> Result<Box<RequestHeader>> {
         let mut request = Box::new(session.req_header().clone());
@@ -112,14 +111,14 @@ impl Forwarder {
     /// has been read to the end of it.
     async fn relay_answer(
         &self,
-        session: &mut Session,
+        session: &mut ServerSession,
         upstream: &mut UpstreamSession<'_>,
         ctx: &mut Box<Ctx>,
         mut unsent: Option<Box<Error>>,
     ) -> Result<bool> {
         // The engine settles where the body ends when it is first asked, and forgets
         // what it has read beyond: the next request, once the wait below has begun it.
-        session.downstream_session.is_body_done();
+        session.is_body_done();
         loop {
             let task = tokio::select! {
                 biased;
@@ -127,7 +126,7 @@ impl Forwarder {
                     task.map_err(|error| unsent.take().unwrap_or(error).into_up())?
                 }
                 // Ends in an error alone: the client has left.
-                watched = session.downstream_session.read_body_or_idle(true) => {
+                watched = session.read_body_or_idle(true) => {
                     watched.map_err(|error| error.into_down())?;
                     continue;
                 }
@@ -154,10 +153,7 @@ impl Forwarder {
                     break;
                 }
             }
-            let done = session
-                .downstream_session
-                .response_duplex_vec(tasks)
-                .await?;
+            let done = session.response_duplex_vec(tasks).await?;
             if done || whole {
                 return Ok(whole);
             }
@@ -167,7 +163,7 @@ impl Forwarder {
     /// A part of the answer as the client gets it.
     async fn filter_task(
         &self,
-        session: &mut Session,
+        session: &mut ServerSession,
         ctx: &mut Box<Ctx>,
         task: HttpTask,
     ) -> Result<HttpTask> {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use pingora::proxy::Session;
 
 use super::ProxySettings;
 use super::destination::Destinations;
@@ -15,6 +14,7 @@ use crate::router::path;
 use crate::snapshot::Snapshot;
 use crate::welcome::no_route_for;
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 
 /// Paths at and below this are the gateway's own, and never a route file's.
 const RESERVED: &str = "/openig";

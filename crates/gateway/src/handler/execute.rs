@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use pingora::http::ResponseHeader;
-use pingora::proxy::Session;
 use smallvec::SmallVec;
 
 use super::destination::Destinations;
@@ -16,6 +15,7 @@ use crate::context::Ctx;
 use crate::decide;
 use doorward_expr::{Exceeded, Expression, Scope, Value};
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Filter, Flow, Verdict};
 
 /// Where a way ends.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
 use smallvec::SmallVec;
 
 use super::Step;
@@ -12,6 +11,7 @@ use super::base::Base;
 use super::routes::FileRoute;
 use crate::head;
 use crate::snapshot::LiveService;
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::Exchange;
 
 /// A request that no entity route has taken.
@@ -50,7 +50,7 @@ impl HandlerContext {
     /// that is not the one that was sent.
     pub(super) fn begin(session: &mut Session, path: Option<&str>) -> Self {
         // Reads the framing, which no filter can change from here on.
-        session.as_mut().is_body_done();
+        session.is_body_done();
         let request = session.req_header_mut();
         let authority = request.uri.authority().cloned();
         if let Some(authority) = &authority

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
 use pingora::http::ResponseHeader;
-use pingora::proxy::Session;
 
 use super::execute::{End, Execution, Phase};
 use super::handler_context::Framing;
@@ -12,6 +11,7 @@ use crate::answer;
 use crate::context::Ctx;
 use doorward_expr::Exceeded;
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 
 /// Writes an answer that was made in this process, after the steps had their
 /// say.
@@ -103,7 +103,7 @@ pub(crate) async fn proxied(
     if let Some(body) = unwind(session, ctx, head).await? {
         let ignored = ResponseHeader::build(StatusCode::EARLY_HINTS, Some(0))?;
         let head = std::mem::replace(head, ignored);
-        session.as_downstream_mut().set_ignore_info_resp(true);
+        session.set_ignore_info_resp(true);
         if let Some(journey) = &mut ctx.journey {
             journey.diverted = true;
         }

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use pingora::apps::ServerApp;
-use pingora::protocols::http::ServerSession;
 use pingora::protocols::{ALPN, Stream};
 use pingora::server::ShutdownWatch;
 use tokio::time::{sleep, timeout};
@@ -21,6 +20,7 @@ use tokio::time::{sleep, timeout};
 use super::framing::{self, FramedStream};
 use super::handshake::Handshake;
 use super::proxy_protocol::ProxyNetworks;
+use super::session::Session;
 use super::tls::{self, TlsAcceptor};
 use crate::telemetry::Gauge;
 use crate::telemetry::listeners::ListenerCounters;
@@ -123,7 +123,7 @@ pub(super) fn head_begun() {
 
 /// Notes that the request in `session` has got its answer: this task's connection
 /// waits for the next head.
-pub fn head_awaited(session: &ServerSession) {
+pub fn head_awaited(session: &Session) {
     framing::answered(session);
     let _ = HEAD_WAIT.try_with(|wait| wait.set(Some(HeadWait::idle(Instant::now()))));
 }

@@ -10,11 +10,11 @@ use bytes::{Bytes, BytesMut};
 use http::{Request, StatusCode, header, request};
 use http_body_util::BodyExt;
 use pingora::http::ResponseHeader;
-use pingora::protocols::http::ServerSession;
-use pingora::proxy::Session;
 use tokio::time::timeout;
 use tower::ServiceExt;
 use uuid::Uuid;
+
+use crate::http::session::Session;
 
 /// How long the next bytes of a refused body are waited for.
 const LINGER: Duration = Duration::from_secs(5);
@@ -105,7 +105,7 @@ impl BodyError {
 ///
 /// # Errors
 /// [`BodyError`] when it is longer or slower than `bounds`.
-pub async fn read_body(session: &mut ServerSession, bounds: Bounds) -> Result<Bytes, BodyError> {
+pub async fn read_body(session: &mut Session, bounds: Bounds) -> Result<Bytes, BodyError> {
     let headers = &session.req_header().headers;
     let announced = headers
         .get(header::CONTENT_LENGTH)
@@ -134,7 +134,7 @@ pub async fn read_body(session: &mut ServerSession, bounds: Bounds) -> Result<By
 ///
 /// # Errors
 /// When the client can't be written to.
-pub async fn invite_body(session: &mut ServerSession) -> pingora::Result<()> {
+pub async fn invite_body(session: &mut Session) -> pingora::Result<()> {
     let request = session.req_header();
     let waits = request.version >= http::Version::HTTP_11
         && (request.headers.get(header::EXPECT))
@@ -173,7 +173,7 @@ pub async fn buffer_body_within(session: &mut Session, time: Duration) -> Result
         body: BUFFERED_MAX,
         time,
     };
-    let mut read = read_body(session.as_downstream_mut(), bounds).await;
+    let mut read = read_body(session, bounds).await;
     if read.is_ok() && session.retry_buffer_truncated() {
         read = Err(BodyError::TooLarge);
     }
@@ -218,7 +218,7 @@ pub async fn take_body(
 }
 
 async fn take_long_body(session: &mut Session, length: usize) -> Result<Bytes, BodyError> {
-    let downstream = session.as_downstream_mut();
+    let downstream = session;
     invite_body(downstream).await.map_err(BodyError::of)?;
     let mut body = BytesMut::new();
     loop {
@@ -250,21 +250,17 @@ async fn take_long_body(session: &mut Session, length: usize) -> Result<Bytes, B
 /// reset stream: RFC 9113 §8.1 allows that, but clients take it for a failure.
 /// A connection of HTTP/1 that stays open is left alone: the engine skips the
 /// rest before it reads the next request.
-pub async fn linger(session: &mut ServerSession) {
+pub async fn linger(session: &mut Session) {
     if session.was_upgraded() || session.is_body_done() {
         return;
     }
-    if let ServerSession::H1(http1) = session
-        && http1.will_keepalive()
-    {
+    if session.may_keep() {
         return;
     }
     if session.finish_body().await.is_err() {
         return;
     }
-    if let ServerSession::H1(http1) = session {
-        http1.shutdown().await;
-    }
+    session.close_write().await;
     let drop_rest = async {
         let mut dropped = 0;
         while dropped < LINGER_BYTES
@@ -283,7 +279,7 @@ pub async fn linger(session: &mut ServerSession) {
 /// # Errors
 /// When the client can't be written to.
 pub async fn respond(
-    session: &mut ServerSession,
+    session: &mut Session,
     router: &Router,
     head: request::Parts,
     body: Bytes,
@@ -326,7 +322,7 @@ pub async fn ask(
 /// # Errors
 /// When the client can't be written to: it has left.
 pub async fn write(
-    session: &mut ServerSession,
+    session: &mut Session,
     head: ResponseHeader,
     body: Body,
 ) -> pingora::Result<StatusCode> {
@@ -339,7 +335,7 @@ pub async fn write(
 /// # Errors
 /// When the client can't be written to: it has left.
 pub async fn write_filtered(
-    session: &mut ServerSession,
+    session: &mut Session,
     head: ResponseHeader,
     body: Body,
     filter: impl FnMut(&mut Option<Bytes>, bool),
@@ -349,7 +345,7 @@ pub async fn write_filtered(
 }
 
 async fn write_to_client(
-    session: &mut ServerSession,
+    session: &mut Session,
     head: ResponseHeader,
     mut body: Body,
     mut filter: impl FnMut(&mut Option<Bytes>, bool),

@@ -17,10 +17,10 @@ use std::task::{Context, Poll, ready};
 
 use parking_lot::Mutex;
 use pingora::protocols::Stream;
-use pingora::protocols::http::ServerSession;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::accept;
+use super::session::Session;
 use super::upload::Upload;
 
 mod chunked;
@@ -47,7 +47,7 @@ const WAITING: usize = 16 << 10;
 const PIECE: usize = 4 << 10;
 
 /// Why the request that `session` has read is refused, if it is.
-pub fn refusal(session: &ServerSession) -> Option<Refusal> {
+pub fn refusal(session: &Session) -> Option<Refusal> {
     if session.is_http2() {
         http2::refusal(&session.req_header().headers)
     } else {
@@ -56,62 +56,57 @@ pub fn refusal(session: &ServerSession) -> Option<Refusal> {
 }
 
 /// Whether the body of the request in `session` breaks the rules of its coding.
-pub fn is_broken(session: &ServerSession) -> bool {
-    let requests = stream(session).and_then(FramedStream::requests);
+pub fn is_broken(session: &Session) -> bool {
+    let requests = session.framed().and_then(FramedStream::requests);
     requests.is_some_and(|requests| matches!(requests.state, State::Broken { .. }))
 }
 
 /// Whether the client of `session` asks for another protocol, and has not got
 /// its answer.
-pub fn asks_for_upgrade(session: &ServerSession) -> bool {
+pub fn asks_for_upgrade(session: &Session) -> bool {
     current(session).is_some_and(|requests| requests.upgrade)
 }
 
 /// Notes that the connection of `session` becomes a tunnel: what comes is no
 /// HTTP any more.
-pub fn open_tunnel(session: &ServerSession) {
-    if let Some(stream) = stream(session) {
+pub fn open_tunnel(session: &Session) {
+    if let Some(stream) = session.framed() {
         stream.tunnel.store(true, Ordering::Relaxed);
     }
 }
 
 /// Sends every piece of the answer in `session` as soon as it is written.
-pub fn send_at_once(session: &ServerSession) {
-    if let Some(stream) = stream(session) {
+pub fn send_at_once(session: &Session) {
+    if let Some(stream) = session.framed() {
         stream.prompt.store(true, Ordering::Relaxed);
     }
 }
 
 /// Leaves the next answer's head in `session` the `Date` that its upstream gave it.
-pub fn keep_date(session: &ServerSession, date: &[u8]) {
-    if let Some(stream) = stream(session) {
+pub fn keep_date(session: &Session, date: &[u8]) {
+    if let Some(stream) = session.framed() {
         stream.date.keep(date);
     }
 }
 
 /// Reads the body of the request in `session` no faster than `upload` has room for it.
-pub fn hold_back(session: &ServerSession, upload: &Arc<Upload>) {
-    if let Some(stream) = stream(session) {
+pub fn hold_back(session: &Session, upload: &Arc<Upload>) {
+    if let Some(stream) = session.framed() {
         *stream.upload.lock() = Some(Arc::downgrade(upload));
     }
 }
 
 /// Notes that the request in `session` has got its answer.
-pub fn answered(session: &ServerSession) {
-    if let Some(stream) = stream(session) {
+pub fn answered(session: &Session) {
+    if let Some(stream) = session.framed() {
         stream.prompt.store(false, Ordering::Relaxed);
         stream.answered.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-fn stream(session: &ServerSession) -> Option<&FramedStream> {
-    let stream: &Stream = session.as_http1()?.stream();
-    (**stream).as_any().downcast_ref()
-}
-
 /// What is read, if the last request of it is that of `session`.
-fn current(session: &ServerSession) -> Option<&Requests> {
-    let stream = stream(session)?;
+fn current(session: &Session) -> Option<&Requests> {
+    let stream = session.framed()?;
     let answered = stream.answered.load(Ordering::Relaxed);
     let is_next = |requests: &&Requests| requests.heads == answered.wrapping_add(1);
     stream.requests().filter(is_next)

@@ -18,6 +18,7 @@ use super::accept::{self, ConnectionAcceptor, ProtocolDispatcher};
 use super::bridge::{self, Bounds, ClientInfo};
 use super::framing::{self, Refusal};
 use super::handshake::Handshake;
+use super::session::Session;
 
 use crate::telemetry::Gauge;
 
@@ -101,7 +102,7 @@ impl RouterApp {
 
 /// Why a request is refused before anybody looks at it, if it is: somebody else on
 /// its way could have read it differently.
-pub fn malformed(session: &ServerSession) -> Option<Refusal> {
+pub fn malformed(session: &Session) -> Option<Refusal> {
     let request = session.req_header();
     if request.version == Version::HTTP_2 && !has_one_length(&request.headers) {
         return Some(Refusal {

@@ -22,6 +22,7 @@ pub mod proxy_protocol;
 pub mod quality;
 pub mod reply;
 pub mod server_name;
+pub mod session;
 pub mod tls;
 pub mod upload;
 

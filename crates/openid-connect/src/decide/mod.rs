@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use crate::OpenIdConnect;
@@ -39,6 +38,7 @@ use crate::session::creation;
 use crate::session::creation::{CredentialPlace, SessionSource};
 use crate::session::decision;
 use doorward_net::http::form::without;
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Exchange, Flow};
 
 impl OpenIdConnect {

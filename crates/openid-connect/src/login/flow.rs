@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, StatusCode};
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::Value;
 
 use crate::OpenIdConnect;
@@ -32,6 +31,7 @@ use crate::session::creation;
 use crate::session::{Browser, LoginSession, OpenSession, SessionLookup};
 use doorward_net::http::provider_error::describe;
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Exchange, Flow};
 
 /// Where the provider's answer may be.

@@ -1,7 +1,7 @@
 //! The filter under a real Pingora proxy, with a real upstream.
 
 use pingora::apps::ServerApp;
-use pingora::proxy::{ProxyHttp, http_proxy};
+use pingora::proxy::{ProxyHttp, Session, http_proxy};
 use pingora::server::configuration::ServerConf;
 use pingora::upstreams::peer::HttpPeer;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -27,7 +27,7 @@ impl ProxyHttp for Proxy {
         session: &mut Session,
         exchange: &mut Exchange,
     ) -> pingora::Result<bool> {
-        match decide(&*self.filter, session, exchange).await {
+        match decide(&*self.filter, session.as_downstream_mut(), exchange).await {
             Some(reply) => {
                 session.respond_error(reply.status.as_u16()).await?;
                 Ok(true)

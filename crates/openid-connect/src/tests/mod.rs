@@ -42,7 +42,6 @@ use axum::routing::get;
 use axum::{Json, Router};
 use http::StatusCode;
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use url::Url;

@@ -117,7 +117,7 @@ async fn a_body_that_was_read_is_still_there_for_the_upstream() {
     let reply = decide(&*world.filter, &mut session, &mut exchange).await;
     assert!(reply.is_none());
     assert_eq!(exchange.body.as_deref(), Some(body.as_bytes()));
-    let replay = session.as_downstream().get_retry_buffer();
+    let replay = session.get_retry_buffer();
     assert_eq!(replay.as_deref(), Some(body.as_bytes()));
 }
 

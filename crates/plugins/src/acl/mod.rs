@@ -12,13 +12,13 @@ use std::sync::{Arc, LazyLock};
 use async_trait::async_trait;
 use http::{HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use crate::authentication::status;
 use crate::settings::Settings;
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::consumers::header_value;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};

@@ -14,7 +14,6 @@ use async_trait::async_trait;
 use http::HeaderName;
 use http::header::AUTHORIZATION;
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use crate::authentication::brake::{Brake, network};
@@ -23,6 +22,7 @@ use crate::authentication::login::Login;
 use crate::authentication::{self, Authentication, Challenge, Entry, Refusal};
 use crate::settings::Settings;
 use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
 use password::Argon2Hash;

@@ -14,13 +14,13 @@ use async_trait::async_trait;
 use http::StatusCode;
 use http::header::USER_AGENT;
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use regex::bytes::{RegexSet, RegexSetBuilder};
 use serde_json::{Map, Value, json};
 
 use crate::settings::{Settings, wrong};
 use doorward_core::model::schema::{Field, Schema, Type};
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use http::{HeaderName, Method, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use super::ObjectLookup;
@@ -16,6 +15,7 @@ use super::field::{self, is_gateways};
 use super::path_rewrite::with_path;
 use super::settings::{Reading, Settings};
 use doorward_expr::{self as expr, Expression, Scope};
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Parts};

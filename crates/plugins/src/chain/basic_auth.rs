@@ -9,12 +9,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use super::settings::{Reading, Settings};
 use super::{ObjectLookup, field};
 use doorward_expr::{Expression, Scope};
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Parts};

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use http::HeaderValue;
 use http::header::{COOKIE, SET_COOKIE};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use super::ObjectLookup;
 use super::settings::{Reading, Settings};
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Parts};
 

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use http::header::HOST;
 use http::{HeaderName, HeaderValue};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use super::ObjectLookup;
 use super::field::{self, Source, is_gateways};
 use super::settings::{Reading, Settings};
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Parts};

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use http::HeaderValue;
 use http::header::{HOST, LOCATION};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 use url::{Position, Url};
 
 use super::settings::{Reading, Settings};
 use super::{ObjectLookup, origin};
 use doorward_expr::Expression;
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Parts};
 

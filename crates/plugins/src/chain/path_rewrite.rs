@@ -10,13 +10,13 @@ use http::header::{CONTENT_LOCATION, LOCATION};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, StatusCode, Uri};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use super::settings::{Reading, Settings};
 use super::{ObjectLookup, origin};
 use doorward_net::http::path::with_path_and_query;
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Parts};
 

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 use url::form_urlencoded::Serializer;
 
@@ -19,6 +18,7 @@ use super::settings::{Reading, Settings};
 use doorward_expr::{Expression, Scope};
 use doorward_net::http::path::with_path_and_query;
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Parts};

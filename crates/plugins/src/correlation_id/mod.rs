@@ -14,13 +14,13 @@ use std::sync::{Arc, LazyLock};
 
 use http::{HeaderName, HeaderValue};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::settings::{Settings, header_name};
 use doorward_core::clock::{Clock, random_uuid};
 use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 

@@ -17,13 +17,13 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use crate::settings::{Settings, wrong};
 use doorward_core::model::schema::{Field, Schema, Type};
 use doorward_net::http::form;
 use doorward_net::http::reply::{Reply, ReplyBody};
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{
     Code, Exchange, Filter, FilterExplanation, Flow, ResponseFlow, Verdict,

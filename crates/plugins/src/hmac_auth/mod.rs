@@ -15,7 +15,6 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, DATE};
 use http::{HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Map, Value, json};
 
 use crate::authentication::{
@@ -24,6 +23,7 @@ use crate::authentication::{
 use crate::settings::Settings;
 use doorward_core::clock::http_date;
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
 use signature::{Hash, Signature};

@@ -10,13 +10,13 @@ use std::sync::{Arc, LazyLock};
 use async_trait::async_trait;
 use http::StatusCode;
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use crate::networks::{self, Networks};
 use crate::settings::{Settings, UNEXPECTED, error_status, wrong};
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};

@@ -16,7 +16,6 @@ use async_trait::async_trait;
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Method};
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use quick_cache::sync::Cache;
 use serde_json::{Map, Value, json};
 
@@ -25,6 +24,7 @@ use crate::settings::{Settings, json_message};
 use config::Config;
 use doorward_core::model::credential::KeyDigest;
 use doorward_net::http::reply::{Reply, ReplyBody};
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
 use token::Token;

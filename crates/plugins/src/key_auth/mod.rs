@@ -12,13 +12,13 @@ use std::sync::{Arc, LazyLock};
 use async_trait::async_trait;
 use http::Method;
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Map, Value, json};
 
 use crate::authentication::{self, Authentication, Challenge, Directory, Entry, Refusal};
 use crate::settings::{Settings, header_name};
 use doorward_core::model::credential::KeyDigest;
 use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
 use guesses::Guesses;

@@ -12,7 +12,6 @@ use std::sync::{Arc, LazyLock};
 use async_trait::async_trait;
 use http::HeaderName;
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -24,6 +23,7 @@ use crate::authentication::{self, Authentication, Challenge, Refusal};
 use crate::settings::{Settings, UNEXPECTED};
 use directory::Directory;
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
 

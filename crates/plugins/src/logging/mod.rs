@@ -20,10 +20,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 
 use crate::delivery::Queue;
 use custom_fields::CustomFields;
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::RequestRecord;
 pub(crate) use record::{millis, workspace};

@@ -9,7 +9,6 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::{CONTENT_TYPE, HeaderName, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::Value;
 
 use super::Mcp;
@@ -20,6 +19,7 @@ use super::message::{
 use super::rules::Decision;
 use doorward_net::http::bridge;
 use doorward_net::http::reply::{Reply, ReplyBody};
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Code, Exchange, Flow, McpCall, Verdict};
 
 /// What refusals of calls are called.
@@ -123,7 +123,7 @@ impl Mcp {
             let refused = Refused::new(&CALL_DENIED, fault);
             return Verdict::Now(Flow::Respond(self.refuse_call(refused, exchange)));
         }
-        if self.may_have_calls(session.req_header()) || !session.as_mut().is_body_empty() {
+        if self.may_have_calls(session.req_header()) || !session.is_body_empty() {
             exchange.notes.push(Box::new(Admitted));
             return Verdict::Wait;
         }

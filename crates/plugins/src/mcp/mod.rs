@@ -25,13 +25,13 @@ use http::header::{
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 use url::form_urlencoded;
 
 use config::Config;
 use doorward_net::http::quality;
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::Metrics;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_openid_connect as openid_connect;

@@ -21,7 +21,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use http::{HeaderName, Method};
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -31,6 +30,7 @@ use crate::settings::{Settings, UNEXPECTED, json_message};
 use config::Config;
 use doorward_core::model::oauth2::{OAuth2Facts, StoredOAuth2Token};
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::consumers::header_value;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};

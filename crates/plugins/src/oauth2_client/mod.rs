@@ -17,12 +17,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use http::{HeaderName, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use super::chain::{ChainKind, ObjectLookup};
 use config::Config;
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_openid_connect::embedding::{embed, forget, note_failure};
 use doorward_openid_connect::refusal::Refusal;
 use doorward_plugin_api::filter::{

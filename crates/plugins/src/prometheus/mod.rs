@@ -8,12 +8,12 @@ use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use crate::logging::OBSERVES;
 use crate::settings::Settings;
 use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::Metrics;
 use doorward_net::telemetry::kong_metrics::{LatencySample, Sample};
 use doorward_net::telemetry::metrics::InFlight;

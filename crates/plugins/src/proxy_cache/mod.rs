@@ -19,12 +19,12 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
 use serde_json::{Map, Value, json};
 
 use doorward_core::clock::Clock;
 use doorward_net::http::bridge::BUFFERED_MAX;
 use doorward_net::http::reply::{Reply, ReplyBody};
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{
     BodyFilter, Code, Exchange, Filter, FilterExplanation, Flow, ResponseCache, ResponseFlow,

@@ -22,7 +22,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use http::StatusCode;
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -32,6 +31,7 @@ use doorward_core::clock::Clock;
 use doorward_core::hex;
 use doorward_net::http::path::normalize;
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};

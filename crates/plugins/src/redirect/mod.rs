@@ -11,13 +11,13 @@ use bytes::Bytes;
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode, Uri};
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 use url::{Position, Url};
 
 use crate::settings::{Settings, UNEXPECTED, wrong};
 use doorward_core::model::schema::{Field, Schema, Type};
 use doorward_net::http::reply::{Reply, ReplyBody};
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};

@@ -19,11 +19,11 @@ use async_trait::async_trait;
 use http::StatusCode;
 use http::header::EXPECT;
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use doorward_net::http::bridge;
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
@@ -119,7 +119,7 @@ impl Filter for RequestGuard {
         if self.config.parameters.is_empty() || BodyKind::of(&request.headers).is_none() {
             return Verdict::Now(self.pass());
         }
-        if exchange.body.is_none() && session.as_downstream_mut().is_body_empty() {
+        if exchange.body.is_none() && session.is_body_empty() {
             return Verdict::Now(self.pass());
         }
         Verdict::Wait

@@ -11,12 +11,12 @@ use async_trait::async_trait;
 use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use http::{HeaderMap, StatusCode};
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use crate::settings::Settings;
 use doorward_core::model::schema::{Field, Schema, Type};
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{
     Code, Exchange, Filter, FilterExplanation, Flow, TOO_LARGE, Verdict,

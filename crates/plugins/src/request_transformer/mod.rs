@@ -18,12 +18,12 @@ use async_trait::async_trait;
 use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderValue, Method, StatusCode, Uri};
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use crate::settings::UNEXPECTED;
 use crate::template::Request;
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};

@@ -23,13 +23,13 @@ use async_trait::async_trait;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use super::chain::settings::Settings;
 use super::chain::{ChainKind, ObjectLookup};
 use config::Config;
 use doorward_expr::Expression;
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::Counter;
 use doorward_openid_connect::bearer::bearer;
 use doorward_openid_connect::provider::token_cache::VerifiedToken;

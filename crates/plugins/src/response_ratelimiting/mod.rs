@@ -11,7 +11,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use http::{HeaderName, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use crate::rate_limiting::Identifier;
@@ -22,6 +21,7 @@ use crate::redis_settings;
 use crate::settings::{Settings, UNEXPECTED};
 use doorward_core::clock::Clock;
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_net::shared::Unavailable;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{

@@ -12,7 +12,6 @@ use bytes::Bytes;
 use http::HeaderValue;
 use http::header::ACCEPT_ENCODING;
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
 use serde_json::{Map, Value, json};
 
 use crate::field_rules::{
@@ -20,6 +19,7 @@ use crate::field_rules::{
 };
 use crate::settings::Settings;
 use doorward_core::model::schema::{Field, Schema, TextCheck, Type};
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{
     Exchange, Filter, FilterExplanation, Flow, ResponseFlow, Verdict,
 };

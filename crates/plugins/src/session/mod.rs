@@ -15,7 +15,6 @@ use async_trait::async_trait;
 use http::header::SET_COOKIE;
 use http::{HeaderName, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session as Request;
 use serde_json::{Map, Value};
 use url::form_urlencoded;
 
@@ -23,6 +22,7 @@ use crate::settings::Settings;
 use config::Config;
 use doorward_core::clock::Clock;
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session as Request;
 use doorward_net::session::timers::Age;
 use doorward_net::telemetry::Counter;
 use doorward_openid_connect::Providers;

@@ -5,7 +5,6 @@ use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Map, Value, json};
 
 use super::config::{CONSUMERS, ConsumerName, Metric, check_rate};
@@ -16,6 +15,7 @@ use crate::delivery::{LEGACY, Limits, Queue, legacy_fields, queue_field};
 use crate::logging::OBSERVES;
 use crate::settings::{Settings, wrong};
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::RequestRecord;
 use doorward_plugin_api::{ConfigError, Kind, Parts};

@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use crate::delivery::{LEGACY, Limits, Queue};
@@ -23,6 +22,7 @@ use crate::logging::{OBSERVES, workspace};
 use crate::settings::Settings;
 use doorward_core::model::consumer::Consumer;
 use doorward_core::model::service::Service;
+use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::RequestRecord;
 use doorward_plugin_api::{ConfigError, Kind, Parts};

@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use super::config::Config;
@@ -21,6 +20,7 @@ use crate::chain::ObjectLookup;
 use doorward_core::clock;
 use doorward_expr::Scope;
 use doorward_net::http::reply::Reply;
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{
     Exchange, Filter, FilterExplanation, Flow, PartitionReport, Partitioned, Verdict,

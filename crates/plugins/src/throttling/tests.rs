@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::RETRY_AFTER;
-use pingora::proxy::Session;
 use serde_json::{Map, Value, json};
 use tokio::io::AsyncWriteExt;
 
@@ -14,9 +13,11 @@ use doorward_core::clock::Clock;
 use doorward_core::model::token::AccessToken;
 use doorward_net::http::outbound::Outbound;
 use doorward_net::http::reply::{Reply, ReplyBody};
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::Metrics;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Parts};
+use pingora::protocols::http::ServerSession;
 
 fn parts() -> Parts {
     let outbound = Arc::new(Outbound::new());
@@ -32,11 +33,11 @@ fn rate(requests: u64, duration: &str) -> Value {
 }
 
 /// A request as Pingora hands it to filters.
-async fn session(headers: &str) -> Session {
+async fn session(headers: &str) -> ServerSession {
     let (mut client, server) = tokio::io::duplex(4096);
     let head = format!("GET /p?q=1 HTTP/1.1\r\nHost: x\r\n{headers}\r\n");
     client.write_all(head.as_bytes()).await.unwrap();
-    let mut session = Session::new_h1(Box::new(server));
+    let mut session = ServerSession::new_http1(Box::new(server));
     assert!(session.read_request().await.unwrap());
     session
 }

@@ -35,7 +35,6 @@ use async_trait::async_trait;
 use http::header::{CACHE_CONTROL, EXPECT, HOST, PRAGMA};
 use http::{HeaderValue, StatusCode};
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use super::chain::{ChainKind, ObjectLookup};
@@ -46,6 +45,7 @@ use doorward_net::http::form::{self, Form};
 use doorward_net::http::outbound::Outbound;
 use doorward_net::http::path::normalize;
 use doorward_net::http::reply::{Reply, ReplyBody};
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow as Outcome, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};

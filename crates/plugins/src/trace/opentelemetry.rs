@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -20,6 +19,7 @@ use crate::logging::http_log::endpoint;
 use crate::settings::{Settings, header_name, url_text, wrong};
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
 use doorward_net::http::outbound::{Options, Outbound};
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::Metrics;
 use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::RequestRecord;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use http::{HeaderName, HeaderValue, Method, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
 use serde_json::{Map, Value, json};
 
 use super::context::Format;
@@ -20,6 +19,7 @@ use crate::settings::{Settings, header_name, url_text};
 use doorward_core::hex;
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
 use doorward_net::http::outbound::Options;
+use doorward_net::http::session::Session;
 use doorward_net::telemetry::Metrics;
 use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::{RequestRecord, Try};

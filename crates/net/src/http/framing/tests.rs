@@ -1,6 +1,7 @@
 use std::future::poll_fn;
 
 use pingora::http::ResponseHeader;
+use pingora::protocols::http::ServerSession;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
 use super::*;

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, Version};
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -16,6 +15,7 @@ use crate::decide::refusal::Refusal;
 use doorward_core::jose::json;
 use doorward_net::http::bridge::{self, BUFFERED_MAX, BodyError};
 use doorward_net::http::form::{is_form as is_form_body, is_json};
+use doorward_net::http::session::Session;
 
 /// The bodies that may hold a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -214,7 +214,7 @@ async fn of_a_flood_at_once_no_more_ask_than_could_pass() {
         let (mut client, stream) = tokio::io::duplex(4096);
         let text = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
         client.write_all(text).await.expect("room");
-        let mut session = pingora::proxy::Session::new_h1(Box::new(stream));
+        let mut session = pingora::protocols::http::ServerSession::new_http1(Box::new(stream));
         session.read_request().await.expect("a request");
         let mut exchange = doorward_plugin_api::filter::Exchange::default();
         match filter.on_request(&mut session, &mut exchange) {
