@@ -120,17 +120,16 @@ pub(super) fn prepare_way(
     response: &ResponseHeader,
     fields: HeadFields,
 ) {
-    let session = session;
     // Filters may have given it another one.
     let dated = fields.has(HeadFields::DATE) || ctx.has_filters();
     if dated && let Some(date) = response.headers.get(header::DATE) {
-        framing::keep_date(session, date.as_bytes());
+        session.keep_date(date.as_bytes());
     }
     if response.status == StatusCode::SWITCHING_PROTOCOLS {
         framing::open_tunnel(session);
     }
     if ctx.route.as_ref().is_some_and(|route| route.sends_at_once) {
-        framing::send_at_once(session);
+        session.send_at_once();
     }
 }
 

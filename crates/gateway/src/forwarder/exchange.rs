@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use pingora::Result;
-use pingora::apps::{HttpPersistentSettings, ReusedHttpStream};
-use pingora::prelude::{Error, ErrorType};
-use pingora::protocols::http::ServerSession;
+use pingora::prelude::Error;
 use pingora::server::ShutdownWatch;
 use pingora::upstreams::peer::Peer as _;
 
@@ -18,6 +15,8 @@ use crate::context::Ctx;
 use crate::failure;
 use crate::peer::{Dialer, IDLE};
 use crate::tries::MAX_TRIES;
+use doorward_net::http::plain_session::PlainSession;
+use doorward_net::http::session::HttpSession as _;
 
 /// How much earlier than its upstream a connection is closed.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -39,15 +38,16 @@ impl Outcome {
 }
 
 impl Forwarder {
-    /// Serves the plain request that waits on a connection.
+    /// Serves the plain request that was taken from a connection.
     pub(super) async fn serve_plain(&self, idle: Idle, shutdown: &ShutdownWatch) -> Option<Idle> {
-        let mut timer = idle.timer;
-        let mut session = Self::session(idle.stream, idle.settings);
-        if !read_head(&mut session).await {
-            return None;
-        }
+        let Idle {
+            mut session,
+            connection,
+            mut timer,
+            ..
+        } = idle;
         let mut ctx = Box::new(Ctx::new());
-        ctx.connection = idle.connection;
+        ctx.connection = connection;
         let outcome = match self.gateway.filter_request(&mut session, &mut ctx).await {
             Ok(true) => Outcome {
                 keep: true,
@@ -70,16 +70,18 @@ impl Forwarder {
         if !outcome.keep {
             return None;
         }
-        let settings = HttpPersistentSettings::for_session(&session);
-        let reusable = session.finish().await.ok()??;
-        let served = ReusedHttpStream::from_reusable_stream(reusable, settings);
-        Some(Idle::of(served, connection, timer))
+        session.finish().await.then_some(Idle {
+            session,
+            connection,
+            settings: None,
+            timer,
+        })
     }
 
     /// Tries upstreams until one has answered, or none is left to try.
     async fn forward(
         &self,
-        session: &mut ServerSession,
+        session: &mut PlainSession,
         ctx: &mut Box<Ctx>,
         timer: &mut Timer,
     ) -> Outcome {
@@ -103,7 +105,7 @@ impl Forwarder {
     /// One try.
     async fn try_upstream(
         &self,
-        session: &mut ServerSession,
+        session: &mut PlainSession,
         ctx: &mut Box<Ctx>,
         timer: &mut Timer,
     ) -> Outcome {
@@ -147,7 +149,7 @@ impl Forwarder {
     /// process, in the engine's words.
     async fn fail(
         &self,
-        session: &mut ServerSession,
+        session: &mut PlainSession,
         ctx: &mut Box<Ctx>,
         error: &Error,
         tries: Option<usize>,
@@ -176,21 +178,4 @@ fn idle(ours: Duration, its: Option<Duration>) -> Duration {
 fn speaks_http1(ctx: &Ctx) -> bool {
     let dialer = ctx.service().and_then(|service| service.dialer.as_ref());
     !dialer.is_some_and(Dialer::is_http2)
-}
-
-/// Reads the head that waits; whether there is a request to answer.
-async fn read_head(session: &mut ServerSession) -> bool {
-    let read: Result<bool> = session.read_request().await;
-    match read {
-        Ok(read) => read,
-        Err(error) => {
-            // The engine is stricter here and there than the parser before it.
-            if *error.etype() == ErrorType::InvalidHTTPHeader {
-                let _ = session.respond_error(400).await;
-            }
-            log::debug!("a request head can't be read: {error}");
-            session.shutdown().await;
-            false
-        }
-    }
 }

@@ -4,7 +4,7 @@
 //! Nearly all requests are plain: they have no body or a short one, ask for no other
 //! protocol, and go to an upstream that speaks HTTP/1.1. For them the engine's two tasks,
 //! its channels between them and its copied futures are most of what a request costs.
-//! Both ways run the same steps of [`Gateway`], on the engine's session of the client.
+//! Both ways run the same steps of [`Gateway`].
 
 mod exchange;
 mod handover;
@@ -28,6 +28,7 @@ use self::timer::Timer;
 use super::proxy::Gateway;
 use doorward_net::http::accept::KEEP;
 use doorward_net::http::framing::FramedStream;
+use doorward_net::http::plain_session::PlainSession;
 use doorward_net::telemetry::connections::Connection;
 
 /// Serves the connections of one worker.
@@ -42,32 +43,44 @@ pub struct Forwarder {
 
 /// A client's connection between two requests.
 struct Idle {
-    stream: Stream,
+    session: PlainSession,
     /// What is known of the connection, once it has had a request.
     connection: Option<Arc<Connection>>,
-    /// What sessions keep from one request to the next, with what was read of it.
+    /// What the engine keeps from one request to the next, with what it has read of it.
     settings: Option<HttpPersistentSettings>,
     timer: Timer,
 }
 
 impl Idle {
-    /// The connection that a request has given back.
-    fn of(served: ReusedHttpStream, connection: Option<Arc<Connection>>, timer: Timer) -> Self {
-        let (stream, settings) = served.consume();
-        Self {
-            stream,
-            connection,
+    /// A connection; nothing where it is none of a listener of the proxy.
+    fn new(stream: Stream) -> Option<Self> {
+        // Every listener of the proxy wraps its connections so.
+        let framed = stream.into_any().downcast::<FramedStream>().ok()?;
+        Some(Self {
+            session: PlainSession::new(framed).ok()?,
+            connection: None,
+            settings: None,
+            timer: Timer::default(),
+        })
+    }
+
+    /// The connection that the engine has given back.
+    fn of(served: ReusedHttpStream) -> Option<Self> {
+        let (stream, mut settings) = served.consume();
+        let context = settings
+            .as_mut()
+            .and_then(HttpPersistentSettings::take_user_context);
+        let connection = context.and_then(|context| context.downcast::<Arc<Connection>>().ok());
+        Some(Self {
+            connection: connection.map(|connection| *connection),
             settings,
-            timer,
-        }
+            ..Self::new(stream)?
+        })
     }
 }
 
-/// Prepares a session that reads the next request of a connection.
-fn prepare(session: &mut ServerSession, settings: Option<HttpPersistentSettings>) {
-    if let Some(settings) = settings {
-        settings.apply_to_session(session);
-    }
+/// Prepares a session of the engine that reads the next request of a connection.
+fn prepare(session: &mut ServerSession) {
     session.set_keepalive(Some(KEEP));
     session.set_pipelining_enabled(true);
 }
@@ -94,30 +107,18 @@ impl Forwarder {
     /// Serves the next request of a connection, and gives the connection back if
     /// another one may follow.
     async fn serve(&self, idle: Idle, shutdown: &ShutdownWatch) -> Option<Idle> {
-        let Idle {
-            stream,
-            connection,
-            settings,
-            timer,
-        } = idle;
-        // Every listener of the proxy wraps its connections so.
-        let mut framed = stream.into_any().downcast::<FramedStream>().ok()?;
+        let mut idle = idle;
         let stopping = &self.gateway.stopping;
         let is_plain = {
-            let mut plain = std::pin::pin!(framed.awaits_plain_request());
+            let stream = idle.session.stream();
+            let mut plain = std::pin::pin!(stream.awaits_plain_request());
             tokio::select! {
                 biased;
                 plain = &mut plain => plain.ok()?,
                 () = stopping.begun() => Box::pin(stopping.linger(plain)).await?.ok()?,
             }
         };
-        let idle = Idle {
-            stream: framed,
-            connection,
-            settings,
-            timer,
-        };
-        if is_plain {
+        if is_plain && idle.session.take_request() {
             self.serve_plain(idle, shutdown).await
         } else {
             // Boxed: plain requests need not carry about what it needs.
@@ -126,8 +127,12 @@ impl Forwarder {
     }
 
     async fn serve_by_engine(&self, idle: Idle, shutdown: &ShutdownWatch) -> Option<Idle> {
-        let mut session = ServerSession::new_http1(idle.stream);
-        prepare(&mut session, idle.settings);
+        let (stream, _) = idle.session.into_parts();
+        let mut session = ServerSession::new_http1(stream);
+        if let Some(settings) = idle.settings {
+            settings.apply_to_session(&mut session);
+        }
+        prepare(&mut session);
         if let Some(connection) = idle.connection {
             session.set_connection_user_context(Some(Box::new(connection)));
         }
@@ -137,21 +142,7 @@ impl Forwarder {
     /// Lets the engine serve the request that `session` has, or is about to read.
     async fn run_engine(&self, session: ServerSession, shutdown: &ShutdownWatch) -> Option<Idle> {
         let served = self.engine.process_new_http(session, shutdown).await?;
-        let mut idle = Idle::of(served, None, Timer::default());
-        let context = idle
-            .settings
-            .as_mut()
-            .and_then(HttpPersistentSettings::take_user_context);
-        let connection = context.and_then(|context| context.downcast::<Arc<Connection>>().ok());
-        idle.connection = connection.map(|connection| *connection);
-        Some(idle)
-    }
-
-    /// A session that reads the plain request that waits on a connection.
-    fn session(stream: Stream, settings: Option<HttpPersistentSettings>) -> ServerSession {
-        let mut session = ServerSession::new_http1(stream);
-        prepare(&mut session, settings);
-        session
+        Idle::of(served)
     }
 }
 
@@ -166,12 +157,7 @@ impl ServerApp for Forwarder {
         if framed.is_none_or(FramedStream::is_http2) {
             return self.engine.process_new(stream, shutdown).await;
         }
-        let mut next = Some(Idle {
-            stream,
-            connection: None,
-            settings: None,
-            timer: Timer::default(),
-        });
+        let mut next = Idle::new(stream);
         while let Some(idle) = next {
             next = self.serve(idle, shutdown).await;
         }

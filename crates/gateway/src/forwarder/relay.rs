@@ -5,12 +5,14 @@ use http::{Version, header};
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::prelude::{Error, ErrorType};
+use pingora::protocols::http::HttpTask;
 use pingora::protocols::http::authority::validate_request_authority;
-use pingora::protocols::http::{HttpTask, ServerSession};
 
 use super::Forwarder;
 use super::upstream::UpstreamSession;
 use crate::context::Ctx;
+use doorward_net::http::plain_session::PlainSession;
+use doorward_net::http::session::HttpSession as _;
 
 /// Up to so many bytes of a body, what has come of an answer is gathered before it is
 /// written to the client.
@@ -39,7 +41,7 @@ impl Forwarder {
     /// Sends the request over `upstream`, and its answer to the client.
     pub(super) async fn relay(
         &self,
-        session: &mut ServerSession,
+        session: &mut PlainSession,
         upstream: &mut UpstreamSession<'_>,
         ctx: &mut Box<Ctx>,
     ) -> Relayed {
@@ -76,7 +78,7 @@ impl Forwarder {
     /// it or put in its place.
     fn upstream_request(
         &self,
-        session: &mut ServerSession,
+        session: &mut PlainSession,
         ctx: &mut Box<Ctx>,
     ) -> Result<(Box<RequestHeader>, Option<Bytes>)> {
         let request = self.upstream_head(session, ctx)?;
@@ -91,7 +93,7 @@ impl Forwarder {
     /// The head for the upstream.
     fn upstream_head(
         &self,
-        session: &mut ServerSession,
+        session: &mut PlainSession,
         ctx: &mut Box<Ctx>,
     ) -> Result<Box<RequestHeader>> {
         let mut request = Box::new(session.req_header().clone());
@@ -111,32 +113,25 @@ impl Forwarder {
     /// has been read to the end of it.
     async fn relay_answer(
         &self,
-        session: &mut ServerSession,
+        session: &mut PlainSession,
         upstream: &mut UpstreamSession<'_>,
         ctx: &mut Box<Ctx>,
         mut unsent: Option<Box<Error>>,
     ) -> Result<bool> {
-        // The engine settles where the body ends when it is first asked, and forgets
-        // what it has read beyond: the next request, once the wait below has begun it.
-        session.is_body_done();
         loop {
             let task = tokio::select! {
                 biased;
                 task = upstream.next() => {
                     task.map_err(|error| unsent.take().unwrap_or(error).into_up())?
                 }
-                // Ends in an error alone: the client has left.
-                watched = session.read_body_or_idle(true) => {
-                    watched.map_err(|error| error.into_down())?;
-                    continue;
-                }
+                left = session.left() => return Err(left.into_down()),
             };
             let mut whole = task.is_end();
             let is_interim = matches!(&task, HttpTask::Header(head, _)
                 if head.status.is_informational());
             let mut gathered = length(&task);
-            let mut tasks = Vec::with_capacity(2);
-            tasks.push(self.filter_task(session, ctx, task).await?);
+            let task = self.filter_task(session, ctx, task).await?;
+            let mut done = queue(session, task).await?;
             // What has come with it goes with it.
             while !whole
                 && !is_interim
@@ -148,12 +143,10 @@ impl Forwarder {
                 whole = piece.is_end() && !failed;
                 // Small ones count too: there may be no end of them.
                 gathered += length(&piece).max(64);
-                tasks.push(self.filter_task(session, ctx, piece).await?);
-                if failed {
-                    break;
-                }
+                let piece = self.filter_task(session, ctx, piece).await?;
+                done |= queue(session, piece).await?;
             }
-            let done = session.response_duplex_vec(tasks).await?;
+            session.send().await.map_err(|error| error.into_down())?;
             if done || whole {
                 return Ok(whole);
             }
@@ -163,7 +156,7 @@ impl Forwarder {
     /// A part of the answer as the client gets it.
     async fn filter_task(
         &self,
-        session: &mut ServerSession,
+        session: &mut PlainSession,
         ctx: &mut Box<Ctx>,
         task: HttpTask,
     ) -> Result<HttpTask> {
@@ -183,6 +176,16 @@ impl Forwarder {
             task => Ok(task),
         }
     }
+}
+
+/// Puts a part of the answer behind what waits to be sent to the client; whether the
+/// answer ends with it. Before a failure, what has come is sent.
+async fn queue(session: &mut PlainSession, task: HttpTask) -> Result<bool> {
+    if let HttpTask::Failed(error) = task {
+        session.send().await.map_err(|error| error.into_down())?;
+        return Err(error);
+    }
+    session.queue(task).map_err(|error| error.into_down())
 }
 
 /// How many bytes of a body there are in `task`.

@@ -75,20 +75,6 @@ pub fn open_tunnel(session: &Session) {
     }
 }
 
-/// Sends every piece of the answer in `session` as soon as it is written.
-pub fn send_at_once(session: &Session) {
-    if let Some(stream) = session.framed() {
-        stream.prompt.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Leaves the next answer's head in `session` the `Date` that its upstream gave it.
-pub fn keep_date(session: &Session, date: &[u8]) {
-    if let Some(stream) = session.framed() {
-        stream.date.keep(date);
-    }
-}
-
 /// Reads the body of the request in `session` no faster than `upload` has room for it.
 pub fn hold_back(session: &Session, upload: &Arc<Upload>) {
     if let Some(stream) = session.framed() {
@@ -154,7 +140,7 @@ struct Requests {
     upgrade: bool,
     /// Whether the last head is as nearly all are.
     plain: bool,
-    /// Whether nothing after the last head was read yet.
+    /// Whether the last head is here as a whole, and nothing after it was read yet.
     at_head: bool,
     /// Heads so far.
     heads: u32,
@@ -337,6 +323,16 @@ impl FramedStream {
         }
     }
 
+    /// Sends every piece of the engine's answer as soon as it is written.
+    pub(super) fn send_at_once(&self) {
+        self.prompt.store(true, Ordering::Relaxed);
+    }
+
+    /// Leaves the engine's next head the `Date` that its upstream gave it.
+    pub(super) fn keep_date(&self, date: &[u8]) {
+        self.date.keep(date);
+    }
+
     /// Waits while the origin is to take more of a body before the client is read.
     fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let slot = self.upload.get_mut();
@@ -373,9 +369,17 @@ impl FramedStream {
         out.put_slice(&self.held[..count]);
         self.ready -= count;
         self.held.drain(..count);
+        self.set_at_head(false);
         if self.held.is_empty() {
             // An idle connection holds nothing.
             self.held = Vec::new();
+        }
+    }
+
+    /// Notes whether the last head is here as a whole.
+    fn set_at_head(&mut self, at_head: bool) {
+        if let Reader::Http1(requests) = &mut self.reader {
+            requests.at_head = at_head;
         }
     }
 

@@ -17,6 +17,7 @@ pub mod multipart;
 pub mod networks;
 pub mod outbound;
 pub mod path;
+pub mod plain_session;
 pub mod provider_error;
 pub mod proxy_protocol;
 pub mod quality;

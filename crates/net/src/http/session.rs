@@ -66,6 +66,10 @@ pub trait HttpSession: Send + Sync {
     /// What was read of the body and kept; nothing where that is not all of it.
     fn get_retry_buffer(&self) -> Option<Bytes>;
 
+    /// Leaves the next answer's head the `Date` that its upstream gave it.
+    fn keep_date(&self, date: &[u8]);
+    /// Sends every piece of the answer as soon as it is written.
+    fn send_at_once(&self);
     /// The head of the answer that was written last.
     fn response_written(&self) -> Option<&ResponseHeader>;
     /// Whether the connection speaks another protocol since the answer.
@@ -169,6 +173,18 @@ impl HttpSession for ServerSession {
 
     fn get_retry_buffer(&self) -> Option<Bytes> {
         self.get_retry_buffer()
+    }
+
+    fn keep_date(&self, date: &[u8]) {
+        if let Some(stream) = self.framed() {
+            stream.keep_date(date);
+        }
+    }
+
+    fn send_at_once(&self) {
+        if let Some(stream) = self.framed() {
+            stream.send_at_once();
+        }
     }
 
     fn response_written(&self) -> Option<&ResponseHeader> {

@@ -5,9 +5,10 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use tokio::io::AsyncWrite as _;
 
-use super::{FramedStream, Reader, State};
+use super::{FramedStream, Reader, State, WAITING};
 
 impl FramedStream {
     /// Whether the connection speaks HTTP/2.
@@ -27,6 +28,37 @@ impl FramedStream {
     /// What reading from the client gives.
     pub async fn awaits_plain_request(&mut self) -> io::Result<bool> {
         poll_fn(|cx| self.poll_head(cx)).await
+    }
+
+    /// Takes the head of the plain request that waits.
+    pub(in crate::http) fn take_head(&mut self) -> Bytes {
+        let rest = self.held.split_off(self.ready);
+        let head = std::mem::replace(&mut self.held, rest);
+        self.ready = 0;
+        self.set_at_head(false);
+        head.into()
+    }
+
+    /// Puts back a head that was taken.
+    pub(in crate::http) fn put_back(&mut self, head: &Bytes) {
+        self.held.splice(..0, head.iter().copied());
+        self.ready = head.len();
+        self.set_at_head(true);
+    }
+
+    /// Ends when the client has left, and has sent no other request before. What it sends
+    /// is held, so far as it may wait.
+    pub(in crate::http) fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.held.len() < WAITING {
+            if !ready!(self.read_aside(cx))? {
+                break;
+            }
+        }
+        if self.held.is_empty() {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
+        }
     }
 
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {

@@ -1,0 +1,59 @@
+//! The head of a plain request, which was found to be sound before.
+
+use std::mem::MaybeUninit;
+
+use bytes::Bytes;
+use http::{Version, header};
+use pingora::http::{RequestHeader, header_value_from_raw};
+
+use crate::http::framing;
+
+/// Most fields of a head.
+const FIELDS: usize = 256;
+
+/// A head that was read.
+pub(super) struct Head {
+    pub(super) request: Box<RequestHeader>,
+    /// The length of the body that follows.
+    pub(super) body: usize,
+    /// Whether the client lets the connection have another request.
+    pub(super) keep: bool,
+}
+
+/// The head that `bytes` are. Its target is a path, so that `Host` alone names an
+/// authority; there is one, and it was looked at.
+pub(super) fn parse(bytes: &Bytes) -> Option<Head> {
+    let mut space = [const { MaybeUninit::uninit() }; FIELDS];
+    let mut parsed = httparse::Request::new(&mut []);
+    let read = parsed.parse_with_uninit_headers(bytes, &mut space);
+    if read != Ok(httparse::Status::Complete(bytes.len())) {
+        return None;
+    }
+    let target = parsed.path?.as_bytes();
+    let request = RequestHeader::build(parsed.method?, target, Some(parsed.headers.len()));
+    let mut request = Box::new(request.ok()?);
+    request.set_version(Version::HTTP_11);
+    let (mut body, mut keep) = (0, true);
+    for field in &*parsed.headers {
+        let name = bytes.slice_ref(field.name.as_bytes());
+        let value = header_value_from_raw(bytes.slice_ref(field.value));
+        request.append_header(name, value).ok()?;
+        match field.name.len() {
+            10 if field.name.eq_ignore_ascii_case(header::CONNECTION.as_str()) => {
+                keep &= !field.value.eq_ignore_ascii_case(b"close");
+            }
+            14 if field
+                .name
+                .eq_ignore_ascii_case(header::CONTENT_LENGTH.as_str()) =>
+            {
+                body = usize::try_from(framing::content_length(field.value)?).ok()?;
+            }
+            _ => {}
+        }
+    }
+    Some(Head {
+        request,
+        body,
+        keep,
+    })
+}
