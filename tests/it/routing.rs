@@ -250,7 +250,12 @@ async fn a_grpc_route_takes_grpc_only() {
         "Non-gRPC request matched gRPC route"
     );
     let head = "POST /pkg.S/M HTTP/1.1\r\nHost: a.test\r\nContent-Type: application/grpc\r\nContent-Length: 0";
-    assert_eq!(raw(&door, head).await.0, 426);
+    let request = format!("{head}\r\nConnection: close\r\n\r\n");
+    let answer = exchange(&door.proxy(), request.as_bytes()).await;
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.status, 426);
+    assert_eq!(answer.header("connection"), Some("close, Upgrade"));
+    assert!(answer.header("upgrade").is_some());
 }
 
 #[tokio::test]

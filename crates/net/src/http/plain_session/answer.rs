@@ -104,9 +104,7 @@ impl Answer {
             if !head.headers.contains_key(header::DATE) {
                 head.insert_header(header::DATE, get_cached_date())?;
             }
-            let kept = keepalive.is_some();
-            let option = if kept { "keep-alive" } else { "close" };
-            head.insert_header(header::CONNECTION, option)?;
+            head.insert_header(header::CONNECTION, options(&head, keepalive.is_some()))?;
         }
         self.gather();
         write_head(&head, &mut self.first);
@@ -227,6 +225,19 @@ impl Answer {
 
 fn failed(error: io::Error) -> Box<Error> {
     Error::because(ErrorType::WriteError, "writing the answer", error)
+}
+
+/// What the client is told of the connection. One that is to speak another protocol is
+/// told so by an option as well (RFC 9110 §7.8).
+fn options(head: &ResponseHeader, kept: bool) -> &'static str {
+    let upgrade =
+        head.status == StatusCode::UPGRADE_REQUIRED && head.headers.contains_key(header::UPGRADE);
+    match (kept, upgrade) {
+        (true, false) => "keep-alive",
+        (false, false) => "close",
+        (true, true) => "Upgrade",
+        (false, true) => "close, Upgrade",
+    }
 }
 
 /// How the body ends that follows `head`.
