@@ -57,7 +57,7 @@ impl Idle {
         // Every listener of the proxy wraps its connections so.
         let framed = stream.into_any().downcast::<FramedStream>().ok()?;
         Some(Self {
-            session: PlainSession::new(framed).ok()?,
+            session: PlainSession::new(framed),
             connection: None,
             settings: None,
             timer: Timer::default(),

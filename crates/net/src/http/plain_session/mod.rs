@@ -11,6 +11,7 @@ mod tests;
 
 use std::fmt;
 use std::future::poll_fn;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -34,11 +35,16 @@ use super::session::HttpSession;
 /// How much of a body is read at once.
 const PIECE: usize = 16 << 10;
 
+/// What stands for a request where there is none.
+static NO_REQUEST: LazyLock<RequestHeader> =
+    LazyLock::new(|| RequestHeader::from(http::Request::new(()).into_parts().0));
+
 /// A client's connection, and the plain request on it that is served.
 pub struct PlainSession {
     stream: Box<FramedStream>,
     digest: Digest,
-    request: Box<RequestHeader>,
+    /// The head of the request, while there is one: it holds the bytes that were read.
+    request: Option<Box<RequestHeader>>,
     /// The head of the request as it was read.
     raw: Bytes,
     body: RequestBody,
@@ -72,26 +78,23 @@ impl fmt::Debug for PlainSession {
 
 impl PlainSession {
     /// A session on a connection; it has no request yet.
-    ///
-    /// # Errors
-    /// None in fact: the empty head that stands for no request can be made.
-    pub fn new(stream: Box<FramedStream>) -> Result<Self> {
+    pub fn new(stream: Box<FramedStream>) -> Self {
         let digest = Digest {
             ssl_digest: stream.get_ssl_digest(),
             timing_digest: Vec::new(),
             proxy_digest: stream.get_proxy_digest(),
             socket_digest: stream.get_socket_digest(),
         };
-        Ok(Self {
+        Self {
             stream,
             digest,
-            request: Box::new(RequestHeader::build_no_case("GET", b"/", Some(0))?),
+            request: None,
             raw: Bytes::new(),
             body: RequestBody::default(),
             keepalive: None,
             drain_limit: None,
             answer: Answer::default(),
-        })
+        }
     }
 
     /// The connection.
@@ -108,7 +111,7 @@ impl PlainSession {
             return false;
         };
         self.raw = raw;
-        self.request = head.request;
+        self.request = Some(head.request);
         self.body = RequestBody {
             length: head.body,
             ..RequestBody::default()
@@ -185,7 +188,7 @@ impl PlainSession {
             // What the client still sends is no request.
             self.keepalive = None;
         }
-        let is_head = self.request.method == http::Method::HEAD;
+        let is_head = self.req_header().method == http::Method::HEAD;
         self.answer.head(head, is_head, &mut self.keepalive)
     }
 
@@ -203,6 +206,7 @@ impl PlainSession {
             return false;
         }
         // An idle connection holds nothing.
+        self.request = None;
         self.raw = Bytes::new();
         self.body = RequestBody::default();
         self.answer = Answer::default();
@@ -219,11 +223,12 @@ impl PlainSession {
 #[async_trait]
 impl HttpSession for PlainSession {
     fn req_header(&self) -> &RequestHeader {
-        &self.request
+        self.request.as_deref().unwrap_or(&NO_REQUEST)
     }
 
     fn req_header_mut(&mut self) -> &mut RequestHeader {
-        &mut self.request
+        self.request
+            .get_or_insert_with(|| Box::new(NO_REQUEST.clone()))
     }
 
     fn is_http2(&self) -> bool {

@@ -13,7 +13,7 @@ async fn session(text: &str) -> (PlainSession, DuplexStream) {
     let (mut client, server) = duplex(1 << 20);
     client.write_all(text.as_bytes()).await.expect("room");
     let framed = FramedStream::new(Box::new(server), false);
-    let mut session = PlainSession::new(Box::new(framed)).expect("a session");
+    let mut session = PlainSession::new(Box::new(framed));
     assert!(next(&mut session).await);
     (session, client)
 }
@@ -69,6 +69,7 @@ async fn one_request_follows_the_other_and_an_early_one_waits() {
     session.set_keepalive(Some(60));
     crate::http::framing::answered(&session);
     assert!(session.finish().await);
+    assert!(session.req_header().headers.is_empty(), "nothing is held");
 
     assert!(next(&mut session).await);
     assert_eq!(session.req_header().method, "POST");
@@ -216,7 +217,7 @@ async fn a_body_that_breaks_off_is_an_error() {
 async fn a_client_that_takes_nothing_is_waited_for_no_longer_than_the_limit() {
     let (client, server) = duplex(64);
     let framed = FramedStream::new(Box::new(server), false);
-    let mut session = PlainSession::new(Box::new(framed)).expect("a session");
+    let mut session = PlainSession::new(Box::new(framed));
     let mut client = client;
     client.write_all(GET.as_bytes()).await.expect("room");
     assert!(next(&mut session).await);
