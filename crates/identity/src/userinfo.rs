@@ -268,6 +268,7 @@ fn address(user: &User) -> Vec<(&'static str, Value)> {
         ("locality", "locality"),
         ("region", "region"),
         ("postal_code", "postalCode"),
+        ("country", "country"),
     ]
     .into_iter()
     .filter_map(|(claim, name)| {
@@ -294,6 +295,8 @@ mod tests {
             "photos": ["https://x.example/a.png", {"value": "https://x.example/b.png",
                 "primary": true}],
             "emails": ["ann@x.example"], "phoneNumbers": ["+1 555 1"],
+            "addresses": [{"streetAddress": "Way 1", "locality": "Town", "region": "North",
+                "postalCode": "12345", "country": "DE"}],
         });
         let record = record.as_object().cloned().expect("an object");
         let user = crate::new_user("/", &record).expect("a user");
@@ -307,6 +310,14 @@ mod tests {
             ("email", json!("ann@x.example")),
             ("email_verified", json!(false)),
             ("phone_number", json!("+1 555 1")),
+            (
+                "address",
+                json!({
+                    "formatted": "Way 1, Town, North, 12345, DE", "street_address": "Way 1",
+                    "locality": "Town", "region": "North", "postal_code": "12345",
+                    "country": "DE",
+                }),
+            ),
         ] {
             assert_eq!(claims.get(claim), Some(&value), "{claim}");
             assert!(
