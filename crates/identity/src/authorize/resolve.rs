@@ -2,6 +2,7 @@
 //! request object that came with it or lies elsewhere, or with us, where its
 //! client pushed them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::authorization_response::{AuthorizationError, RequestError};
@@ -109,13 +110,11 @@ fn merged(
         return Ok(outer.with_request(all));
     }
     let inner = outer.with_request(all.clone());
-    let differs = |name: &str| match (outer.get(name), inner.get(name)) {
-        (Some(one), Some(other)) => one
-            .split(' ')
-            .any(|word| other.split(' ').all(|w| w != word)),
-        _ => false,
-    };
-    if differs("response_type") {
+    // A set, whose words come in any order.
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<BTreeSet<_>>();
+    if let (Some(one), Some(other)) = (outer.get("response_type"), inner.get("response_type"))
+        && words(one) != words(other)
+    {
         let text = "The response_type is not that of the request object";
         return Err(AuthorizationError::new("invalid_request", text));
     }

@@ -233,6 +233,7 @@ async fn an_object_that_disagrees_with_what_stands_beside_it_is_refused() {
     let beside = [("redirect_uri", CALLBACK)];
     for changes in [
         json!({"response_type": "id_token"}),
+        json!({"response_type": "code id_token"}),
         json!({"scope": "email"}),
     ] {
         let object = object(&keys, &door, "app", changes);
