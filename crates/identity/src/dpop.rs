@@ -233,13 +233,6 @@ pub(super) fn algorithms(count: impl Fn(SignAlg) -> bool) -> String {
     algs.join(" ")
 }
 
-/// Whether `text` may be the thumbprint of a key: a SHA-256 in base64url (RFC 7638 §3).
-pub(super) fn is_thumbprint(text: &str) -> bool {
-    URL_SAFE_NO_PAD
-        .decode(text)
-        .is_ok_and(|digest| digest.len() == 32)
-}
-
 /// What the next proof must carry (RFC 9449 §8).
 fn nonce_header(call: &Call) -> Vec<(HeaderName, HeaderValue)> {
     let nonce = call.state.dpop.nonce(call.now_ms.div_euclid(1000));

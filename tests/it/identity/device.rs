@@ -244,6 +244,19 @@ async fn a_request_for_codes_is_read_strictly() {
             400,
             "invalid_request",
         ),
+        (
+            vec![
+                tv,
+                ("scope", "openid"),
+                (
+                    "code_challenge",
+                    "longer-than-the-digest-of-any-verifier-there-is",
+                ),
+                ("code_challenge_method", "S256"),
+            ],
+            400,
+            "invalid_request",
+        ),
     ] {
         let answer = ask(&door, &fields).await.expect(status);
         assert_eq!(text(&answer.json(), "error"), error, "{fields:?}");

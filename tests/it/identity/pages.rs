@@ -128,7 +128,7 @@ const IDENTITY: &str = r#"
 
 const REQUEST: &str = "client_id=shop&redirect_uri=https://shop.example/cb&response_type=code\
                        &scope=openid&state=s&code_challenge_method=S256\
-                       &code_challenge=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+                       &code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
 #[tokio::test]
 async fn whoever_is_signed_in_may_go_on_as_somebody_else() {

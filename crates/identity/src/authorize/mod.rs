@@ -28,8 +28,8 @@ pub(super) use browser::{Browser, COOKIE, SHOWN_MS};
 pub(super) use params::SWITCH;
 use params::{CARRIED_MAX, CARRIED_TO_OTHERS_MAX, Params, SINCE};
 pub(super) use pushed_request::push;
-pub(super) use request::is_unreserved;
 use request::{Request, UNMET};
+pub(super) use request::{is_challenge, is_unreserved};
 pub(super) use request_uri::References;
 
 use super::context::ELSEWHERE;

@@ -3,6 +3,9 @@
 
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
 use super::authorization_response::{AuthorizationError, Mode, RequestError, ResponseTarget};
 use super::claims::ClaimsRequest;
 use super::params::Params;
@@ -13,7 +16,7 @@ use crate::config::UnknownScope;
 use crate::context::Demand;
 use crate::error::OAuthError;
 use crate::token::scopes_for;
-use crate::{Call, audit, dpop, id_token_hint, resource};
+use crate::{Call, audit, id_token_hint, resource};
 use doorward_core::model::authorization::{Challenge, ChallengeMethod, StoredRequest};
 
 /// What the client wants to be given: `response_type`, a set.
@@ -236,7 +239,7 @@ async fn checked(
     let max_age = max_age
         .map_err(|_| AuthorizationError::new("invalid_request", "Malformed parameter, max_age"))?;
     let dpop_jkt = params.get("dpop_jkt");
-    if !dpop_jkt.is_none_or(dpop::is_thumbprint) {
+    if !dpop_jkt.is_none_or(is_digest) {
         // No proof could ever be of that key (RFC 9449 §10).
         let text = "Malformed parameter, dpop_jkt";
         return Err(AuthorizationError::new("invalid_request", text));
@@ -459,7 +462,7 @@ fn challenge(
         Some("plain") | None if client.may_challenge_plainly(&call.realm) => ChallengeMethod::Plain,
         _ => return wrong("The code_challenge_method must be S256"),
     };
-    if !is_unreserved(value) {
+    if !is_challenge(method, value) {
         return wrong("Malformed parameter, code_challenge");
     }
     Ok(Some(Challenge {
@@ -468,10 +471,26 @@ fn challenge(
     }))
 }
 
-/// Whether this can be a code verifier or challenge (RFC 7636 §4.1).
+/// Whether this can be a code verifier (RFC 7636 §4.1).
 pub(crate) fn is_unreserved(text: &str) -> bool {
     let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     (43..=128).contains(&text.len()) && text.bytes().all(unreserved)
+}
+
+/// Whether a verifier can have this challenge (RFC 7636 §4.2): a code with another one
+/// could never be exchanged.
+pub(crate) fn is_challenge(method: ChallengeMethod, value: &str) -> bool {
+    match method {
+        ChallengeMethod::S256 => is_digest(value),
+        ChallengeMethod::Plain => is_unreserved(value),
+    }
+}
+
+/// Whether `text` may be a SHA-256 digest in base64url, as challenges (RFC 7636 §4.2)
+/// and thumbprints of keys (RFC 7638 §3) are.
+fn is_digest(text: &str) -> bool {
+    let digest = URL_SAFE_NO_PAD.decode(text);
+    digest.is_ok_and(|digest| digest.len() == 32)
 }
 
 fn prompt(params: &Params) -> Result<Prompt, AuthorizationError> {
@@ -496,6 +515,26 @@ fn prompt(params: &Params) -> Result<Prompt, AuthorizationError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_challenge_that_no_verifier_has_is_refused() {
+        // That of RFC 7636, appendix B.
+        let challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+        assert!(is_challenge(ChallengeMethod::S256, challenge));
+        for bad in [
+            &challenge[1..],
+            &format!("{challenge}="),
+            &format!("{challenge}A"),
+            &"a".repeat(43),
+            &"a".repeat(128),
+            &challenge.replace('-', "."),
+            &challenge.replace('-', "+"),
+        ] {
+            assert!(!is_challenge(ChallengeMethod::S256, bad), "{bad}");
+        }
+        assert!(is_challenge(ChallengeMethod::Plain, &"a".repeat(128)));
+        assert!(!is_challenge(ChallengeMethod::Plain, &"a".repeat(129)));
+    }
 
     #[test]
     fn a_response_type_is_a_set() {

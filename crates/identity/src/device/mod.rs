@@ -14,7 +14,7 @@ use serde_json::json;
 
 pub(super) use page::answer as page;
 
-use super::authorize::is_unreserved;
+use super::authorize::is_challenge;
 use super::clients::LiveClient;
 use super::config::{LockoutConfig, UnknownScope};
 use super::error::OAuthError;
@@ -102,7 +102,7 @@ fn challenge(call: &Call, form: &Form<'_>) -> Result<Option<Challenge>, OAuthErr
         Some("plain") | None if call.realm.settings.plain_pkce => ChallengeMethod::Plain,
         _ => return wrong("The code_challenge_method must be S256"),
     };
-    if !is_unreserved(value) {
+    if !is_challenge(method, value) {
         return wrong("Malformed parameter, 'code_challenge'");
     }
     Ok(Some(Challenge {

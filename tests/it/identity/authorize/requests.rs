@@ -134,8 +134,29 @@ async fn every_later_error_goes_back_with_state_and_issuer() {
             "invalid_request",
         ),
         ("code_challenge", "short", "invalid_request"),
+        (
+            "code_challenge",
+            "longer-than-the-digest-of-any-verifier-there-is",
+            "invalid_request",
+        ),
         ("code_challenge_method", "plain", "invalid_request"),
         ("code_challenge_method", "", "invalid_request"),
+        ("dpop_jkt", "short", "invalid_request"),
+        (
+            "dpop_jkt",
+            "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I=",
+            "invalid_request",
+        ),
+        (
+            "dpop_jkt",
+            "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4J",
+            "invalid_request",
+        ),
+        (
+            "dpop_jkt",
+            "0ZcOCORZNYy+DWpqq30jZyJGHTN0d2HglBV3uiguA4I",
+            "invalid_request",
+        ),
         ("scope", "profile nonsense", "invalid_scope"),
     ] {
         let answer = browser.get(&path(&with(web(), name, value))).await;
