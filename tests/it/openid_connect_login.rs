@@ -247,6 +247,12 @@ async fn a_browser_signs_in_at_the_provider_of_the_process_and_out() {
     let upstream = Upstream::echo().await;
     let door = door(&upstream, "http://@PROXY@/oauth2").await;
     signs_in_and_out(&door, &upstream).await;
+    // The gateway revokes in the name of the browser.
+    let log = door.admin_get("/audit?kind=token.revoke").await;
+    let revoked = log.expect(200).body;
+    let calls = revoked.matches("\"event\":\"token.revoke\"").count();
+    let of_browser = revoked.matches("\"address\":\"127.0.0.1\"").count();
+    assert!(calls > 0 && calls == of_browser, "{revoked}");
 }
 
 #[tokio::test]

@@ -168,7 +168,7 @@ async fn explain_session(
         let reason = "the next access token of the session: the provider is asked for it";
         return Ok(FilterExplanation::depends(reason));
     }
-    let verified = plugin.verify_session(login).await?;
+    let verified = plugin.verify_session(login, context.from).await?;
     let verified = authorize::enrich(plugin, verified, context).await?;
     if has_proof(plugin.config(), request) {
         return Ok(FilterExplanation::depends(PROOF));

@@ -1,6 +1,7 @@
 //! How requests for a login reach the provider: by the browser's address line,
 //! signed (RFC 9101), or pushed before (RFC 9126).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -36,7 +37,7 @@ impl RequestMode {
         })
     }
 
-    /// Where the browser goes with a request of these parameters.
+    /// Where the browser at this address goes with a request of these parameters.
     ///
     /// # Errors
     /// When the provider has no endpoint for it, does not take it, or the
@@ -46,6 +47,7 @@ impl RequestMode {
         (provider_client, par): (&Arc<ProviderClient>, &ParClient),
         client: &Arc<Client>,
         mut parameters: Parameters,
+        from: IpAddr,
     ) -> Result<Url, Refusal> {
         let metadata = provider_client.metadata().await?;
         let required = |name| metadata.member(name) == Some(&Value::Bool(true));
@@ -65,7 +67,7 @@ impl RequestMode {
             parameters.push(("request".to_owned(), request));
         }
         if push {
-            parameters = par.push(provider_client, client, parameters).await?;
+            parameters = par.push(provider_client, client, parameters, from).await?;
         }
         url.query_pairs_mut().extend_pairs(parameters);
         Ok(url)

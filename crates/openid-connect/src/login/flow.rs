@@ -73,7 +73,12 @@ pub(crate) async fn begin_login(
     let mut cookies = Vec::new();
     let (pending, parameters) = logins.begin((client, index), wanted, &mut cookies)?;
     let request_mode = plugin.config().request_mode;
-    let address = request_mode.address((provider_client, &plugin.par), client, parameters);
+    let address = request_mode.address(
+        (provider_client, &plugin.par),
+        client,
+        parameters,
+        exchange.client.ip(),
+    );
     let address = address.await?;
     if let (Some(preserved), Some(body)) = (preserved, &exchange.body) {
         preserved.store(&pending.nonce, request, exchange.route, body.clone());
@@ -235,9 +240,9 @@ async fn redeem_code(
     let login = OpenSession::fresh(login);
     let exempt = &plugin.config().signature_exemptions;
     let verified = if exempt.has(Method::AuthorizationCode) {
-        plugin.verify_exempt_session(&login).await?
+        plugin.verify_exempt_session(&login, context.from).await?
     } else {
-        plugin.verify_session(&login).await?
+        plugin.verify_session(&login, context.from).await?
     };
     if login.id_token.is_none() {
         // Nobody but the access token can vouch for it.

@@ -3,6 +3,7 @@
 
 pub(crate) mod channels;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -146,15 +147,16 @@ pub(crate) async fn handle_logout(
     } else {
         None
     };
+    let from = Some(exchange.client.ip());
     for login in &logins {
         match end_session {
-            Some(_) => revoke_around(plugin, logout, login).await,
+            Some(_) => revoke_around(plugin, logout, login, from).await,
             None => {
                 revoke(
                     plugin.config(),
                     &plugin.provider_client,
                     logout,
-                    login,
+                    (login, from),
                     &Hint::ALL,
                 )
                 .await
@@ -224,12 +226,17 @@ fn comes_again(plugin: &OpenIdConnect, refusal: Refusal, exchange: &mut Exchange
 /// Revokes the access token now, and the refresh token a little later: with
 /// that many providers end their session, and could not sign the user out
 /// further up any more when the browser comes to end it.
-async fn revoke_around(plugin: &OpenIdConnect, logout: &Logout, login: &Arc<OpenSession>) {
+async fn revoke_around(
+    plugin: &OpenIdConnect,
+    logout: &Logout,
+    login: &Arc<OpenSession>,
+    from: Option<IpAddr>,
+) {
     revoke(
         plugin.config(),
         &plugin.provider_client,
         logout,
-        login,
+        (login, from),
         &[Hint::Access],
     )
     .await;
@@ -244,7 +251,7 @@ async fn revoke_around(plugin: &OpenIdConnect, logout: &Logout, login: &Arc<Open
                 me.config(),
                 &me.provider_client,
                 logout,
-                &login,
+                (&login, from),
                 &[Hint::Refresh],
             )
             .await;
@@ -252,13 +259,13 @@ async fn revoke_around(plugin: &OpenIdConnect, logout: &Logout, login: &Arc<Open
     });
 }
 
-/// Revokes these tokens of the session, as far as the provider does and the
-/// configuration says; the user is out here in any case.
+/// Revokes these tokens of the session, which was ended from this address, as far as
+/// the provider does and the configuration says; the user is out here in any case.
 pub(crate) async fn revoke(
     config: &Config,
     provider: &ProviderClient,
     logout: &Logout,
-    login: &LoginSession,
+    (login, from): (&LoginSession, Option<IpAddr>),
     which: &[Hint],
 ) {
     let client = config.clients.named(&login.client);
@@ -274,7 +281,7 @@ pub(crate) async fn revoke(
             ("token_type_hint".to_owned(), hint.to_owned()),
         ];
         let answer = provider.post(EndpointRequest {
-            from: None,
+            from,
             endpoint: Endpoint::Revocation,
             client: client.map(|(client, _)| client.clone()),
             form,

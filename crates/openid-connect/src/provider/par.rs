@@ -2,6 +2,7 @@
 //! there (RFC 9126). Anybody can have that done, so only so many are under way at
 //! once, and a provider that says nothing is left alone for a moment.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
@@ -65,7 +66,8 @@ impl ParClient {
         }
     }
 
-    /// The parameters that name a request which was pushed.
+    /// The parameters that name a request which was pushed for a browser at this
+    /// address.
     ///
     /// # Errors
     /// [`Refusal::ProviderUnavailable`] where too many wait, or the provider has
@@ -75,6 +77,7 @@ impl ParClient {
         provider_client: &Arc<ProviderClient>,
         client: &Arc<Client>,
         parameters: Parameters,
+        from: IpAddr,
     ) -> Result<Parameters, Refusal> {
         let texts = parameters.iter();
         let texts = texts.flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
@@ -87,7 +90,7 @@ impl ParClient {
             if outage.is_at(now_ms) {
                 return Err(Refusal::ProviderUnavailable);
             }
-            let pushed = push_request(&shared_client, &oauth_client, parameters).await;
+            let pushed = push_request(&shared_client, &oauth_client, parameters, from).await;
             let is_silent = pushed.as_ref().is_err_and(|refusal| refusal.is_silence());
             outage.note(is_silent, shared_client.clock.now_ms());
             pushed
@@ -106,6 +109,7 @@ async fn push_request(
     provider_client: &ProviderClient,
     client: &Arc<Client>,
     mut parameters: Parameters,
+    from: IpAddr,
 ) -> Result<Arc<str>, Refusal> {
     // How the client proves itself says who it is.
     parameters.retain(|(name, _)| name != "client_id");
@@ -121,7 +125,7 @@ async fn push_request(
             client: Some(client.clone()),
             form: parameters,
             headers: HeaderMap::new(),
-            from: None,
+            from: Some(from),
         })
         .await?;
     read(&answer)

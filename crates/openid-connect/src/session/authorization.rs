@@ -1,6 +1,7 @@
 //! Users who have signed in: their sessions' tokens judged, refreshed, and
 //! passed on.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -103,12 +104,12 @@ impl OpenIdConnect {
                 Err(refusal) => return Err(over(refusal)),
             }
         }
-        let verified = match self.verify_session(login).await {
+        let verified = match self.verify_session(login, context.from).await {
             // The provider's clock is ahead, or did not tell the end.
             Err(Refusal::TokenExpired) if may_refresh => {
                 let next = refresh::refresh(self, sessions, login, context).await;
                 *login = next.map_err(over)?;
-                self.verify_session(login).await?
+                self.verify_session(login, context.from).await?
             }
             judged => judged?,
         };
@@ -119,19 +120,20 @@ impl OpenIdConnect {
     pub(crate) async fn verify_session(
         &self,
         login: &OpenSession,
+        from: Option<IpAddr>,
     ) -> Result<Arc<VerifiedToken>, Refusal> {
         if self
             .config()
             .signature_exemptions
             .has(self.vouched_by(login))
         {
-            return self.verify_exempt_session(login).await;
+            return self.verify_exempt_session(login, from).await;
         }
         if login.needs_introspection {
-            return self.verify_opaque_session(login).await;
+            return self.verify_opaque_session(login, from).await;
         }
         let judged = self.verifier.verify_or_fetch(&login.access).await;
-        self.verified_session(login, judged).await
+        self.verified_session(login, judged, from).await
     }
 
     /// The method by whose exemption, if it has one, the tokens of a session count:
@@ -151,10 +153,11 @@ impl OpenIdConnect {
     pub(crate) async fn verify_exempt_session(
         &self,
         login: &OpenSession,
+        from: Option<IpAddr>,
     ) -> Result<Arc<VerifiedToken>, Refusal> {
         let (client, rules) = (&self.provider_client, &self.config().rules);
         let judged = claims_without_signature(client, rules, &login.access).await;
-        self.verified_session(login, judged).await
+        self.verified_session(login, judged, from).await
     }
 
     /// What is known of a session's user, whose token was judged so.
@@ -165,14 +168,16 @@ impl OpenIdConnect {
         &self,
         login: &OpenSession,
         judged: Result<Arc<VerifiedToken>, Refusal>,
+        from: Option<IpAddr>,
     ) -> Result<Arc<VerifiedToken>, Refusal> {
         let (rules, now_ms) = (&self.config().rules, self.provider_client.clock.now_ms());
         let verified = match judged {
-            Err(unread) if unread.is_unread() => match self.introspect_opaque_session(login).await?
-            {
-                Some(told) => told,
-                None => return login.trusted(rules, now_ms),
-            },
+            Err(unread) if unread.is_unread() => {
+                match self.introspect_opaque_session(login, from).await? {
+                    Some(told) => told,
+                    None => return login.trusted(rules, now_ms),
+                }
+            }
             judged => judged?,
         };
         login.with_id_token(verified, rules, now_ms)
@@ -183,9 +188,10 @@ impl OpenIdConnect {
     async fn verify_opaque_session(
         &self,
         login: &OpenSession,
+        from: Option<IpAddr>,
     ) -> Result<Arc<VerifiedToken>, Refusal> {
         let (rules, now_ms) = (&self.config().rules, self.provider_client.clock.now_ms());
-        if let Some(told) = self.introspect_session(login, true).await? {
+        if let Some(told) = self.introspect_session(login, true, from).await? {
             return login.with_id_token(told, rules, now_ms);
         }
         match self.verifier.verify_or_fetch(&login.access).await {
@@ -202,13 +208,14 @@ impl OpenIdConnect {
         &self,
         login: &OpenSession,
         whole: bool,
+        from: Option<IpAddr>,
     ) -> Result<Option<Arc<VerifiedToken>>, Refusal> {
         let Some(introspector) = &self.introspector else {
             return Ok(None);
         };
         let client = self.config().clients.named(&login.client);
         let context = RequestContext {
-            from: None,
+            from,
             client: client.map(|(client, _)| client),
             headers: &HeaderMap::new(),
             arguments: &Arguments::default(),
@@ -242,6 +249,7 @@ impl OpenIdConnect {
     async fn introspect_opaque_session(
         &self,
         login: &OpenSession,
+        from: Option<IpAddr>,
     ) -> Result<Option<Arc<VerifiedToken>>, Refusal> {
         let asks = self
             .introspector
@@ -250,7 +258,7 @@ impl OpenIdConnect {
         if !asks || self.provider_client.token_status().await.is_none() {
             return Ok(None);
         }
-        match self.introspect_session(login, false).await {
+        match self.introspect_session(login, false, from).await {
             Err(Refusal::ProviderRefuses | Refusal::ClientRefused) => Ok(None),
             outcome => outcome,
         }

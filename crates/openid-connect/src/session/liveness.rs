@@ -1,6 +1,7 @@
 //! How long answers may last: no longer than the session or the token of their
 //! request (`end_with_session`).
 
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
 use http::HeaderMap;
@@ -26,6 +27,8 @@ struct LoginSessionLiveness {
     /// Whom to ask about a token that says nothing itself, and as whom.
     plugin: Weak<OpenIdConnect>,
     client: Option<Arc<Client>>,
+    /// Where the request came from.
+    from: IpAddr,
 }
 
 impl std::fmt::Debug for LoginSessionLiveness {
@@ -62,10 +65,13 @@ impl LoginSessionLiveness {
             Status::Unknown => {
                 let token = Arc::clone(&self.token);
                 let (plugin, client) = (self.plugin.upgrade(), self.client.clone());
+                let from = self.from;
                 tokio::spawn(async move {
                     // Without an answer it is asked again.
                     match plugin.filter(|_| token.revocation.is_of_opaque_token()) {
-                        Some(plugin) => introspect_again(&plugin, &token, client.as_ref()).await,
+                        Some(plugin) => {
+                            introspect_again(&plugin, &token, client.as_ref(), from).await;
+                        }
                         None => drop(token.revocation.check(&token.token.claims).await),
                     }
                 });
@@ -101,6 +107,7 @@ pub(crate) fn limit_lifetime(
         session: session.map(|(sessions, held)| (Arc::clone(sessions), Arc::clone(held))),
         plugin: plugin.me.clone(),
         client: client.cloned(),
+        from: exchange.client.ip(),
     }));
 }
 
@@ -109,12 +116,13 @@ async fn introspect_again(
     plugin: &OpenIdConnect,
     token: &VerifiedToken,
     client: Option<&Arc<Client>>,
+    from: IpAddr,
 ) {
     let Some(introspector) = &plugin.introspector else {
         return;
     };
     let context = RequestContext {
-        from: None,
+        from: Some(from),
         client,
         headers: &HeaderMap::new(),
         arguments: &Arguments::default(),

@@ -129,7 +129,7 @@ async fn refresh_locked(
                     plugin.config(),
                     &plugin.provider_client,
                     logout,
-                    &next,
+                    (&next, context.from),
                     &Hint::ALL,
                 )
                 .await;
