@@ -42,7 +42,7 @@ impl ErrorResponses {
             scope: scope.filter(|scope| is_plain(scope)),
             expose_code: fields.flag("expose_error_code")?,
             explain: fields.flag("display_errors")?,
-            dpop: fields.is_changed("proof_of_possession_dpop"),
+            schemes: schemes(fields.text("proof_of_possession_dpop")?),
             dpop_algs: ProofAlgs::new(fields)?.names(),
         };
         let replies = Refusal::ALL
@@ -95,6 +95,18 @@ impl ErrorResponses {
     }
 }
 
+/// The scheme of tokens that come with a proof (RFC 9449 §7.1).
+const DPOP: &str = "DPoP";
+
+/// The schemes by which tokens get in, where proofs are demanded so.
+fn schemes(dpop: Option<&str>) -> &'static [&'static str] {
+    match dpop {
+        Some("strict") => &[DPOP],
+        Some("optional") => &["Bearer", DPOP],
+        _ => &["Bearer"],
+    }
+}
+
 struct Writer<'a> {
     unauthorized: &'a str,
     forbidden: &'a str,
@@ -102,8 +114,8 @@ struct Writer<'a> {
     scope: Option<&'a str>,
     expose_code: bool,
     explain: bool,
-    /// Whether tokens may be bound to keys.
-    dpop: bool,
+    /// How tokens may be shown.
+    schemes: &'static [&'static str],
     /// How proofs may be signed.
     dpop_algs: String,
 }
@@ -115,12 +127,10 @@ impl Writer<'_> {
         let mut reply = Reply::message(class.status(), self.message(refusal, class))
             .header(CACHE_CONTROL, no_store);
         if !matches!(class, Class::Broken | Class::Slow | Class::TooLong) {
-            let schemes = match (self.dpop, refusal.is_of_proof()) {
-                (false, _) => &["Bearer"][..],
-                (true, false) => &["Bearer", "DPoP"],
-                (true, true) => &["DPoP"],
-            };
-            for scheme in schemes {
+            // What a proof lacks helps nobody who shows a token without one.
+            let is_of_proof = refusal.is_of_proof() && self.schemes.contains(&DPOP);
+            let schemes = self.schemes.iter();
+            for scheme in schemes.filter(|scheme| !is_of_proof || **scheme == DPOP) {
                 let challenge = self.challenge(scheme, refusal);
                 let challenge = HeaderValue::from_str(&challenge).ok()?;
                 reply = reply.header(WWW_AUTHENTICATE, challenge);
@@ -149,7 +159,7 @@ impl Writer<'_> {
     /// RFC 6750 §3: no error code when no token was presented.
     fn challenge(&self, scheme: &str, refusal: Refusal) -> String {
         let mut challenge = format!("{scheme} realm=\"{}\"", self.realm);
-        if scheme == "DPoP" {
+        if scheme == DPOP {
             challenge.push_str(&format!(", algs=\"{}\"", self.dpop_algs));
         }
         let Some(error) = refusal.error().filter(|_| self.expose_code) else {
@@ -217,6 +227,35 @@ mod tests {
                 r#"Bearer realm="id.example.com""#.into()
             )
         );
+    }
+
+    #[test]
+    fn a_challenge_names_no_scheme_by_which_no_token_gets_in() {
+        let schemes = |how: &str, refusal: Refusal| {
+            let config = json!({"proof_of_possession_dpop": how});
+            let Value::Object(config) = config else {
+                unreachable!("an object")
+            };
+            let issuer = Url::parse("https://id.example.com").expect("a URL");
+            let responses = ErrorResponses::new(Fields(&config), &issuer, None);
+            let reply = responses.expect("they can be made").to(refusal, 0);
+            let challenges = reply.headers.iter();
+            let challenges = challenges.filter(|(name, _)| name == WWW_AUTHENTICATE);
+            let schemes =
+                challenges.filter_map(|(_, value)| value.to_str().ok()?.split(' ').next());
+            schemes.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(schemes("off", Refusal::NoToken), "Bearer");
+        assert_eq!(schemes("optional", Refusal::NoToken), "Bearer DPoP");
+        assert_eq!(schemes("optional", Refusal::MissingProof), "DPoP");
+        for refusal in [
+            Refusal::NoToken,
+            Refusal::TokenExpired,
+            Refusal::UnprovenToken,
+            Refusal::MissingScope,
+        ] {
+            assert_eq!(schemes("strict", refusal), "DPoP", "{refusal:?}");
+        }
     }
 
     #[test]
