@@ -32,9 +32,20 @@ pub struct NewClient {
     pub secret: Option<Secret>,
 }
 
+/// The length of secrets that [`new_secret`] makes.
+pub(super) const SECRET_BYTES: usize = 43;
+
 /// A new random secret: 256 bits, in letters, digits, `-` and `_`.
 pub fn new_secret() -> Secret {
     Secret::new(URL_SAFE_NO_PAD.encode(random_bytes::<32>()))
+}
+
+/// A new random secret for a client, long enough for what its record signs by.
+fn new_key(metadata: &ClientMetadata) -> Secret {
+    match metadata.key_bytes() {
+        0..=SECRET_BYTES => new_secret(),
+        _ => Secret::new(URL_SAFE_NO_PAD.encode(random_bytes::<64>())),
+    }
 }
 
 /// The metadata that `members` are.
@@ -255,7 +266,7 @@ fn first_secret(
     metadata: &ClientMetadata,
     given: Option<Secret>,
 ) -> Result<(ClientSecret, Option<Secret>), RecordError> {
-    let made = (given.is_none() && metadata.has_use_for_secret()).then(new_secret);
+    let made = (given.is_none() && metadata.has_use_for_secret()).then(|| new_key(metadata));
     let secret = given.as_ref().or(made.as_ref());
     check_metadata(metadata, secret)?;
     Ok((stored_secret(metadata, secret), made))
@@ -309,6 +320,37 @@ mod tests {
         assert!(public.secret.is_none());
         let given = made(json!({"client_id": "g", "client_secret": "s"}));
         assert!(given.secret.is_none());
+    }
+
+    #[test]
+    fn a_secret_shorter_than_the_mac_that_it_is_the_key_of_is_refused() {
+        let request = |alg: &str| json!({"request_object_signing_alg": alg});
+        let asserted = |alg: &str| {
+            json!({"token_endpoint_auth_method": "client_secret_jwt",
+                "token_endpoint_auth_signing_alg": alg})
+        };
+        for (alg, least) in [("HS256", 32), ("HS384", 48), ("HS512", 64)] {
+            for members in [
+                json!({"id_token_signed_response_alg": alg}),
+                json!({"userinfo_signed_response_alg": alg}),
+                request(alg),
+                asserted(alg),
+            ] {
+                let with = |length: usize| {
+                    let mut members = object(members.clone());
+                    members.insert("client_secret".to_owned(), "s".repeat(length).into());
+                    create("/", members, 1)
+                };
+                let text =
+                    format!("client_secret: must have {least} bytes or more to sign with it");
+                assert_eq!(refused(with(least - 1)), text, "{members}");
+                with(least).expect("long enough");
+                // One that is made for it has the length.
+                let secret = made(members.clone()).secret.expect("a secret");
+                assert!(secret.expose().len() >= least, "{members}");
+            }
+        }
+        made(json!({"id_token_signed_response_alg": "ES256", "client_secret": "s"}));
     }
 
     #[test]

@@ -339,6 +339,17 @@ async fn a_client_can_give_up_its_secret_and_get_it_again() {
     change["id_token_signed_response_alg"] = json!("HS256");
     let changed = own(Method::PUT, &record, Some(&change)).await.expect(200);
     assert_eq!(changed.json()["client_secret"], secret);
+    // A longer MAC needs a longer key, which stays when a short one would do.
+    change["id_token_signed_response_alg"] = json!("HS512");
+    let changed = own(Method::PUT, &record, Some(&change)).await.expect(200);
+    let long = changed.json()["client_secret"].clone();
+    assert!(long.as_str().expect("a secret").len() >= 64, "{long}");
+    change["client_secret"] = long.clone();
+    change["id_token_signed_response_alg"] = json!("RS256");
+    let changed = own(Method::PUT, &record, Some(&change)).await.expect(200);
+    assert_eq!(changed.json()["client_secret"], long);
+    let read = own(Method::GET, &record, None).await.expect(200);
+    assert_eq!(read.json()["client_secret"], long);
     change["token_endpoint_auth_method"] = json!("none");
     change["id_token_signed_response_alg"] = json!("RS256");
     let changed = own(Method::PUT, &record, Some(&change)).await.expect(200);

@@ -274,6 +274,20 @@ impl ClientMetadata {
         }
     }
 
+    /// The fewest bytes of a secret that is the key of every MAC which its record
+    /// names (RFC 7518 §3.2); 0: it is the key of none.
+    pub fn key_bytes(&self) -> usize {
+        let asserts = self.token_endpoint_auth_method == Some(AuthMethod::ClientSecretJwt);
+        // Where no algorithm is named, the shortest must do.
+        let asserted = self.token_endpoint_auth_signing_alg;
+        let asserted = asserts.then(|| asserted.unwrap_or(SignAlg::HS256));
+        let all = self.shared_algs().chain(self.request_secret_alg());
+        all.chain(asserted)
+            .map(SignAlg::mac_bytes)
+            .max()
+            .unwrap_or(0)
+    }
+
     /// Whether its secret is what it authenticates with.
     pub fn authenticates_by_secret(&self) -> bool {
         !matches!(
@@ -376,6 +390,16 @@ impl SignAlg {
     /// Whether its key is the client's secret.
     pub fn is_shared(self) -> bool {
         Self::SHARED.contains(&self)
+    }
+
+    /// The length of a MAC in bytes, which its key has at least; 0: it makes none.
+    fn mac_bytes(self) -> usize {
+        match self {
+            Self::HS256 => 32,
+            Self::HS384 => 48,
+            Self::HS512 => 64,
+            _ => 0,
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use super::config::RegistrationMode;
 use super::error::OAuthError;
 use super::form::Form;
 use super::records::check_metadata;
-use super::registry::{self, new_secret};
+use super::registry::{self, SECRET_BYTES, new_secret};
 use super::{Call, audit, bearer, maintain, respond};
 use doorward_core::clock::random_uuid;
 use doorward_core::jose::json;
@@ -290,11 +290,20 @@ fn check_identity(old: &Client, access: &str, members: &Map<String, Value>) -> R
 fn secret_of(metadata: &ClientMetadata, realm: &str, access: &Secret) -> Option<Secret> {
     metadata
         .has_use_for_secret()
-        .then(|| derived(realm, &metadata.client_id, access.expose()))
+        .then(|| derived(realm, metadata, access.expose()))
 }
 
-fn derived(realm: &str, client_id: &str, access: &str) -> Secret {
-    let key = hmac::Key::new(hmac::HMAC_SHA256, access.as_bytes());
+/// The secret that follows from `access`, as long as what the record signs by needs.
+fn derived(realm: &str, metadata: &ClientMetadata, access: &str) -> Secret {
+    let algorithm = match metadata.key_bytes() {
+        0..=SECRET_BYTES => hmac::HMAC_SHA256,
+        _ => hmac::HMAC_SHA512,
+    };
+    derived_by(algorithm, realm, &metadata.client_id, access)
+}
+
+fn derived_by(algorithm: hmac::Algorithm, realm: &str, client_id: &str, access: &str) -> Secret {
+    let key = hmac::Key::new(algorithm, access.as_bytes());
     let text = format!("client_secret\n{realm}\n{client_id}");
     Secret::new(URL_SAFE_NO_PAD.encode(hmac::sign(&key, text.as_bytes())))
 }
@@ -305,9 +314,13 @@ fn known_secret(client: &Client, access: &str) -> Option<Secret> {
         ClientSecret::None => None,
         ClientSecret::Plain(secret) => Some(secret.clone()),
         kept @ ClientSecret::Digest { .. } => {
-            let own = derived(&client.realm, &client.metadata.client_id, access);
+            let id = &client.metadata.client_id;
+            // A long one stays when a short one would do.
+            let mut own = [hmac::HMAC_SHA256, hmac::HMAC_SHA512]
+                .into_iter()
+                .map(|algorithm| derived_by(algorithm, &client.realm, id, access));
             // The operator may have given it another one.
-            kept.matches(own.expose()).then_some(own)
+            own.find(|own| kept.matches(own.expose()))
         }
     }
 }
@@ -322,12 +335,13 @@ fn next_secret(
         check_metadata(metadata, None)?;
         return Ok((None, ClientSecret::None));
     }
-    let known = known_secret(old, access);
+    let is_enough = |known: &Secret| known.expose().len() >= metadata.key_bytes();
+    let known = known_secret(old, access).filter(is_enough);
     let others = known.is_none() && matches!(old.secret, ClientSecret::Digest { .. });
     if others && !metadata.needs_plain_secret() {
         return Ok((None, old.secret.clone()));
     }
-    let secret = known.unwrap_or_else(|| derived(&old.realm, &metadata.client_id, access));
+    let secret = known.unwrap_or_else(|| derived(&old.realm, metadata, access));
     check_metadata(metadata, Some(&secret))?;
     let stored = stored_secret(metadata, Some(&secret));
     Ok((Some(secret), stored))
