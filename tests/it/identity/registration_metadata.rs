@@ -130,6 +130,18 @@ async fn wrong_metadata_are_refused_by_name() {
             "id_token_encrypted_response_alg: is not offered",
         ),
         (
+            "authorization_signed_response_alg",
+            json!("PS256"),
+            "invalid_client_metadata",
+            "authorization_signed_response_alg: is not offered",
+        ),
+        (
+            "introspection_signed_response_alg",
+            json!("PS256"),
+            "invalid_client_metadata",
+            "introspection_signed_response_alg: is not offered",
+        ),
+        (
             "token_endpoint_auth_method",
             json!("tls_client_auth"),
             "invalid_client_metadata",

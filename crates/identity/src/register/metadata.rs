@@ -57,8 +57,10 @@ const REGISTRABLE: &[&str] = &[
 /// leave the client with less than it believes to have.
 const NOT_OFFERED: &[&str] = &[
     "authorization_encrypted_response_alg",
+    "authorization_signed_response_alg",
     "id_token_encrypted_response_alg",
     "introspection_encrypted_response_alg",
+    "introspection_signed_response_alg",
     "request_object_encryption_alg",
     "tls_client_certificate_bound_access_tokens",
     "userinfo_encrypted_response_alg",
