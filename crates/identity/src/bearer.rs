@@ -190,8 +190,12 @@ impl Issued {
 
     /// The names of its scopes.
     pub(super) fn scopes(&self) -> impl Iterator<Item = &str> {
-        let scopes = self.claims.get("scope").and_then(Value::as_array);
-        scopes.into_iter().flatten().filter_map(Value::as_str)
+        let scope = self.claims.get("scope");
+        let list = scope.and_then(Value::as_array).into_iter().flatten();
+        // As RFC 9068 has them.
+        let text = scope.and_then(Value::as_str).unwrap_or_default();
+        let words = text.split(' ').filter(|word| !word.is_empty());
+        list.filter_map(Value::as_str).chain(words)
     }
 }
 

@@ -21,6 +21,9 @@ use doorward_core::model::client::TokenFormat;
 use doorward_core::model::grant::{Grant, StoredAccess, StoredRefresh, TokenHash};
 use doorward_store::StoreError;
 
+/// The media type of access tokens (RFC 9068 §2.1).
+const AT_JWT: &str = "at+jwt";
+
 /// What is to be issued.
 #[derive(Debug)]
 pub(super) struct Issue<'a> {
@@ -136,7 +139,7 @@ struct AccessClaims<'a> {
     #[serde(rename = "authGrantId")]
     auth_grant_id: &'a str,
     aud: Audience<'a>,
-    /// Where the audience is not the client.
+    /// Where the audience is not the client, or RFC 9068 is followed.
     #[serde(skip_serializing_if = "Option::is_none")]
     client_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -145,8 +148,10 @@ struct AccessClaims<'a> {
     act: Option<&'a Value>,
     nbf: i64,
     grant_type: &'a str,
-    scope: &'a [String],
-    auth_time: i64,
+    #[serde(skip_serializing_if = "Scope::is_silent")]
+    scope: Scope<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auth_time: Option<i64>,
     /// Where it was more than a password.
     #[serde(skip_serializing_if = "Option::is_none")]
     acr: Option<&'a str>,
@@ -161,6 +166,31 @@ struct AccessClaims<'a> {
     nonce: Option<&'a str>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     userinfo_claims: &'a [String],
+}
+
+impl<'a> AccessClaims<'a> {
+    /// Names the client, writes the scopes as one text, and leaves out when nobody
+    /// signed in (RFC 9068 §2.2).
+    fn follow_rfc9068(&mut self, issue: &Issue<'a>) {
+        self.client_id = Some(issue.client.id());
+        self.scope = Scope::Text(issue.scopes.join(" "));
+        self.auth_time = self.auth_time.filter(|_| issue.user.is_some());
+    }
+}
+
+/// A list, or as RFC 8693 §4.2 has it.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Scope<'a> {
+    List(&'a [String]),
+    Text(String),
+}
+
+impl Scope<'_> {
+    /// Whether it is a text that says nothing.
+    fn is_silent(&self) -> bool {
+        matches!(self, Self::Text(text) if text.is_empty())
+    }
 }
 
 /// One is a string, and not an array.
@@ -271,16 +301,24 @@ pub(super) async fn access_token(
         .restrictions
         .ends_s
         .map_or(life, |ends_s| life.min(ends_s - iat));
-    let claims = access_claims(state, issue, iat, life);
-    audit::tokens(issue);
-    audit::traced(&claims.audit_tracking_id);
     let format = metadata
         .access_token_format
         .unwrap_or(settings.access_token_format);
+    let mut claims = access_claims(state, issue, iat, life);
+    if format == TokenFormat::AtJwt {
+        claims.follow_rfc9068(issue);
+    }
+    audit::tokens(issue);
+    audit::traced(&claims.audit_tracking_id);
     let (access_token, stored) = match format {
-        TokenFormat::Jwt => {
+        TokenFormat::Jwt | TokenFormat::AtJwt => {
             let alg = issue.client.access_token_alg(issue.realm);
-            (state.keys.signer(alg).await?.sign(&claims)?, None)
+            let signer = state.keys.signer(alg).await?;
+            let token = match format {
+                TokenFormat::AtJwt => signer.sign_as(AT_JWT, &claims)?,
+                _ => signer.sign(&claims)?,
+            };
+            (token, None)
         }
         TokenFormat::Opaque => {
             let token = handle();
@@ -328,8 +366,8 @@ fn access_claims<'a>(state: &State, issue: &Issue<'a>, iat: i64, life: i64) -> A
         act: issue.restrictions.act,
         nbf: iat,
         grant_type: issue.grant_type,
-        scope: issue.scopes,
-        auth_time: issue.auth_time,
+        scope: Scope::List(issue.scopes),
+        auth_time: Some(issue.auth_time),
         acr: said.acr,
         amr: said.amr,
         realm: &issue.realm.path,

@@ -47,6 +47,9 @@ fn response_text(issued: &Issued, token: &str) -> Box<str> {
         // A scope named like a claim must not hide it.
         body.entry(scope).or_insert_with(|| Value::from(""));
     }
+    // A list, whatever the token has.
+    let scopes: Vec<_> = issued.scopes().collect();
+    body.insert("scope".to_owned(), json!(scopes));
     body.insert("access_token".to_owned(), json!(token));
     if issued.opaque {
         body.insert("client_id".to_owned(), json!(issued.client_id()));

@@ -126,6 +126,8 @@ struct Settings {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Format {
     Jwt,
+    #[value(name = "at+jwt")]
+    AtJwt,
     Opaque,
 }
 
@@ -293,6 +295,7 @@ impl Settings {
     ) -> anyhow::Result<()> {
         let format = self.token_format.map(|format| match format {
             Format::Jwt => "jwt",
+            Format::AtJwt => "at+jwt",
             Format::Opaque => "opaque",
         });
         let list = |list: &[String]| (!list.is_empty()).then(|| json!(list));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{FOR_DEMO, assert_error, with};
+use super::{FOR_DEMO, FOR_ITSELF, assert_error, with};
 use crate::support::http::{client, send};
 use crate::support::issuer::claims_of;
 use crate::support::upstream::basic;
@@ -24,6 +24,7 @@ const IDENTITY: &str = "
       clients:
         - {client_id: orders, client_secret: orders-secret, grant_types: [client_credentials, password, refresh_token], scope: openid profile email phone address read}
         - {client_id: opaque, client_secret: s, grant_types: [password, refresh_token], scope: openid read, access_token_format: opaque}
+        - {client_id: standard, client_secret: s, grant_types: [password, client_credentials], scope: openid read, access_token_format: at+jwt}
         - {client_id: other, client_secret: s, grant_types: [client_credentials], scope: read}
         - {client_id: api, client_secret: s, grant_types: [client_credentials], scope: am-introspect-all-tokens}
         - {client_id: app, token_endpoint_auth_method: none, grant_types: [password, refresh_token], scope: openid read}
@@ -127,6 +128,55 @@ async fn introspection_tells_the_owner_everything_of_a_live_token() {
         (&body["active"], &body["scope"]),
         (&json!(true), &json!("read"))
     );
+}
+
+#[tokio::test]
+async fn an_access_token_follows_rfc_9068_where_its_client_wants_it() {
+    let door = door().await;
+    let (access, _) = tokens(&door, "standard", "s", "openid read").await;
+    let header = jsonwebtoken::decode_header(&access).expect("a JWT");
+    assert_eq!(header.typ.as_deref(), Some("at+jwt"));
+    let claims = claims_of(&access);
+    for (name, value) in [
+        ("iss", json!(door.proxy_url("/oauth2"))),
+        ("sub", json!("demo")),
+        ("aud", json!("standard")),
+        ("client_id", json!("standard")),
+        ("scope", json!("openid read")),
+    ] {
+        assert_eq!(claims[name], value, "{name}");
+    }
+    for name in ["exp", "iat", "auth_time"] {
+        assert!(claims[name].is_i64(), "{name}: {claims}");
+    }
+    assert!(claims["jti"].is_string());
+    // It is worth what any other is.
+    let told = introspect(&door, ("standard", "s"), &access).await;
+    assert_eq!(
+        (&told["active"], &told["scope"]),
+        (&json!(true), &json!("openid read"))
+    );
+    let answer = door.get_as(&access, "a.test", "/oauth2/tokeninfo").await;
+    let told = answer.expect(200).json();
+    assert_eq!(told["scope"], json!(["openid", "read"]));
+    assert_eq!(told["read"], "");
+    let answer = door.get_as(&access, "a.test", "/oauth2/userinfo").await;
+    assert_eq!(answer.expect(200).json()["sub"], "demo");
+    // Nobody signed in for this one.
+    let form = with(FOR_ITSELF, "client_id", "standard");
+    let own = door.token_request(&with(&form, "client_secret", "s")).await;
+    let own = own.expect(200).json();
+    let claims = claims_of(own["access_token"].as_str().expect("a token"));
+    assert_eq!(
+        (&claims["sub"], &claims["scope"]),
+        (&json!("standard"), &json!("read"))
+    );
+    assert!(claims.get("auth_time").is_none(), "{claims}");
+    let form = [("token", access.as_str())];
+    post(&door, "/oauth2/token/revoke", ("standard", "s"), &form)
+        .await
+        .expect(200);
+    is_dead_everywhere(&door, &access).await;
 }
 
 #[tokio::test]

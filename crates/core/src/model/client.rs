@@ -304,6 +304,10 @@ pub enum TokenFormat {
     /// A signed JWT: nothing is stored when it is issued.
     #[default]
     Jwt,
+    /// The same as RFC 9068 has it: with a media type of its own, `client_id`, and
+    /// `scope` as a text.
+    #[serde(rename = "at+jwt")]
+    AtJwt,
     /// A random handle; its claims are in the store.
     Opaque,
 }

@@ -26,7 +26,7 @@ use Holds::{Algorithm, Flag, Number, Object, Text, Texts, Word};
 
 /// Every member, in the order of their names.
 const MEMBERS: &[(&str, Holds)] = &[
-    ("access_token_format", Word(&["jwt", "opaque"])),
+    ("access_token_format", Word(&["jwt", "at+jwt", "opaque"])),
     ("access_token_lifetime", Number),
     ("access_token_signed_response_alg", Algorithm),
     ("allowed_origins", Texts),
