@@ -15,6 +15,7 @@ pub mod log_file;
 pub mod log_limit;
 pub mod metrics;
 pub mod process_log;
+pub mod protobuf;
 mod repeats;
 pub mod spool;
 mod target_exposition;

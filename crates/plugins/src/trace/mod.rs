@@ -7,7 +7,6 @@
 mod context;
 pub(crate) mod opentelemetry;
 mod propagation;
-mod protobuf;
 #[cfg(test)]
 mod tests;
 pub(crate) mod zipkin;

@@ -12,7 +12,7 @@ use url::Url;
 
 use super::context::Format;
 use super::propagation::{self, Propagation};
-use super::{Beginning, Trace, begin, noted, protobuf};
+use super::{Beginning, Trace, begin, noted};
 use crate::delivery::{LEGACY_SPANS, Limits, Queue, Sender, queue_field};
 use crate::logging::OBSERVES;
 use crate::logging::http_log::endpoint;
@@ -20,7 +20,7 @@ use crate::settings::{Settings, header_name, url_text, wrong};
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
 use doorward_net::http::outbound::{Options, Outbound};
 use doorward_net::http::session::Session;
-use doorward_net::telemetry::Metrics;
+use doorward_net::telemetry::{Metrics, protobuf};
 use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::RequestRecord;
 use doorward_plugin_api::{ConfigError, Kind, Parts};

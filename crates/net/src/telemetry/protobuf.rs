@@ -20,33 +20,33 @@ fn tag(out: &mut Vec<u8>, field: u8, wire: u8) {
 }
 
 /// Appends a text, bytes or a message.
-pub(super) fn bytes(out: &mut Vec<u8>, field: u8, value: &[u8]) {
+pub fn bytes(out: &mut Vec<u8>, field: u8, value: &[u8]) {
     tag(out, field, BYTES);
     varint(out, value.len() as u64);
     out.extend_from_slice(value);
 }
 
 /// Appends a whole number that is not negative.
-pub(super) fn number(out: &mut Vec<u8>, field: u8, value: u64) {
+pub fn number(out: &mut Vec<u8>, field: u8, value: u64) {
     tag(out, field, 0);
     varint(out, value);
 }
 
 /// Appends a number of eight bytes.
-pub(super) fn fixed64(out: &mut Vec<u8>, field: u8, value: u64) {
+pub fn fixed64(out: &mut Vec<u8>, field: u8, value: u64) {
     tag(out, field, FIXED64);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Appends a message that `write` fills.
-pub(super) fn message(out: &mut Vec<u8>, field: u8, write: impl FnOnce(&mut Vec<u8>)) {
+pub fn message(out: &mut Vec<u8>, field: u8, write: impl FnOnce(&mut Vec<u8>)) {
     let mut inner = Vec::new();
     write(&mut inner);
     bytes(out, field, &inner);
 }
 
 /// Appends an attribute with a text for its value.
-pub(super) fn text_attribute(out: &mut Vec<u8>, field: u8, name: &str, value: &str) {
+pub fn text_attribute(out: &mut Vec<u8>, field: u8, name: &str, value: &str) {
     message(out, field, |out| {
         bytes(out, 1, name.as_bytes());
         message(out, 2, |out| bytes(out, 1, value.as_bytes()));
@@ -54,7 +54,7 @@ pub(super) fn text_attribute(out: &mut Vec<u8>, field: u8, name: &str, value: &s
 }
 
 /// Appends an attribute with a number for its value.
-pub(super) fn number_attribute(out: &mut Vec<u8>, field: u8, name: &str, value: u64) {
+pub fn number_attribute(out: &mut Vec<u8>, field: u8, name: &str, value: u64) {
     message(out, field, |out| {
         bytes(out, 1, name.as_bytes());
         message(out, 2, |out| number(out, 3, value));
