@@ -128,6 +128,8 @@ pub struct Opened {
     pub deliveries: Arc<Deliveries>,
     /// Finds the addresses of hosts.
     pub resolver: Arc<Resolver>,
+    /// Sends requests to other servers.
+    pub outbound: Arc<Outbound>,
     /// Every counter.
     pub telemetry: Telemetry,
     /// The durable store.
@@ -191,7 +193,7 @@ pub async fn open(
     let broker = Broker::open(section, store.clone(), clock_of, metrics, told).await?;
     // The provider sweeps the store, where there is one.
     broker.tend(identity.is_none());
-    let mut workshop = workshop(config, clock, outbound, &telemetry, internals);
+    let mut workshop = workshop(config, clock, outbound.clone(), &telemetry, internals);
     workshop.parts.slots.put(broker.clone());
     let resolver = workshop.resolver.clone();
     if let Some(section) = &config.redis {
@@ -233,6 +235,7 @@ pub async fn open(
         broker,
         deliveries,
         resolver,
+        outbound,
         telemetry,
         store,
         audit,

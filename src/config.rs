@@ -31,6 +31,7 @@ use doorward_identity::config::IdentityConfig;
 use doorward_identity::{Identity, IdentityError};
 use doorward_net::shared::RedisConfig;
 use doorward_net::telemetry::access_log::AccessLogConfig;
+use doorward_net::telemetry::otlp::OtlpConfig;
 use doorward_plugins::token_broker::config::BrokerConfig;
 use doorward_store as store;
 
@@ -291,6 +292,8 @@ pub struct TelemetryConfig {
     pub access_log: AccessLogConfig,
     /// Whether `/metrics` is served on the admin listener.
     pub metrics: bool,
+    /// Where the same numbers are sent; absent: nowhere.
+    pub otlp: Option<OtlpConfig>,
 }
 
 impl Default for TelemetryConfig {
@@ -298,6 +301,7 @@ impl Default for TelemetryConfig {
         Self {
             access_log: AccessLogConfig::default(),
             metrics: true,
+            otlp: None,
         }
     }
 }
@@ -461,6 +465,9 @@ impl Config {
         }
         if let Err((key, message)) = self.telemetry.access_log.check() {
             at(&format!("telemetry.access_log.{key}"), message);
+        }
+        if let Some(Err((key, message))) = self.telemetry.otlp.as_ref().map(OtlpConfig::check) {
+            at(&format!("telemetry.otlp.{key}"), message);
         }
         if let Err(error) = self.broker.records() {
             let path = format!("broker.{}", error.path);

@@ -22,6 +22,7 @@ use doorward_core::model::audit::{Actor, Event, Kind, Trace};
 use doorward_gateway::declarative::Declared;
 use doorward_gateway::route_files::Source;
 use doorward_identity::Identity;
+use doorward_net::telemetry::otlp::OtlpConfig;
 
 /// Editors write a file in several steps; this much quiet ends them.
 const QUIET: Duration = Duration::from_millis(100);
@@ -229,12 +230,13 @@ fn fixed(config: &Config) -> String {
         .map(|token| fingerprint(token.expose()));
     let identity = config.identity.as_ref();
     format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         proxy,
         admin,
         token,
         fingerprint(&config.store.0),
         config.telemetry,
+        config.telemetry.otlp.as_ref().map(OtlpConfig::fingerprint),
         config.redis,
         config.acme.as_ref().map(AcmeConfig::fingerprint),
         identity.map(|identity| &identity.base_url),

@@ -1,5 +1,6 @@
 //! `doorward run`: start, serve, reload, drain.
 
+mod exports;
 mod settings;
 mod signals;
 mod succession;
@@ -14,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use exports::Exports;
 use settings::settings;
 use signals::{End, Signals};
 use succession::{bind, find, offer, relieve};
@@ -182,8 +184,10 @@ async fn serve(
         Err(code) => return code,
     };
     let (stop, stopped) = watch::channel(false);
-    let log = match access_log(config, &parts) {
-        Ok(log) => log,
+    let observers =
+        access_log(config, &parts).and_then(|log| Ok((log, Exports::new(config, clock, &parts)?)));
+    let (log, mut exports) = match observers {
+        Ok(observers) => observers,
         Err(error) => {
             complain(&error);
             return ExitCode::from(USAGE);
@@ -241,6 +245,7 @@ async fn serve(
         tokio::spawn(ordering)
     });
     tokio::spawn(warn_of_expiry(parts.telemetry.clone()));
+    exports.start();
     tokio::spawn(boot::watch(reloader.with_tls(tls), forced));
     let control = &parts.control;
     let background_tasks = BackgroundTasks::new(
@@ -306,6 +311,8 @@ async fn serve(
         _ = signals.stop() => {}
     }
     finish(&parts, clock, log.as_deref(), ordering).await;
+    exports.end().await;
+    tracing::info!("stopped");
     process_log::flush();
     std::process::exit(0)
 }
@@ -335,7 +342,6 @@ async fn finish(
     if let Some(log) = log {
         log.flush(process_log::LAST_WORDS);
     }
-    tracing::info!("stopped");
 }
 
 /// Has the log files opened again.

@@ -83,6 +83,7 @@ fn every_metric_and_every_variable_of_the_log_is_in_the_pages() {
     let page = include_str!("../../docs/operation.md");
     let exposition = concat!(
         include_str!("../../crates/net/src/telemetry/exposition.rs"),
+        include_str!("../../crates/net/src/telemetry/otlp.rs"),
         include_str!("../../crates/net/src/telemetry/target_exposition.rs"),
     );
     let listed = |name: &str| page.contains(&format!("| `{name}` |"));

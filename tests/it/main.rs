@@ -67,6 +67,7 @@ mod openid_connect_rogue;
 mod openid_connect_tabs;
 mod openid_connect_tls;
 mod operation;
+mod otlp;
 mod outages;
 mod plugins;
 mod proxy_protocol;

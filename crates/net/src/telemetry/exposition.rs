@@ -11,6 +11,7 @@ use super::connections::Connections;
 use super::families::{counter, family, gauge, histogram};
 use super::listeners::{Expiry, ListenerCounters};
 use super::metrics::{Counter, Gauge, Metrics};
+use super::otlp::OtlpMetrics;
 use super::process_log;
 use super::targets::Targets;
 use super::traffic::Traffic;
@@ -49,6 +50,8 @@ pub struct Telemetry {
     pub admin_listener: ListenerCounters,
     /// Orders for certificates.
     pub acme: AcmeMetrics,
+    /// Exports over OTLP.
+    pub otlp: OtlpMetrics,
     certificates: Certificates,
 }
 
@@ -68,13 +71,18 @@ const SHOWN_CERTIFICATES: usize = 1000;
 impl Telemetry {
     /// The metrics as `text/plain; version=0.0.4`.
     pub fn render(&self) -> Vec<u8> {
-        let mut families = self.families();
-        families.extend(prometheus::gather());
         let mut out = Vec::with_capacity(4096);
-        if let Err(error) = TextEncoder::new().encode(&families, &mut out) {
+        if let Err(error) = TextEncoder::new().encode(&self.gather(), &mut out) {
             tracing::error!(%error, "metrics can't be rendered");
         }
         out
+    }
+
+    /// All metrics, also those of the process itself.
+    pub(super) fn gather(&self) -> Vec<MetricFamily> {
+        let mut families = self.families();
+        families.extend(prometheus::gather());
+        families
     }
 
     /// Shows the certificates that `expiries` tells from now on.
@@ -426,6 +434,7 @@ impl Telemetry {
             ),
         ]);
         families.extend(self.target_families());
+        families.push(self.otlp.family());
         families.extend(self.delivery_families());
         families.extend(self.kong_families());
         // A family without samples is left out rather than refused.

@@ -14,6 +14,7 @@ pub mod listeners;
 pub mod log_file;
 pub mod log_limit;
 pub mod metrics;
+pub mod otlp;
 pub mod process_log;
 pub mod protobuf;
 mod repeats;
