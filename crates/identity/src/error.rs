@@ -366,6 +366,20 @@ pub(super) struct ScimError {
     pub(super) detail: String,
     /// Value of `WWW-Authenticate`.
     pub(super) challenge: Option<String>,
+    /// Headers besides the usual ones.
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// What is wrong with an access token or its proof, in the shape of SCIM.
+impl From<OAuthError> for ScimError {
+    fn from(error: OAuthError) -> Self {
+        let challenge = error.challenge;
+        Self {
+            challenge: challenge.map(|one| format!("{} {}", one.scheme, one.parameters)),
+            headers: error.headers,
+            ..Self::new(error.status, error.description)
+        }
+    }
 }
 
 impl ScimError {
@@ -375,6 +389,7 @@ impl ScimError {
             scim_type: None,
             detail: detail.into(),
             challenge: None,
+            headers: Vec::new(),
         }
     }
 
@@ -423,6 +438,7 @@ impl ScimError {
         if let Some(Ok(value)) = challenge {
             response.headers_mut().insert(WWW_AUTHENTICATE, value);
         }
+        response.headers_mut().extend(self.headers);
         response
     }
 }

@@ -8,6 +8,7 @@ use http::StatusCode;
 
 use crate::Call;
 use crate::bearer::{self, ValidToken};
+use crate::dpop;
 use crate::error::ScimError;
 use crate::realm::Live;
 
@@ -37,24 +38,52 @@ impl Kind {
     }
 }
 
-/// The token of the request, if it is good.
+/// Marks the parts of a request whose proof of possession was used up already: an
+/// operation of many.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Proven;
+
+/// The token of the request, if it is good; one that is bound to a key comes with a
+/// proof of it (RFC 9449 §7.1).
 pub(super) async fn token(call: &Call) -> Result<ValidToken, ScimError> {
-    let unauthorized = |challenge: &str, detail: &str| ScimError {
-        challenge: Some(challenge.to_owned()),
+    let with_proof = bearer::with_proof(call.headers());
+    let token = bearer::from_header(call.headers()).or(with_proof);
+    let unauthorized = |parameters: &str, detail: &str| ScimError {
+        challenge: Some(challenge(call, parameters)),
         ..ScimError::new(StatusCode::UNAUTHORIZED, detail)
     };
-    let token = bearer::from_header(call.headers())
-        .ok_or_else(|| unauthorized("Bearer realm=\"/\"", "An access token is required."))?;
+    let token = token.ok_or_else(|| unauthorized("", "An access token is required."))?;
+    let invalid = || {
+        let detail = "The access token is expired, revoked or not valid.";
+        unauthorized(", error=\"invalid_token\"", detail)
+    };
     let good = bearer::check(&call.state, token, call.now_ms).await?;
-    // A bound token is more than its text; here only texts are shown.
-    let good = good.filter(|good| good.issued.bound_to().is_none());
-    good.ok_or_else(|| {
-        let challenge = "Bearer realm=\"/\", error=\"invalid_token\"";
-        unauthorized(
-            challenge,
-            "The access token is expired, revoked or not valid.",
-        )
-    })
+    let good = good.ok_or_else(invalid)?;
+    if call.parts.extensions.get::<Proven>().is_some() {
+        return Ok(good);
+    }
+    let bound_to = good.issued.bound_to();
+    if bound_to.is_some() || with_proof.is_some() {
+        let state = &call.state;
+        let client = state
+            .clients
+            .find(&state.store, &good.realm, good.issued.client_id());
+        let client = client.await?.ok_or_else(invalid)?;
+        if with_proof.is_none() {
+            return Err(dpop::not_bound(&client).into());
+        }
+        dpop::check(call, &client, token, bound_to).await?;
+    }
+    Ok(good)
+}
+
+/// A challenge of the scheme that the token came by.
+fn challenge(call: &Call, parameters: &str) -> String {
+    if bearer::with_proof(call.headers()).is_none() {
+        return format!("Bearer realm=\"/\"{parameters}");
+    }
+    let algs = dpop::algorithms(|_| true);
+    format!("DPoP realm=\"/\"{parameters}, algs=\"{algs}\"")
 }
 
 /// Which records of the kind a token may read: those of one user only, or all.
@@ -91,16 +120,22 @@ pub(crate) fn tell_who_reads(live: &Live) {
 /// The token of a request that may read records of the kind.
 pub(super) async fn reader(call: &Call, kind: Kind) -> Result<ValidToken, ScimError> {
     let good = token(call).await?;
+    check_reader(call, &good, kind)?;
+    Ok(good)
+}
+
+/// Whether a token may read records of the kind.
+pub(super) fn check_reader(call: &Call, good: &ValidToken, kind: Kind) -> Result<(), ScimError> {
     let settings = &good.realm.settings;
     let (read, write) = match kind {
         Kind::User => (&settings.users_scope, &settings.users_write_scope),
         Kind::Group => (&settings.groups_scope, &settings.groups_write_scope),
     };
     // Who may write must see what there is.
-    let writes = good.user.is_none() && has(&good, write);
+    let writes = good.user.is_none() && has(good, write);
     match read {
-        Some(scope) if !writes && !has(&good, scope) => Err(insufficient(scope)),
-        _ => Ok(good),
+        Some(scope) if !writes && !has(good, scope) => Err(insufficient(call, scope)),
+        _ => Ok(()),
     }
 }
 
@@ -117,7 +152,7 @@ pub(super) async fn writer(call: &Call, kind: Kind) -> Result<ValidToken, ScimEr
         return Err(ScimError::new(StatusCode::FORBIDDEN, text));
     }
     if !has(&good, scope) {
-        return Err(insufficient(scope));
+        return Err(insufficient(call, scope));
     }
     // Or users could give themselves, by consent, what is the operator's.
     if good.user.is_some() {
@@ -132,11 +167,10 @@ pub(super) fn has(token: &ValidToken, scope: &str) -> bool {
     !scope.is_empty() && token.issued.scopes().any(|granted| granted == scope)
 }
 
-pub(super) fn insufficient(scope: &str) -> ScimError {
+pub(super) fn insufficient(call: &Call, scope: &str) -> ScimError {
+    let parameters = format!(", error=\"insufficient_scope\", scope=\"{scope}\"");
     ScimError {
-        challenge: Some(format!(
-            "Bearer realm=\"/\", error=\"insufficient_scope\", scope=\"{scope}\""
-        )),
+        challenge: Some(challenge(call, &parameters)),
         ..ScimError::new(
             StatusCode::FORBIDDEN,
             format!("The scope {scope} is required."),

@@ -252,6 +252,8 @@ impl BulkRun<'_> {
             format!("/v1/{path}")
         };
         let mut parts = self.call.parts.clone();
+        // The whole was proven, and a proof is good once.
+        parts.extensions.insert(access::Proven);
         parts.uri = target.parse().map_err(|_| missing())?;
         parts.method = operation.method.clone();
         parts.headers = self.headers(operation)?;

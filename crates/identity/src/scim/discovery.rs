@@ -91,7 +91,7 @@ fn provider(base: &RecordBase) -> Value {
         "authenticationSchemes": [{
             "type": "oauthbearertoken",
             "name": "OAuth Bearer Token",
-            "description": "An access token of this provider, sent as Bearer.",
+            "description": "An access token of this provider, sent as Bearer, or as DPoP with a proof.",
             "specUri": "https://www.rfc-editor.org/rfc/rfc6750",
             "primary": true,
         }],

@@ -90,7 +90,7 @@ async fn writer(call: &Call) -> Result<ValidToken, ScimError> {
             let text = "Users can't change their records here.";
             Err(ScimError::new(StatusCode::FORBIDDEN, text))
         }
-        false => Err(access::insufficient(&scope)),
+        false => Err(access::insufficient(call, &scope)),
     }
 }
 

@@ -14,7 +14,7 @@ use doorward_core::model::user::schema::{GROUP, USER};
 /// `startIndex` only: there is no order in which a cookie could stand.
 pub(crate) async fn post(call: &Call) -> Result<Response, ScimError> {
     let token = access::reader(call, Kind::User).await?;
-    access::reader(call, Kind::Group).await?;
+    access::check_reader(call, &token, Kind::Group)?;
     let sent = body::object(call)?;
     let list_query = ListQuery::of_body(&USER, &sent)?;
     let mut group_query = ListQuery::of_body(&GROUP, &sent)?;
