@@ -115,6 +115,12 @@ fn is_for_us(call: &Call, token: &ValidToken) -> bool {
 /// The access token: of the header or, in a form post, of the body; never of
 /// both, and never of the address (RFC 6750 §2).
 fn token(call: &Call) -> Result<String, OAuthError> {
+    let mut tried = call.headers().get_all(AUTHORIZATION).iter();
+    let (tried, again) = (tried.next().is_some(), tried.next().is_some());
+    if again {
+        let text = "There is more than one Authorization header";
+        return Err(OAuthError::bad("invalid_request", text));
+    }
     let form = if call.parts.method == Method::POST && form::is_form(call.headers()) {
         form::read_body(call)?
     } else {
@@ -123,7 +129,6 @@ fn token(call: &Call) -> Result<String, OAuthError> {
     let by_form = form.get("access_token");
     let by_header = bearer::from_header(call.headers());
     let by_header = by_header.or_else(|| bearer::with_proof(call.headers()));
-    let tried = call.headers().contains_key(AUTHORIZATION);
     match (by_header, by_form) {
         (Some(_), Some(_)) => {
             let text = "Access Token cannot be provided in both body and header";

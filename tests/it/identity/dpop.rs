@@ -389,6 +389,10 @@ async fn a_token_that_came_with_a_proof_is_refused_in_its_scheme() {
     let challenge = twice.header("www-authenticate").to_owned();
     assert_eq!(challenge, "Bearer error=\"invalid_request\"");
     assert_error(twice, 400, "invalid_request", "");
+    let request = client().get(door.proxy_url("/oauth2/userinfo"));
+    let request = request.header("authorization", "Bearer made-up");
+    let twice = send(request.header("authorization", "Bearer made-up")).await;
+    assert_error(twice, 400, "invalid_request", "");
 }
 
 #[tokio::test]
