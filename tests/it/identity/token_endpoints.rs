@@ -25,6 +25,7 @@ const IDENTITY: &str = "
         - {client_id: orders, client_secret: orders-secret, grant_types: [client_credentials, password, refresh_token], scope: openid profile email phone address read}
         - {client_id: opaque, client_secret: s, grant_types: [password, refresh_token], scope: openid read, access_token_format: opaque}
         - {client_id: standard, client_secret: s, grant_types: [password, client_credentials], scope: openid read, access_token_format: at+jwt}
+        - {client_id: exchanger, client_secret: s, grant_types: [\"urn:ietf:params:oauth:grant-type:token-exchange\"], scope: read, audiences: [standard]}
         - {client_id: other, client_secret: s, grant_types: [client_credentials], scope: read}
         - {client_id: api, client_secret: s, grant_types: [client_credentials], scope: am-introspect-all-tokens}
         - {client_id: app, token_endpoint_auth_method: none, grant_types: [password, refresh_token], scope: openid read}
@@ -172,6 +173,25 @@ async fn an_access_token_follows_rfc_9068_where_its_client_wants_it() {
         (&json!("standard"), &json!("read"))
     );
     assert!(claims.get("auth_time").is_none(), "{claims}");
+    // What is exchanged for it has one, in the other format.
+    let form = [
+        (
+            "grant_type",
+            "urn:ietf:params:oauth:grant-type:token-exchange",
+        ),
+        (
+            "subject_token",
+            own["access_token"].as_str().expect("a token"),
+        ),
+        (
+            "subject_token_type",
+            "urn:ietf:params:oauth:token-type:access_token",
+        ),
+    ];
+    let given = post(&door, "/oauth2/access_token", ("exchanger", "s"), &form).await;
+    let given = given.expect(200).json();
+    let claims = claims_of(given["access_token"].as_str().expect("a token"));
+    assert_eq!(claims["auth_time"], claims["iat"], "{claims}");
     let form = [("token", access.as_str())];
     post(&door, "/oauth2/token/revoke", ("standard", "s"), &form)
         .await

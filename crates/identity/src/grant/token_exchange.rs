@@ -64,7 +64,10 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
         scopes: &scopes,
         grant_type: GRANT,
         grant_id: subject.issued.grant_id(),
-        auth_time: auth_time.and_then(Value::as_i64).unwrap_or_default(),
+        // A client's own token may not say it: it is then made anew.
+        auth_time: auth_time
+            .and_then(Value::as_i64)
+            .unwrap_or(call.now_ms.div_euclid(1000)),
         context: Context {
             amr: &amr,
             acr: subject.issued.claims.get("acr").and_then(Value::as_str),
