@@ -142,9 +142,8 @@ fn check_secret(metadata: &ClientMetadata, secret: Option<&Secret>) -> Result<()
             wrong("is required: tokens are to be signed with it")
         }
         Some(0 | 1025..) => wrong("must have from 1 to 1024 bytes"),
-        Some(length) if length < metadata.key_bytes() => {
-            let least = metadata.key_bytes();
-            wrong(&format!("must have {least} bytes or more to sign with it"))
+        Some(..32) if method == Some(AuthMethod::ClientSecretJwt) => {
+            wrong("must have 32 bytes or more to sign with it")
         }
         None if metadata.request_secret_alg().is_some() => {
             wrong("is required: request objects are to be signed with it")
