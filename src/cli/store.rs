@@ -82,7 +82,7 @@ enum Action {
     Import {
         /// The export; `-` is standard input
         file: PathBuf,
-        /// Removes what the store holds first
+        /// Removes what the store holds first; no server may work on it
         #[arg(long)]
         force: bool,
     },
@@ -168,7 +168,7 @@ async fn import(url: &str, log: AuditConfig, file: &Path, force: bool) -> anyhow
         let opened = opened.with_context(|| format!("{} can't be read", file.display()))?;
         Box::new(BufReader::with_capacity(1 << 20, opened))
     };
-    let store = store::open(url).await?;
+    let store = open_for_import(url, force).await?;
     let bar = Bar::new("imported");
     let imported = store
         .import(&mut input, force, &mut |rows| bar.add(rows))
@@ -179,6 +179,17 @@ async fn import(url: &str, log: AuditConfig, file: &Path, force: bool) -> anyhow
     tell(store, log, event, &Clock::system()).await?;
     process_log::say(&summary(&rows, "imported"));
     Ok(ExitCode::SUCCESS)
+}
+
+/// The store that an import fills. A server holds in memory what it has read, and would
+/// go on with what was replaced: none may have the file, nor start meanwhile.
+async fn open_for_import(url: &str, force: bool) -> anyhow::Result<Arc<Store>> {
+    if !force {
+        // There is nothing to replace, or it is refused.
+        return Ok(store::open(url).await?);
+    }
+    let opened = store::open_for_server(url).await;
+    opened.context("a store is replaced where no server works on it")
 }
 
 async fn check(url: &str) -> anyhow::Result<ExitCode> {

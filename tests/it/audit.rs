@@ -481,8 +481,25 @@ async fn a_store_is_exported_imported_and_checked() {
     assert!(!again.status.success());
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
     assert!(said.contains("the store is not empty"), "{said}");
+    // A server would go on with what it holds in memory.
+    let forced = [
+        "store",
+        "import",
+        "backup.jsonl",
+        "--force",
+        "-c",
+        "doorward.yaml",
+    ];
+    let beside = door.run(&forced);
+    assert!(!beside.status.success());
+    let said = String::from_utf8_lossy(&beside.stderr).into_owned();
+    let server = format!("another server has it, process {}", door.pid());
+    assert!(said.contains("where no server works on it"), "{said}");
+    assert!(said.contains(&server), "{said}");
+    door.admin_get("/services/kept").await.expect(200);
     door.signal("TERM");
     door.wait_exit().await;
+    cli(&door, "store import backup.jsonl --force", "");
     door.edit("doorward.yaml", "data/doorward.db", "data/other.db");
     cli(&door, "store import backup.jsonl", "");
     cli(&door, "store check", "");
