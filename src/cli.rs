@@ -1,5 +1,6 @@
 //! The command line.
 
+mod admin_listener;
 mod audit;
 mod check;
 mod config;
@@ -13,7 +14,6 @@ mod store;
 mod terminal;
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -235,24 +235,20 @@ fn health(file: &Path, path: &str) -> ExitCode {
     }
 }
 
-/// How long the admin listener may take to take a connection, and to answer.
-const CONNECT: Duration = Duration::from_secs(2);
+/// How long the admin listener may take to answer.
 const ANSWER: Duration = Duration::from_secs(8);
 
 /// Whether `path` of the admin listener answers 200. It says by itself when the
 /// store is silent, and is waited for longer than that takes.
 fn ask_status(config: &Config, path: &str) -> std::io::Result<bool> {
     use std::io::Read;
-    let address: SocketAddr = config.admin.listen.parse().map_err(std::io::Error::other)?;
-    let mut stream = TcpStream::connect_timeout(&address, CONNECT)?;
-    stream.set_read_timeout(Some(ANSWER))?;
-    stream.set_write_timeout(Some(ANSWER))?;
+    let (mut stream, host) = admin_listener::connect(&config.admin.listen, ANSWER)?;
     let token = config.admin.token.as_ref();
     let token = token.map_or(String::new(), |token| {
         format!("Kong-Admin-Token: {}\r\n", token.expose())
     });
     let request =
-        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{token}Connection: close\r\n\r\n");
+        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{token}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut head = [0_u8; 12];
     stream.read_exact(&mut head)?;

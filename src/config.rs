@@ -234,6 +234,8 @@ impl<'de> Deserialize<'de> for PortMaps {
 pub struct AdminConfig {
     /// Its address.
     pub listen: String,
+    /// Who may connect to its Unix socket.
+    pub socket_mode: SocketMode,
     /// What a request must carry in `Kong-Admin-Token`, or as a bearer token;
     /// required on any address but loopback.
     pub token: Option<Secret>,
@@ -255,6 +257,7 @@ impl Default for AdminConfig {
     fn default() -> Self {
         Self {
             listen: "127.0.0.1:8001".to_owned(),
+            socket_mode: SocketMode(0o600),
             token: None,
             hosts: Vec::new(),
             cors_origins: Vec::new(),
@@ -425,10 +428,11 @@ impl Config {
         self.check_acme(&mut at);
         self.check_console(&mut at);
         let admin = self.admin.listen.parse::<SocketAddr>();
-        if admin.is_err() {
-            let message = format!("'{}' is not ADDRESS:PORT", self.admin.listen);
+        if !is_address(&self.admin.listen) {
+            let message = format!("'{}' is not ADDRESS:PORT or unix:/PATH", self.admin.listen);
             at("admin.listen", message);
         }
+        self.check_admin_socket(&mut at);
         let tls = self.admin.tls.iter().flat_map(|tls| &tls.listen);
         let open = tls.map(|listen| ("admin.tls.listen", listen.parse::<SocketAddr>().ok()));
         for (path, address) in open.chain([("admin.listen", admin.ok())]) {
@@ -463,12 +467,7 @@ impl Config {
             let path = format!("redis{dot}{}", error.key().unwrap_or_default());
             at(&path, error.to_string());
         }
-        if let Err((key, message)) = self.telemetry.access_log.check() {
-            at(&format!("telemetry.access_log.{key}"), message);
-        }
-        if let Some(Err((key, message))) = self.telemetry.otlp.as_ref().map(OtlpConfig::check) {
-            at(&format!("telemetry.otlp.{key}"), message);
-        }
+        self.check_telemetry(&mut at);
         if let Err(error) = self.broker.records() {
             let path = format!("broker.{}", error.path);
             at(path.trim_end_matches('.'), error.message);
@@ -492,6 +491,27 @@ impl Config {
         }
         findings.extend(self.error_page_finding());
         findings
+    }
+}
+
+impl Config {
+    fn check_telemetry(&self, at: &mut impl FnMut(&str, String)) {
+        if let Err((key, message)) = self.telemetry.access_log.check() {
+            at(&format!("telemetry.access_log.{key}"), message);
+        }
+        if let Some(Err((key, message))) = self.telemetry.otlp.as_ref().map(OtlpConfig::check) {
+            at(&format!("telemetry.otlp.{key}"), message);
+        }
+    }
+
+    /// A socket that other users may open is as exposed as an address.
+    fn check_admin_socket(&self, at: &mut impl FnMut(&str, String)) {
+        let has_socket = unix_path(&self.admin.listen).is_some();
+        let is_shared = self.admin.socket_mode.0 & 0o077 != 0;
+        if has_socket && is_shared && self.admin.token.is_none() {
+            let message = "an admin socket that other users may open needs admin.token";
+            at("admin.socket_mode", message.to_owned());
+        }
     }
 }
 

@@ -140,6 +140,8 @@ pub struct RouterListener<'a> {
     pub name: &'a str,
     /// Its addresses without TLS, and with it.
     pub addresses: [&'a [String]; 2],
+    /// Who may connect to those that are Unix sockets.
+    pub socket_mode: u32,
     /// What it serves.
     pub router: Router,
     /// What answers malformed requests in its place.
@@ -409,7 +411,7 @@ fn limits(config: &ProxyConfig, shares: Shares) -> Limits {
 }
 
 fn router_services(listener: RouterListener<'_>, in_flight: &Gauge) -> Vec<Service<RouterGreeter>> {
-    let [plain, encrypted] = listener.addresses;
+    let ([plain, encrypted], mode) = (listener.addresses, listener.socket_mode);
     let greeter = |keeper| {
         let (router, gate) = (listener.router.clone(), listener.gate.clone());
         let bounds = listener.bounds;
@@ -419,13 +421,13 @@ fn router_services(listener: RouterListener<'_>, in_flight: &Gauge) -> Vec<Servi
         tls: None,
         ..listener.keeper.clone()
     };
-    let mut services = vec![service(listener.name, greeter(without), (plain, 0))];
+    let mut services = vec![service(listener.name, greeter(without), (plain, mode))];
     if listener.keeper.tls.is_some() {
         let name = format!("{}-tls", listener.name);
         services.push(service(
             &name,
             greeter(listener.keeper.clone()),
-            (encrypted, 0),
+            (encrypted, mode),
         ));
     }
     services

@@ -2,7 +2,6 @@
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +12,7 @@ use clap::Subcommand;
 use serde_json::Value;
 
 use super::identity::audit_events::operator;
-use super::{USAGE, complain, output, with_causes};
+use super::{USAGE, admin_listener, complain, output, with_causes};
 use crate::boot;
 use crate::config::Config;
 use doorward_audit::Audit;
@@ -272,6 +271,11 @@ fn offline<T>(
     runtime.block_on(async { work(boot::entities(config, &Clock::system()).await?).await })
 }
 
+/// Whether nobody listens, on a port or a Unix socket.
+fn is_nobody(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::ConnectionRefused | ErrorKind::NotFound)
+}
+
 /// Status and body of a request to the running instance; `None`: nobody
 /// listens.
 fn ask(
@@ -280,19 +284,18 @@ fn ask(
     target: &str,
     body: &str,
 ) -> anyhow::Result<Option<(u16, Vec<u8>)>> {
-    let address: SocketAddr = config.admin.listen.parse()?;
-    let mut stream = match TcpStream::connect_timeout(&address, Duration::from_secs(2)) {
-        Ok(stream) => stream,
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("no answer from {address}")),
+    let listen = &config.admin.listen;
+    let (mut stream, host) = match admin_listener::connect(listen, LIMIT) {
+        Ok(connected) => connected,
+        Err(error) if is_nobody(error.kind()) => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("no answer from {listen}")),
     };
-    stream.set_read_timeout(Some(LIMIT))?;
     let token = config.admin.token.as_ref();
     let token = token.map_or(String::new(), |token| {
         format!("Kong-Admin-Token: {}\r\n", token.expose())
     });
     let head = format!(
-        "{method} {target} HTTP/1.0\r\nHost: {address}\r\n{token}Content-Type: application/yaml\r\n\
+        "{method} {target} HTTP/1.0\r\nHost: {host}\r\n{token}Content-Type: application/yaml\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );

@@ -1,13 +1,14 @@
 //! `doorward explain`: what would happen to a request, and why.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, TcpStream, ToSocketAddrs};
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use super::admin_listener::{self, Connection};
 use super::{USAGE, complain, listeners, output};
 use crate::boot;
 use crate::config::Config;
@@ -171,9 +172,9 @@ fn answer(
             }
         },
     };
-    let connected = connect(&address);
+    let connected = admin_listener::connect(&address, PATIENCE);
     match (connected, admin) {
-        (Ok(stream), _) => ask(stream, &address, config, question),
+        (Ok((stream, host)), _) => ask(stream, &host, config, question),
         (Err(error), Some(_)) => Err(Failure::Instance(format!("{address}: {error}"))),
         (Err(_), None) => {
             complain(&format!(
@@ -184,23 +185,9 @@ fn answer(
     }
 }
 
-fn connect(address: &str) -> std::io::Result<TcpStream> {
-    let mut last = std::io::Error::other("no address");
-    for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, Duration::from_secs(2)) {
-            Ok(stream) => {
-                stream.set_read_timeout(Some(PATIENCE))?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
 /// Asks a running instance.
 fn ask(
-    mut stream: TcpStream,
+    mut stream: Box<dyn Connection>,
     address: &str,
     config: &Config,
     question: &Question,

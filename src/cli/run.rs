@@ -495,6 +495,7 @@ fn admin_listener<'a>(
             std::slice::from_ref(&config.admin.listen),
             encrypted.map_or(&[], |tls| &tls.listen),
         ],
+        socket_mode: config.admin.socket_mode.0,
         router,
         refusal: doorward_admin::refusal,
         gate: Some(gate),

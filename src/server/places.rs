@@ -114,21 +114,22 @@ impl ProxyPlaces {
 pub struct RouterPlace(Place);
 
 impl RouterPlace {
-    /// Binds `addresses`, but for those that were handed over.
+    /// Binds `addresses`, but for those that were handed over; `socket_mode` says who may
+    /// connect to Unix sockets.
     ///
     /// # Errors
     /// [`ServerError`]: the address that can't be had.
     pub fn bind(
         addresses: &[Address<'_>],
+        socket_mode: u32,
         inherited: &mut InheritedSockets,
     ) -> Result<Self, ServerError> {
         check_free(addresses, inherited)?;
-        Ok(Self(Place::bind(
-            addresses,
-            ROUTER_BACKLOG,
-            0,
-            (inherited, &[]),
-        )?))
+        let unix = unix_listeners(addresses, socket_mode, inherited)?;
+        let mut place = Place::bind(addresses, ROUTER_BACKLOG, 0, (inherited, &unix))?;
+        let own = unix.into_iter().map(|(_, listener)| listener.into());
+        place.spare.extend(own);
+        Ok(Self(place))
     }
 
     /// As [`ProxyPlaces::take_sockets`].
@@ -279,7 +280,7 @@ mod tests {
     use super::*;
 
     fn refused(addresses: &[Address<'_>]) -> String {
-        let refused = RouterPlace::bind(addresses, &mut InheritedSockets::default());
+        let refused = RouterPlace::bind(addresses, 0o600, &mut InheritedSockets::default());
         let refused = refused.err().expect("refused");
         refused.to_string()
     }

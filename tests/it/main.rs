@@ -4,6 +4,7 @@
 mod access_log;
 mod acme;
 mod admin;
+mod admin_socket;
 mod audit;
 mod authentication;
 mod bad_input;

@@ -53,7 +53,8 @@ pub(super) fn bind(config: &Config, start: &mut Start<'_>) -> Result<Places, Ser
         None => InheritedSockets::from_environment()?,
     };
     let proxy = ProxyPlaces::bind(&config.proxy, &mut inherited)?;
-    let admin = RouterPlace::bind(&admin_addresses(config), &mut inherited)?;
+    let mode = config.admin.socket_mode.0;
+    let admin = RouterPlace::bind(&admin_addresses(config), mode, &mut inherited)?;
     inherited.all_claimed()?;
     Ok(Places { proxy, admin })
 }
