@@ -33,6 +33,12 @@ impl Schema {
             prefill(record);
         }
         for field in &self.fields {
+            if field.is_rare {
+                if record.get(field.name).is_some_and(Value::is_null) {
+                    record.remove(field.name);
+                }
+                continue;
+            }
             if !record.contains_key(field.name) {
                 record.insert(field.name.to_owned(), field.initial());
             }

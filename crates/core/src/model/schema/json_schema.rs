@@ -15,7 +15,7 @@ pub enum View {
     Create,
     /// The body of a request that changes some fields: none has to be there.
     Update,
-    /// A record in an answer: every field is there.
+    /// A record in an answer: every field is there but for rare ones.
     Answer,
 }
 
@@ -27,7 +27,8 @@ impl Schema {
             View::Create => map.extend(self.demands(&[])),
             View::Update => {}
             View::Answer => {
-                let names: Vec<&str> = self.fields.iter().map(|field| field.name).collect();
+                let always = self.fields.iter().filter(|field| !field.is_rare);
+                let names: Vec<&str> = always.map(|field| field.name).collect();
                 map.insert("required".to_owned(), names.into());
             }
         }

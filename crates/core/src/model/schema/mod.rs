@@ -85,6 +85,8 @@ pub struct Field {
     pub aliases: &'static [&'static str],
     /// Whether a reference to a vault may stand in the place of a text.
     pub referenceable: bool,
+    /// Whether records have the field only where it is not null.
+    pub is_rare: bool,
 }
 
 /// What a field holds.
@@ -248,7 +250,16 @@ impl Field {
             len_min: 0,
             aliases: &[],
             referenceable: false,
+            is_rare: false,
         }
+    }
+
+    /// Leaves the field out of records that do not use it: the imitated gateway's have
+    /// no such field.
+    #[must_use]
+    pub fn rare(mut self) -> Self {
+        self.is_rare = true;
+        self
     }
 
     /// The value of the field when it is absent.

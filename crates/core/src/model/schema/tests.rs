@@ -497,3 +497,20 @@ fn a_record_speaks_of_its_holder_and_of_itself_as_a_value() {
         })
     );
 }
+
+#[test]
+fn a_rare_field_is_there_only_where_it_is_used() {
+    let field = |name| Field::new(name, Type::Boolean);
+    let schema = Schema::new(vec![field("often"), field("seldom").rare()]);
+    for (given, expected) in [
+        (json!({}), json!({"often": null})),
+        (json!({"seldom": null}), json!({"often": null})),
+        (
+            json!({"seldom": true}),
+            json!({"often": null, "seldom": true}),
+        ),
+    ] {
+        let record = schema.complete(map(given)).expect("is fine");
+        assert_eq!(Value::Object(record), expected);
+    }
+}
