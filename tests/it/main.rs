@@ -92,6 +92,7 @@ mod troubleshooting;
 mod unix_sockets;
 mod upgrade;
 mod uploads;
+mod upstream_proxy_protocol;
 mod upstreams;
 mod vaults;
 mod walkthrough;

@@ -19,13 +19,17 @@ use rustls::pki_types::CertificateDer;
 use super::entities::{Entities, Record};
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
-use doorward_core::model::service::{Protocol, Service};
+use doorward_core::model::service::{Protocol, ProxyProtocol, Service};
 use doorward_core::model::upstream::Upstream;
 use doorward_core::x509;
+use doorward_net::http::proxy_header::ProxyHeaderConnector;
 
 /// Upstream connections are closed after this much idleness: below what
 /// common servers allow, so that we are the side that closes.
 pub(super) const IDLE: Duration = Duration::from_secs(50);
+/// The same for connections that belong to one client: there is one for each of its
+/// own.
+const IDLE_OF_CLIENT: Duration = Duration::from_secs(10);
 /// Most requests at once over one HTTP/2 connection to an upstream.
 const STREAMS: usize = 100;
 /// How much later than its limit the system gives up a connection: it looks again
@@ -44,12 +48,14 @@ pub struct DialError {
     pub message: String,
 }
 
-/// The certificates that a service refers to. Equal ones make equal
-/// connections.
+/// What of other records a service is connected with: certificates, and how clients
+/// are named. Equal ones make equal connections.
 #[derive(Debug, Default, Clone)]
 pub struct UpstreamCredentials {
     client: Option<Arc<Record<Certificate>>>,
     authorities: Option<Box<[Arc<Record<CaCertificate>>]>>,
+    /// How clients are named to the upstream.
+    proxy_protocol: Option<ProxyProtocol>,
 }
 
 /// Makes peers of a service's addresses.
@@ -58,6 +64,7 @@ pub struct Dialer {
     template: HttpPeer,
     tls: bool,
     http2: bool,
+    proxy_protocol: Option<ProxyProtocol>,
 }
 
 impl UpstreamCredentials {
@@ -96,9 +103,11 @@ impl UpstreamCredentials {
             Some(ids) if !ids.is_empty() => Some(ids.iter().map(find).collect::<Result<_, _>>()?),
             _ => None,
         };
+        let inherited = upstream.and_then(|upstream| upstream.proxy_protocol);
         Ok(Self {
             client,
             authorities,
+            proxy_protocol: service.proxy_protocol.or(inherited),
         })
     }
 
@@ -115,7 +124,8 @@ impl UpstreamCredentials {
         let (ours, theirs) = (&self.authorities, &other.authorities);
         let mut ours = ours.iter().flatten().map(|ca| &ca.value.cert);
         let mut theirs = theirs.iter().flatten().map(|ca| &ca.value.cert);
-        same_client && ours.by_ref().eq(theirs.by_ref())
+        let same_protocol = self.proxy_protocol == other.proxy_protocol;
+        same_protocol && same_client && ours.by_ref().eq(theirs.by_ref())
     }
 }
 
@@ -132,6 +142,13 @@ impl Dialer {
     ) -> Result<Self, DialError> {
         let tls = matches!(service.protocol, Protocol::Https | Protocol::Grpcs);
         let http2 = matches!(service.protocol, Protocol::Grpc | Protocol::Grpcs);
+        if http2 && credentials.proxy_protocol.is_some() {
+            // Its connections are shared by requests of many clients.
+            return Err(DialError {
+                field: "protocol",
+                message: "gRPC can't be spoken to an upstream with proxy_protocol".to_owned(),
+            });
+        }
         let host = service.host.trim_matches(['[', ']']);
         let nowhere = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), service.port);
         // The server name is always set: an empty one switches verification off.
@@ -174,7 +191,32 @@ impl Dialer {
             template: peer,
             tls,
             http2,
+            proxy_protocol: credentials.proxy_protocol,
         })
+    }
+
+    /// Has a new connection to `peer` begin with whose it is, if the upstream wants to
+    /// know: `client` has connected to `local`. Only requests of the same client share
+    /// such a connection.
+    pub(super) fn name_client(
+        &self,
+        peer: &mut HttpPeer,
+        client: SocketAddr,
+        local: impl FnOnce() -> Option<SocketAddr>,
+    ) {
+        let Some(version) = self.proxy_protocol else {
+            return;
+        };
+        // Clients of a Unix socket have no address.
+        let local = local().filter(|_| !client.ip().is_unspecified());
+        let connector = ProxyHeaderConnector::new(version, local.map(|local| (client, local)));
+        let mut key = fixed_hasher();
+        key.write_u64(peer.group_key);
+        key.write(connector.header());
+        // Not one of HTTP/2.
+        peer.group_key = key.finish() << 1;
+        peer.options.idle_timeout = Some(IDLE_OF_CLIENT);
+        peer.options.custom_l4 = Some(Arc::new(connector));
     }
 
     /// Takes a certificate that is trusted for what it is, whatever host it is

@@ -199,13 +199,19 @@ impl Gateway {
         ctx.tries.begin(address);
         log_phase::note_try(ctx, address, &self.settings.clock);
         let mut peer = peer;
+        if let Some(dialer) = ctx.service().and_then(|service| service.dialer.as_ref()) {
+            let local = || session.server_addr()?.as_inet().copied();
+            dialer.name_client(&mut peer, ctx.exchange.client, local);
+        }
         if ctx.exchange.awaits_events.is_some() {
             let limit = peer.options.read_timeout.unwrap_or(EVENTS);
             peer.options.read_timeout = Some(limit.max(EVENTS));
         }
         let session_bound = &self.settings.session_bound;
-        session_bound.bind(&mut peer, session.req_header(), &ctx.exchange);
-        self.uploads.bind(&mut peer, session, ctx);
+        ctx.upload = None;
+        if !session_bound.bind(&mut peer, session.req_header(), &ctx.exchange) {
+            self.uploads.bind(&mut peer, session, ctx);
+        }
         Ok(peer)
     }
 

@@ -63,14 +63,20 @@ impl SessionBoundConnector {
         }
     }
 
-    /// Gives a request whose answer may last a connection that ends with its session.
-    pub(super) fn bind(&self, peer: &mut HttpPeer, request: &RequestHeader, exchange: &Exchange) {
+    /// Gives a request whose answer may last a connection that ends with its session;
+    /// whether it has done so.
+    pub(super) fn bind(
+        &self,
+        peer: &mut HttpPeer,
+        request: &RequestHeader,
+        exchange: &Exchange,
+    ) -> bool {
         let Some(lasting) = &exchange.lasting else {
-            return;
+            return false;
         };
         let is_socket = request.headers.contains_key(UPGRADE);
         if !is_socket && !may_be_silent(request, exchange) {
-            return;
+            return false;
         }
         // Its own: nobody else's answer ends with this session.
         peer.group_key = u64::from_be_bytes(random_bytes());
@@ -87,6 +93,7 @@ impl SessionBoundConnector {
             lasting: Arc::clone(lasting),
             frames: is_socket && is_http1,
         }));
+        true
     }
 
     /// Made when the first one is wanted: it reads the system's authorities.

@@ -47,10 +47,9 @@ impl Uploads {
 
     /// Gives a request with a long body, or one of unknown length, its connection.
     pub(super) fn bind(&self, peer: &mut HttpPeer, session: &mut Session, ctx: &mut Ctx) {
-        ctx.upload = None;
         let is_http1 = peer.options.alpn.get_max_http_version() == 1;
-        // Flow control of HTTP/2 is above the connection; others have their own ways.
-        if !is_http1 || peer.options.custom_l4.is_some() || !has_long_body(session, ctx) {
+        // Flow control of HTTP/2 is above the connection.
+        if !is_http1 || !has_long_body(session, ctx) {
             return;
         }
         let upload = Upload::new(ctx.is_http2());

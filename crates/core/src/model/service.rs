@@ -47,6 +47,10 @@ pub struct Service {
     /// The CA certificates that vouch for the upstream; `None`: the system's.
     #[serde(default)]
     pub ca_certificates: Option<Vec<Uuid>>,
+    /// The header that connections to the upstream begin with; `None`: none, or what
+    /// the upstream says that `host` names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_protocol: Option<ProxyProtocol>,
     /// Labels for filtering lists.
     #[serde(default)]
     pub tags: Option<Vec<String>>,
@@ -70,6 +74,17 @@ pub enum Protocol {
     Grpcs,
     /// A router inside this process, named by `host`.
     Internal,
+}
+
+/// A version of the PROXY protocol, which says at the beginning of a connection whose
+/// it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProxyProtocol {
+    /// A line of text.
+    V1,
+    /// The binary form.
+    V2,
 }
 
 fn yes() -> bool {

@@ -99,8 +99,7 @@ impl CheckedUpstream {
 
     fn plan(&self) -> Arc<Plan> {
         let certificate = self.certificate.as_ref().map(|record| &record.value);
-        let active = &self.balancer.upstream.healthchecks.active;
-        Arc::new(Plan::of(active, certificate))
+        Arc::new(Plan::of(&self.balancer.upstream, certificate))
     }
 }
 

@@ -15,13 +15,16 @@ use pingora::http::RequestHeader;
 use pingora::prelude::{Error, ErrorType, HttpPeer};
 use pingora::protocols::http::client::HttpSession;
 use pingora::utils::tls::CertKey;
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::Semaphore;
 
 use super::endpoint::Endpoint;
 use super::health::Outcome;
 use crate::peer::client_key;
 use doorward_core::model::certificate::Certificate;
-use doorward_core::model::upstream::{ActiveCheck, CheckType};
+use doorward_core::model::service::ProxyProtocol;
+use doorward_core::model::upstream::{ActiveCheck, CheckType, Upstream};
+use doorward_net::http::proxy_header::ProxyHeaderConnector;
 
 /// Most probes of all upstreams at once.
 const AT_ONCE: usize = 256;
@@ -50,6 +53,8 @@ pub(super) struct Plan {
     headers: Vec<(HeaderName, HeaderValue)>,
     /// The certificate that is shown, and the key of such connections' pool.
     shown: Option<(Arc<CertKey>, u64)>,
+    /// The header that connections begin with: the gateway speaks for itself.
+    proxy_protocol: Option<ProxyProtocol>,
 }
 
 /// What a gRPC server says of its health when it knows the question.
@@ -57,8 +62,9 @@ const SERVING: &[u8] = &[0x08, 0x01];
 const GRPC_PATH: PathAndQuery = PathAndQuery::from_static("/grpc.health.v1.Health/Check");
 
 impl Plan {
-    /// The plan of `check`; over TLS `certificate` is shown.
-    pub(super) fn of(check: &ActiveCheck, certificate: Option<&Certificate>) -> Self {
+    /// The plan of the active check of `upstream`; over TLS `certificate` is shown.
+    pub(super) fn of(upstream: &Upstream, certificate: Option<&Certificate>) -> Self {
+        let check: &ActiveCheck = &upstream.healthchecks.active;
         let tls = matches!(check.kind, CheckType::Https | CheckType::Grpcs);
         let shown = certificate.filter(|_| tls).and_then(|certificate| {
             let shown = client_key(certificate);
@@ -83,6 +89,7 @@ impl Plan {
             verify: check.https_verify_certificate,
             headers: headers.collect(),
             shown,
+            proxy_protocol: upstream.proxy_protocol,
         }
     }
 
@@ -112,11 +119,20 @@ impl Plan {
         if self.is_grpc() {
             options.set_http_version(2, 2);
         }
+        if let Some(header) = self.header() {
+            peer.options.custom_l4 = Some(Arc::new(header));
+        }
         if let Some((certificate, pool)) = &self.shown {
             peer.client_cert_key = Some(certificate.clone());
             peer.group_key = *pool;
         }
         peer
+    }
+
+    /// What a connection begins with.
+    fn header(&self) -> Option<ProxyHeaderConnector> {
+        let version = self.proxy_protocol?;
+        Some(ProxyHeaderConnector::new(version, None))
     }
 
     fn request(&self, endpoint: &Endpoint) -> pingora::Result<Box<RequestHeader>> {
@@ -186,8 +202,8 @@ impl Prober {
         let _room = self.room.acquire().await;
         let check = async {
             if plan.kind == CheckType::Tcp {
-                let connected = tokio::net::TcpStream::connect(address).await;
-                return connected.map_or(Outcome::TcpFailure, |_| Outcome::Status(200));
+                let connected = connect(plan, address).await;
+                return connected.map_or(Outcome::TcpFailure, |()| Outcome::Status(200));
             }
             let asked = self.ask(plan, endpoint, address).await;
             asked.unwrap_or_else(|error| {
@@ -228,6 +244,15 @@ impl Prober {
             return Ok(Outcome::HttpFailure);
         }
         grpc_outcome(session).await
+    }
+}
+
+/// Connects, and says whose the connection is where that is expected.
+async fn connect(plan: &Plan, address: SocketAddr) -> std::io::Result<()> {
+    let mut stream = tokio::net::TcpStream::connect(address).await?;
+    match plan.header() {
+        Some(header) => stream.write_all(header.header()).await,
+        None => Ok(()),
     }
 }
 

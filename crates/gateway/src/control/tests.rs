@@ -56,6 +56,7 @@ fn service(id: u128, name: &str) -> Record<Service> {
         client_certificate: None,
         tls_verify_depth: None,
         ca_certificates: None,
+        proxy_protocol: None,
         tags: None,
         created_at: 1,
         updated_at: 1,

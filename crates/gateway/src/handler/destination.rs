@@ -177,6 +177,7 @@ fn record(origin: &Origin, settings: &ProxySettings) -> Service {
         client_certificate: None,
         tls_verify_depth: None,
         ca_certificates: None,
+        proxy_protocol: None,
         tags: None,
         created_at: 0,
         updated_at: 0,

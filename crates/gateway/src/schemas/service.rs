@@ -12,6 +12,9 @@ use doorward_core::model::schema::{Field, Schema, Type, Violations, failed_condi
 /// upstream inside the process, named by `host`.
 const PROTOCOLS: &[&str] = &["grpc", "grpcs", "http", "https", "internal"];
 
+/// Versions of the PROXY protocol.
+pub(super) const PROXY_PROTOCOLS: &[&str] = &["v1", "v2"];
+
 /// The fields of a service.
 pub fn service() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
@@ -47,6 +50,7 @@ pub fn service() -> &'static Schema {
                 "ca_certificates",
                 Type::array(Type::formatted("uuid", checks::uuid)),
             ),
+            Field::new("proxy_protocol", Type::word(PROXY_PROTOCOLS)).rare(),
         ]);
         Schema::new(fields)
             .shorthand(expand_url)
@@ -58,6 +62,7 @@ pub fn service() -> &'static Schema {
             )
             .check(tls_fields_need_https)
             .check(grpc_has_no_path)
+            .check(clients_are_named_over_http1)
     });
     &SCHEMA
 }
@@ -138,6 +143,17 @@ fn grpc_has_no_path(service: &Map<String, Value>, violations: &mut Violations) {
         .is_some_and(|protocol| protocol == "grpc" || protocol == "grpcs");
     if grpc {
         must_be_unset(service, "path", violations);
+    }
+}
+
+/// Connections of HTTP/2 are shared by requests of many clients, and there are none
+/// inside the process.
+fn clients_are_named_over_http1(service: &Map<String, Value>, violations: &mut Violations) {
+    let http1 = service
+        .get("protocol")
+        .is_none_or(|protocol| protocol == "http" || protocol == "https");
+    if !http1 {
+        must_be_unset(service, "proxy_protocol", violations);
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
+use super::service::PROXY_PROTOCOLS;
 use super::{address, checks, common};
 use doorward_core::model::schema::{Field, Schema, Type, Violations, failed_condition};
 use doorward_core::model::upstream::{ActiveCheck, PassiveCheck};
@@ -50,6 +51,7 @@ pub fn upstream() -> &'static Schema {
             Field::new("use_srv_name", Type::Boolean).default(false),
             Field::new("slow_start", Type::Integer(0, MAX_SECONDS)).default(0),
             Field::new("circuit_breaker", Type::Record(circuit_breaker())).required(),
+            Field::new("proxy_protocol", Type::word(PROXY_PROTOCOLS)).rare(),
         ]);
         Schema::new(fields)
             .shorthand(hashing_is_consistent)

@@ -19,6 +19,7 @@ pub mod outbound;
 pub mod path;
 pub mod plain_session;
 pub mod provider_error;
+pub mod proxy_header;
 pub mod proxy_protocol;
 pub mod quality;
 pub mod reply;

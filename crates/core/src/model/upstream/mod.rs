@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
 use super::route::Reference;
+use super::service::ProxyProtocol;
 
 pub use health::{
     ActiveCheck, ActiveHealthy, ActiveUnhealthy, CheckType, Healthchecks, PassiveCheck,
@@ -76,6 +77,10 @@ pub struct Upstream {
     /// When a target gets no more requests for a while.
     #[serde(default, deserialize_with = "health::without_nulls")]
     pub circuit_breaker: CircuitBreaker,
+    /// The header that connections to the targets begin with, those of health checks
+    /// too; `None`: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_protocol: Option<ProxyProtocol>,
     /// Labels for filtering lists.
     #[serde(default)]
     pub tags: Option<Vec<String>>,

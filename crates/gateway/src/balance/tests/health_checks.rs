@@ -262,7 +262,7 @@ async fn authorities_that_cannot_be_read_stop_no_start_and_no_tcp_probe() {
     let probe = async |kind: &str| {
         let active = json!({"healthchecks": {"active": {"type": kind}}});
         let balancer = Balancer::new(&upstream(active), &targets(&[1]), None, 0);
-        let plan = Plan::of(&balancer.upstream.healthchecks.active, None);
+        let plan = Plan::of(&balancer.upstream, None);
         let endpoint = balancer.endpoint_set().endpoints()[0].clone();
         prober.probe(&plan, &endpoint, address).await
     };
