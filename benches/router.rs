@@ -72,6 +72,7 @@ fn service() -> Service {
         tls_verify_depth: None,
         ca_certificates: None,
         proxy_protocol: None,
+        socket: None,
         tags: None,
         created_at: 0,
         updated_at: 0,

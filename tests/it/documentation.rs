@@ -267,7 +267,7 @@ fn every_configuration_of_the_pages_is_accepted() {
             _ => {}
         }
     }
-    assert_eq!((files, examples), (76, 3));
+    assert_eq!((files, examples), (77, 3));
 }
 
 /// What the commands of the pages find: the users, clients and proxies that the

@@ -93,6 +93,7 @@ mod unix_sockets;
 mod upgrade;
 mod uploads;
 mod upstream_proxy_protocol;
+mod upstream_sockets;
 mod upstreams;
 mod vaults;
 mod walkthrough;

@@ -291,6 +291,7 @@ defaults
   timeout server 30s
 frontend web
   bind @WEB@ accept-proxy
+  bind unix@@DIR@/web.sock accept-proxy
   http-request return status 200 content-type text/plain lf-string \"%[src]:%[src_port]\"
 ";
 
@@ -315,8 +316,14 @@ async fn a_real_haproxy_learns_the_client_by_either_version() {
     })
     .await;
     for version in ["v1", "v2"] {
+        let socket = format!("{own}/web.sock");
+        let service = format!(
+            "- {{name: web, url: 'http://web.test', socket: {socket}, \
+             proxy_protocol: {version}, routes: [{{paths: [/]}}]}}\n"
+        );
         let doors = [
             door_to(address, version, "").await,
+            Setup::new().services(&service).start().await,
         ];
         for door in doors {
             let (mut first, its) = client(&door).await;

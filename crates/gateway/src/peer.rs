@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pingora::protocols::TcpKeepalive;
+use pingora::protocols::l4::socket::SocketAddr as PeerAddress;
 use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
@@ -65,6 +66,8 @@ pub struct Dialer {
     tls: bool,
     http2: bool,
     proxy_protocol: Option<ProxyProtocol>,
+    /// Where it is connected to, whatever address is asked for.
+    socket: Option<PeerAddress>,
 }
 
 impl UpstreamCredentials {
@@ -192,6 +195,7 @@ impl Dialer {
             tls,
             http2,
             proxy_protocol: credentials.proxy_protocol,
+            socket: service.socket.as_deref().map(socket).transpose()?,
         })
     }
 
@@ -229,7 +233,10 @@ impl Dialer {
     /// asked to be, if that is not the service's own.
     pub fn peer(&self, address: SocketAddr, name: Option<&str>) -> Box<HttpPeer> {
         let mut peer = Box::new(self.template.clone());
-        peer._address = address.into();
+        peer._address = match &self.socket {
+            Some(socket) => socket.clone(),
+            None => address.into(),
+        };
         if let Some(name) = name.filter(|name| self.tls && !name.is_empty()) {
             peer.sni = name.to_owned();
         }
@@ -251,6 +258,15 @@ impl Dialer {
         let patience = self.template.options.connection_timeout;
         patience.unwrap_or(Duration::from_secs(60))
     }
+}
+
+fn socket(path: &str) -> Result<PeerAddress, DialError> {
+    let address = std::os::unix::net::SocketAddr::from_pathname(path);
+    let address = address.map_err(|error| DialError {
+        field: "socket",
+        message: error.to_string(),
+    })?;
+    Ok(PeerAddress::Unix(address))
 }
 
 /// The host of a Host header: without its port and without brackets.

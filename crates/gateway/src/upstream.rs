@@ -1,7 +1,7 @@
 //! The addresses of a service that names a host: which one is next, and which
 //! ones were not reachable.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -51,6 +51,16 @@ impl Peers {
             port,
             next: AtomicUsize::new(0),
             down: ArcSwapOption::empty(),
+        }
+    }
+
+    /// The same without an address: connections go to a Unix socket, and no name server is
+    /// asked.
+    pub fn behind_socket(self) -> Self {
+        let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        Self {
+            fixed: Some(nowhere),
+            ..self
         }
     }
 
@@ -178,7 +188,6 @@ fn in_turn(all: &[Endpoint], turn: usize, wanted: impl Fn(&Endpoint) -> bool) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::{IpAddr, Ipv4Addr};
 
     fn endpoint(last: u8, priority: u16, weight: u16) -> Endpoint {
         Endpoint {

@@ -51,6 +51,10 @@ pub struct Service {
     /// the upstream says that `host` names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_protocol: Option<ProxyProtocol>,
+    /// The Unix socket on which the upstream listens, in the place of host and port;
+    /// only files name one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<String>,
     /// Labels for filtering lists.
     #[serde(default)]
     pub tags: Option<Vec<String>>,

@@ -57,6 +57,7 @@ fn service(id: u128, name: &str) -> Record<Service> {
         tls_verify_depth: None,
         ca_certificates: None,
         proxy_protocol: None,
+        socket: None,
         tags: None,
         created_at: 1,
         updated_at: 1,

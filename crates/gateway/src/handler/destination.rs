@@ -178,6 +178,7 @@ fn record(origin: &Origin, settings: &ProxySettings) -> Service {
         tls_verify_depth: None,
         ca_certificates: None,
         proxy_protocol: None,
+        socket: None,
         tags: None,
         created_at: 0,
         updated_at: 0,

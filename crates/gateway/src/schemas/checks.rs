@@ -1,6 +1,8 @@
 //! Checks on single texts of entities. Messages are those of
 //! gateway-admin-api §4 and §5.
 
+use std::path::{Component, Path};
+
 use uuid::Uuid;
 
 use super::address::{self, Host, is_hostname, is_ip, split_port};
@@ -144,6 +146,24 @@ pub fn service_path(text: &str) -> Result<(), String> {
         return Err(EMPTY_SEGMENTS.to_owned());
     }
     uri_characters(text)
+}
+
+/// The file of a Unix socket.
+///
+/// # Errors
+/// The message to show.
+pub fn socket_path(text: &str) -> Result<(), String> {
+    let path = Path::new(text);
+    let is_plain = path
+        .components()
+        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    // The system's limit is 107 bytes.
+    let is_good = path.is_absolute() && is_plain && text.len() <= 100 && !text.contains('\0');
+    if is_good {
+        Ok(())
+    } else {
+        Err("expected the absolute path of a socket, of at most 100 bytes".to_owned())
+    }
 }
 
 /// A path of a route: a prefix (`/…`) in normal form, or an expression (`~/…`).

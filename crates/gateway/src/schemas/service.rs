@@ -51,6 +51,7 @@ pub fn service() -> &'static Schema {
                 Type::array(Type::formatted("uuid", checks::uuid)),
             ),
             Field::new("proxy_protocol", Type::word(PROXY_PROTOCOLS)).rare(),
+            Field::new("socket", Type::checked(checks::socket_path)).rare(),
         ]);
         Schema::new(fields)
             .shorthand(expand_url)
@@ -63,6 +64,7 @@ pub fn service() -> &'static Schema {
             .check(tls_fields_need_https)
             .check(grpc_has_no_path)
             .check(clients_are_named_over_http1)
+            .check(sockets_lead_out)
     });
     &SCHEMA
 }
@@ -154,6 +156,14 @@ fn clients_are_named_over_http1(service: &Map<String, Value>, violations: &mut V
         .is_none_or(|protocol| protocol == "http" || protocol == "https");
     if !http1 {
         must_be_unset(service, "proxy_protocol", violations);
+    }
+}
+
+/// Nothing is connected to inside the process.
+fn sockets_lead_out(service: &Map<String, Value>, violations: &mut Violations) {
+    let is_internal = |protocol: &Value| protocol == "internal";
+    if service.get("protocol").is_some_and(is_internal) {
+        must_be_unset(service, "socket", violations);
     }
 }
 

@@ -11,7 +11,7 @@ use super::{CompileContext, CompileError, Snapshot, label};
 use crate::balance::Balancer;
 use crate::balance::registry::BalancerRegistry;
 use crate::copy_on_write_map::CopyOnWriteMap;
-use crate::entities::{Entities, Entity as _, Record};
+use crate::entities::{Entities, Entity as _, Origin, Record};
 use crate::forward_auth;
 use crate::mount::PROVIDER;
 use crate::peer::{DialError, Dialer, UpstreamCredentials};
@@ -175,11 +175,14 @@ impl LiveService {
                 error("host", format!("expected one of: {}", known.join(", ")))
             })?)
         } else {
-            match balancer {
-                Some(balancer) => Upstream::Balanced(balancer.clone(), resolver.clone()),
-                None => {
-                    let name = resolver.name(&service.host);
-                    Upstream::Peers(Arc::new(Peers::new(name, service.port)))
+            let peers = || Peers::new(resolver.name(&service.host), service.port);
+            match (balancer, &service.socket) {
+                (Some(balancer), None) => Upstream::Balanced(balancer.clone(), resolver.clone()),
+                (None, None) => Upstream::Peers(Arc::new(peers())),
+                (balancer, Some(_)) => {
+                    check_socket(&record.origin, balancer.is_some())
+                        .map_err(|message| error("socket", message.to_owned()))?;
+                    Upstream::Peers(Arc::new(peers().behind_socket()))
                 }
             }
         };
@@ -215,6 +218,18 @@ impl LiveService {
             (_, None) => true,
         }
     }
+}
+
+/// Whether a service may name a socket. Whoever writes the files of this machine may
+/// name what lies beside them; the Admin API must not lead to other programs' sockets.
+fn check_socket(origin: &Origin, is_balanced: bool) -> Result<(), &'static str> {
+    if *origin == Origin::Store {
+        return Err("only files may name a socket of the machine");
+    }
+    if is_balanced {
+        return Err("host is the name of an upstream, whose targets have addresses");
+    }
+    Ok(())
 }
 
 fn undialable(id: Uuid, error: DialError) -> CompileError {

@@ -12,7 +12,7 @@ use pingora::prelude::{Error, ErrorType};
 use pingora::protocols::l4::ext;
 use pingora::protocols::l4::socket::SocketAddr as PeerAddress;
 use pingora::protocols::l4::stream::Stream;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
 use doorward_core::model::service::ProxyProtocol;
 
@@ -49,10 +49,20 @@ impl ProxyHeaderConnector {
 #[async_trait]
 impl Connect for ProxyHeaderConnector {
     async fn connect(&self, address: &PeerAddress) -> Result<Stream> {
-        let Some(address) = address.as_inet() else {
-            return Err(Error::new(ErrorType::InternalError));
-        };
-        let mut stream = ext::connect(address, None).await?;
+        match address {
+            PeerAddress::Inet(address) => self.begin(ext::connect(address, None).await?).await,
+            PeerAddress::Unix(address) => {
+                let Some(path) = address.as_pathname() else {
+                    return Err(Error::new(ErrorType::InternalError));
+                };
+                self.begin(ext::connect_uds(path).await?).await
+            }
+        }
+    }
+}
+
+impl ProxyHeaderConnector {
+    async fn begin<S: AsyncWrite + Unpin + Into<Stream>>(&self, mut stream: S) -> Result<Stream> {
         // One send: the buffer of a new connection is empty.
         let sent = stream.write_all(&self.header).await;
         sent.map_err(|error| {
