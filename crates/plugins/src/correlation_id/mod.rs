@@ -12,12 +12,13 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::settings::{Settings, header_name};
+use crate::settings::{Settings, header_name, wrong};
 use doorward_core::clock::{Clock, random_uuid};
 use doorward_core::model::schema::{Field, Schema, Type};
 use doorward_net::http::session::Session;
@@ -38,10 +39,13 @@ pub(crate) const KIND: Kind = Kind {
 
 /// The fields of `config`: types, defaults and bounds. The Admin API, files and
 /// `/schemas` all work from this.
+/// The header, unless another one is configured.
+const DEFAULT: &str = "Kong-Request-ID";
+
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         Schema::new(vec![
-            Field::new("header_name", Type::checked(header_name)).default("Kong-Request-ID"),
+            Field::new("header_name", Type::checked(header_name)).default(DEFAULT),
             Field::new(
                 "generator",
                 Type::word(&["uuid", "uuid#counter", "tracker"]),
@@ -70,10 +74,12 @@ enum Generator {
 /// The running filter: made once from `config`, used by all requests.
 struct CorrelationId {
     header: HeaderName,
+    /// Its name in the form that a head takes without a copy.
+    name: Bytes,
     generator: Generator,
     echo: bool,
-    /// The UUID before the number of [`Generator::Counter`].
-    uuid: Uuid,
+    /// The UUID of [`Generator::Counter`], and what is between it and the number.
+    prefix: String,
     count: AtomicU64,
     clock: Clock,
 }
@@ -81,7 +87,7 @@ struct CorrelationId {
 /// Reads `config` once. Requests meet no texts, only what is made of them here.
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
     let config = Settings(config);
-    let default = HeaderName::from_static("kong-request-id");
+    let default = HeaderName::try_from(DEFAULT).map_err(|_| wrong("header_name", DEFAULT))?;
     Ok(Arc::new(CorrelationId {
         header: config.header("header_name")?.unwrap_or(default),
         generator: match config.text("generator") {
@@ -90,7 +96,13 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
             _ => Generator::Counter,
         },
         echo: config.flag("echo_downstream"),
-        uuid: random_uuid(),
+        name: Bytes::from(
+            config
+                .some_text("header_name")
+                .unwrap_or(DEFAULT)
+                .to_owned(),
+        ),
+        prefix: format!("{}#", random_uuid()),
         count: AtomicU64::new(0),
         clock: parts.clock.clone(),
     }))
@@ -107,12 +119,20 @@ impl CorrelationId {
     /// A new identifier.
     fn generate(&self, exchange: &Exchange) -> HeaderValue {
         let mut text = String::with_capacity(64);
-        // Writing to a string does not fail.
-        let _ = match self.generator {
-            Generator::Uuid => write!(text, "{}", random_uuid()),
-            Generator::Counter => write!(text, "{}#{}", self.uuid, self.next()),
-            Generator::Tracker => self.track(&mut text, exchange),
-        };
+        match self.generator {
+            Generator::Uuid => {
+                let mut space = Uuid::encode_buffer();
+                text.push_str(random_uuid().hyphenated().encode_lower(&mut space));
+            }
+            Generator::Counter => {
+                text.push_str(&self.prefix);
+                // Writing to a string does not fail.
+                let _ = write!(text, "{}", self.next());
+            }
+            Generator::Tracker => {
+                let _ = self.track(&mut text, exchange);
+            }
+        }
         HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
     }
 
@@ -154,14 +174,17 @@ impl Filter for CorrelationId {
     /// of a client takes it away.
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
         if let Some(id) = of(&exchange.vouched, &self.header) {
-            let _ = request.insert_header(self.header.clone(), id);
+            let _ = request.insert_header(self.name.clone(), id);
         }
     }
 
     /// The upstream's own header of that name gives way.
     fn on_response(&self, exchange: &Exchange, response: &mut ResponseHeader) {
-        if let Some(id) = of(&exchange.response_headers, &self.header).filter(|_| self.echo) {
-            let _ = response.insert_header(self.header.clone(), id);
+        let id = of(&exchange.response_headers, &self.header).filter(|_| self.echo);
+        if let Some(id) = id
+            && !is_only(response, &self.header, id)
+        {
+            let _ = response.insert_header(self.name.clone(), id);
         }
     }
 
@@ -184,4 +207,10 @@ impl Filter for CorrelationId {
 fn of<'a>(fields: &'a [(HeaderName, HeaderValue)], name: &HeaderName) -> Option<&'a HeaderValue> {
     let mut fields = fields.iter();
     fields.find_map(|(other, value)| (other == name).then_some(value))
+}
+
+/// Whether `value` is the one value of `name` in an answer, as the gateway has written it.
+fn is_only(response: &ResponseHeader, name: &HeaderName, value: &HeaderValue) -> bool {
+    let mut values = response.headers.get_all(name).iter();
+    values.next() == Some(value) && values.next().is_none()
 }
