@@ -354,6 +354,8 @@ async fn pages_follow_one_another_and_count_all() {
     query.after = Some("b".to_owned());
     let last = fixture.store.users("/", &query).await.expect("a page");
     assert_eq!((last.users.len(), last.total, last.more), (1, 3, false));
+    let uncounted = fixture.store.users_uncounted("/", &query).await;
+    assert_eq!(uncounted.expect("a page").len(), 1);
 }
 
 #[tokio::test]

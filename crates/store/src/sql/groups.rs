@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 use super::filter::Records;
+use super::page::Total;
 use super::{Builder, Row, Tx, page, sql, write_doc};
 use crate::{GroupChange, GroupOutcome, GroupPage, Store, StoreError};
 use doorward_core::model::group::{Group, MemberChange, Membership};
@@ -31,7 +32,8 @@ impl Store {
     /// # Errors
     /// As [`Store::users`].
     pub async fn groups(&self, realm: &str, query: &UserQuery) -> Result<GroupPage, StoreError> {
-        let page = page::read(&self.database, Records::Groups, realm, query).await?;
+        let records = (Records::Groups, Total::Counted);
+        let page = page::read(&self.database, records, realm, query).await?;
         Ok(GroupPage {
             groups: page.rows.iter().map(read).collect::<Result<_, _>>()?,
             total: page.total,

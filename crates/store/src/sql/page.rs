@@ -24,8 +24,18 @@ pub(super) struct Page {
     pub(super) more: bool,
 }
 
+/// Whether a list says how many records there are on all pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Total {
+    /// All of them are counted, which takes as long as reading them.
+    Counted,
+    /// `total` is the number of rows of the page.
+    Omitted,
+}
+
 struct Query<'q> {
     records: Records,
+    total: Total,
     realm: &'q str,
     dialect: Dialect,
     asked: &'q UserQuery,
@@ -34,12 +44,13 @@ struct Query<'q> {
 /// The page of `asked`.
 pub(super) async fn read(
     readers: &Database,
-    records: Records,
+    (records, total): (Records, Total),
     realm: &str,
     asked: &UserQuery,
 ) -> Result<Page, StoreError> {
     let query = Query {
         records,
+        total,
         realm,
         dialect: readers.dialect(),
         asked,
@@ -113,7 +124,7 @@ impl Query<'_> {
         self.push_conditions(&mut select);
         let (rows, more) = self.page(tx, select).await?;
         let whole = self.asked.skip == 0 && self.asked.after.is_none() && self.asked.limit > 0;
-        if whole && !more {
+        if self.total == Total::Omitted || (whole && !more) {
             let total = count_of(&rows);
             return Ok(Page { rows, total, more });
         }
@@ -210,13 +221,10 @@ impl Query<'_> {
             let total = u64::try_from(ids.len()).unwrap_or(u64::MAX);
             return Ok(Page { rows, total, more });
         }
-        let count = if driver.attribute.is_many() {
-            "SELECT count(DISTINCT a.user_id) AS total"
-        } else {
-            "SELECT count(*) AS total"
+        let counted = match self.total {
+            Total::Counted => Some(self.count(tx, driver).await?),
+            Total::Omitted => None,
         };
-        let count = self.drive(driver, count);
-        let total = total(count.build().one(&mut *tx).await?)?;
         let mut walk = self.select("u.*");
         walk.push("u.realm = ")
             .push_bind(self.realm)
@@ -227,7 +235,19 @@ impl Query<'_> {
         walk.push(")");
         self.push_rest(&mut walk, driver);
         let (rows, more) = self.page(tx, walk).await?;
+        let total = counted.unwrap_or_else(|| count_of(&rows));
         Ok(Page { rows, total, more })
+    }
+
+    /// How many users the index of the driver's attribute leads to.
+    async fn count(&self, tx: &mut Tx, driver: &Driver<'_>) -> Result<u64, StoreError> {
+        let count = if driver.attribute.is_many() {
+            "SELECT count(DISTINCT a.user_id) AS total"
+        } else {
+            "SELECT count(*) AS total"
+        };
+        let count = self.drive(driver, count);
+        total(count.build().one(&mut *tx).await?)
     }
 
     /// Users by the index of the driver's attribute.

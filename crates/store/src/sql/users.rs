@@ -6,6 +6,7 @@ use uuid::Uuid;
 use super::bind::Value as Cell;
 use super::dialect::Dialect;
 use super::filter::Records;
+use super::page::Total;
 use super::write_searched_doc;
 use super::{Builder, Database, Row, Tx, damaged, endings, page, parse_doc, retired_names, sql};
 use crate::{Store, StoreError, UserPage};
@@ -38,12 +39,27 @@ impl Store {
     /// [`StoreError::TooLong`] when so much must be read for it that it was given
     /// up, and [`StoreError::Crowded`] when too many lists are read already.
     pub async fn users(&self, realm: &str, query: &UserQuery) -> Result<UserPage, StoreError> {
-        let page = page::read(&self.database, Records::Users, realm, query).await?;
+        let records = (Records::Users, Total::Counted);
+        let page = page::read(&self.database, records, realm, query).await?;
         Ok(UserPage {
             users: page.rows.iter().map(read).collect::<Result<_, _>>()?,
             total: page.total,
             more: page.more,
         })
+    }
+
+    /// The users of one page of a query, without counting those of all pages.
+    ///
+    /// # Errors
+    /// Those of [`Store::users`].
+    pub async fn users_uncounted(
+        &self,
+        realm: &str,
+        query: &UserQuery,
+    ) -> Result<Vec<User>, StoreError> {
+        let records = (Records::Users, Total::Omitted);
+        let page = page::read(&self.database, records, realm, query).await?;
+        page.rows.iter().map(read).collect()
     }
 
     /// Adds a user.
