@@ -455,6 +455,10 @@ async fn the_provider_is_administered_as_described() {
     for (path, body) in [
         ("/identity/clients", client),
         ("/identity/realms", realm),
+        (
+            "/identity/users",
+            json!({"userName": "made", "displayName": "M"}),
+        ),
         ("/identity/initial-tokens", json!({"uses": 2, "note": "n"})),
         ("/identity/keys/rotate", json!({"alg": "ES256"})),
     ] {
@@ -473,6 +477,20 @@ async fn the_provider_is_administered_as_described() {
     let patch = json!({"client_name": "Made"});
     let changed = description.send(&door, Method::PATCH, &one, patch).await;
     changed.expect(200);
+    let users = at("/identity/users", "/identity/users?name=made");
+    let users = description.get(&door, &users).await.expect(200).json();
+    let id = users["data"][0]["id"].as_str().expect("an id");
+    let one = format!("/identity/users/{id}");
+    let user = at("/identity/users/{id}", &one);
+    description.get(&door, &user).await.expect(200);
+    let patch = json!({"displayName": null, "active": false, "version": 1});
+    let changed = description.send(&door, Method::PATCH, &user, patch.clone());
+    changed.await.expect(200);
+    let stale = description.send(&door, Method::PATCH, &user, patch);
+    stale.await.expect(412);
+    let consents = format!("{one}/consents");
+    let consents = at("/identity/users/{id}/consents", &consents);
+    description.get(&door, &consents).await.expect(200);
     let realm = at("/identity/realms/{path}", "/identity/realms/staff");
     description.get(&door, &realm).await.expect(200);
     let wrong = door

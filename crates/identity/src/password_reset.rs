@@ -98,6 +98,50 @@ pub(super) async fn forgot(call: &Call) -> Response {
     pages::forgot(&frame, true)
 }
 
+/// Why an operator's request for a letter is refused.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// The realm sends no letters, or there is no mail.
+    NotOffered,
+    /// A link can't give this user a password.
+    NoPassword,
+    /// The user has no address that is written to.
+    NoAddress,
+    /// Enough letters were sent to the user for now.
+    TooMany,
+    /// A failure inside.
+    Fault(Fault),
+}
+
+impl<F: Into<Fault>> From<F> for Refusal {
+    fn from(fault: F) -> Self {
+        Self::Fault(fault.into())
+    }
+}
+
+/// Sends `user` a link because an operator wants it. The operator does not see it.
+///
+/// # Errors
+/// Why there is no letter.
+pub(super) async fn send_to(state: &Arc<State>, realm: &Realm, user: &User) -> Result<(), Refusal> {
+    let live = state.live.load_full();
+    if !realm.settings.password_reset || !mail::is_set(&live.config.mail) {
+        return Err(Refusal::NotOffered);
+    }
+    if !may_reset(state, realm, user).await? {
+        return Err(Refusal::NoPassword);
+    }
+    let texts = LetterTexts::unasked(&live.appearance);
+    let letter = letter_to(state, realm, user, (&live.appearance, texts)).await;
+    let letter = letter.map_err(|error| match error {
+        LetterError::NoAddress => Refusal::NoAddress,
+        LetterError::TooMany => Refusal::TooMany,
+        LetterError::Fault(fault) => Refusal::Fault(fault),
+    })?;
+    mail::send(state, move |_| std::future::ready(Some(letter)));
+    Ok(())
+}
+
 /// Whether another link may be asked for from this address.
 async fn may_ask(call: &Call) -> bool {
     let info = call.parts.extensions.get::<ClientInfo>();
@@ -139,13 +183,53 @@ async fn letter(
     let Some(user) = user_of(state, realm, typed).await? else {
         return Ok(None);
     };
+    let made = letter_to(state, realm, &user, (appearance, texts)).await;
+    match made {
+        Ok(letter) => {
+            audit::note(state, Kind::PasswordReset, |event| {
+                let event = event.realm(&realm.path).user(user.id, &user.user_name);
+                event.with("cause", "asked")
+            });
+            Ok(Some(letter))
+        }
+        Err(LetterError::NoAddress) => {
+            doorward_net::telemetry::warn_limited!(user = %user.id, "a user without e-mail address asked for a new password");
+            Ok(None)
+        }
+        Err(LetterError::TooMany) => Ok(None),
+        Err(LetterError::Fault(fault)) => Err(fault),
+    }
+}
+
+/// Why there is no letter for a user.
+#[derive(Debug)]
+enum LetterError {
+    /// The user has no address that is written to.
+    NoAddress,
+    /// Enough letters were sent to the user for now.
+    TooMany,
+    /// A failure inside.
+    Fault(Fault),
+}
+
+impl<F: Into<Fault>> From<F> for LetterError {
+    fn from(fault: F) -> Self {
+        Self::Fault(fault.into())
+    }
+}
+
+/// The letter for this user. Its link is in the store.
+async fn letter_to(
+    state: &State,
+    realm: &Realm,
+    user: &User,
+    (appearance, texts): (&pages::Appearance, LetterTexts),
+) -> Result<Letter, LetterError> {
     let now_ms = state.clock.now_ms();
-    let Some(to) = addresses(&user).next().map(str::to_owned) else {
-        doorward_net::telemetry::warn_limited!(user = %user.id, "a user without e-mail address asked for a new password");
-        return Ok(None);
-    };
+    let to = addresses(user).next().map(str::to_owned);
+    let to = to.ok_or(LetterError::NoAddress)?;
     if !counts(state, &OF_USER, "user", &user.id.to_string(), now_ms).await {
-        return Ok(None);
+        return Err(LetterError::TooMany);
     }
     let token = URL_SAFE_NO_PAD.encode(random_bytes::<32>());
     let reset = StoredReset {
@@ -156,10 +240,6 @@ async fn letter(
         expires_ms: now_ms + RESET_LIFE_MS,
     };
     state.store.insert_reset(&reset, LINKS).await?;
-    audit::note(state, Kind::PasswordReset, |event| {
-        let event = event.realm(&realm.path).user(user.id, &user.user_name);
-        event.with("cause", "asked")
-    });
     let link = format!("{}/password/reset?token={token}", realm.issuer);
     let lang = ["preferredLanguage", "locale"]
         .iter()
@@ -181,12 +261,12 @@ async fn letter(
         "link": link,
         "expires_at": reset.expires_ms / 1000,
     });
-    Ok(Some(Letter {
+    Ok(Letter {
         to,
         subject,
         text,
         told,
-    }))
+    })
 }
 
 /// The user whom this name means, or this address alone, if a link may be sent.

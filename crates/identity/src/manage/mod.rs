@@ -6,8 +6,10 @@
 
 mod audit_events;
 mod clients;
+mod consents;
 mod error;
 mod factors;
+mod groups;
 mod identities;
 mod initial_tokens;
 mod keys;
@@ -17,6 +19,7 @@ mod page;
 mod realms;
 mod retired_names;
 mod sessions;
+mod users;
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -104,6 +107,11 @@ static ENDPOINTS: &[Endpoint] = &[
     on("PATCH", "/clients/{id}", |call| Box::pin(clients::patch(call)), openapi::patch_client).tells(Kind::ClientUpdate),
     on("DELETE", "/clients/{id}", |call| Box::pin(clients::delete(call)), openapi::delete_client).tells(Kind::ClientDelete),
     on("POST", "/clients/{id}/secret", |call| Box::pin(clients::rotate(call)), openapi::rotate_secret).tells(Kind::ClientSecret),
+    on("GET", "/groups", |call| Box::pin(groups::list(call)), openapi::list_groups),
+    on("GET", "/groups/{id}", |call| Box::pin(groups::show(call)), openapi::show_group),
+    on("GET", "/groups/{id}/members", |call| Box::pin(groups::members(call)), openapi::list_members),
+    on("PUT", "/groups/{id}/members/{id}", |call| Box::pin(groups::add(call)), openapi::add_member).tells(Kind::GroupUpdate),
+    on("DELETE", "/groups/{id}/members/{id}", |call| Box::pin(groups::remove(call)), openapi::remove_member).tells(Kind::GroupUpdate),
     on("GET", "/initial-tokens", |call| Box::pin(initial_tokens::list(call)), openapi::list_initial_tokens),
     on("POST", "/initial-tokens", |call| Box::pin(initial_tokens::create(call)), openapi::create_initial_token).tells(Kind::InitialTokenCreate),
     on("DELETE", "/initial-tokens/{id}", |call| Box::pin(initial_tokens::delete(call)), openapi::delete_initial_token).tells(Kind::InitialTokenDelete),
@@ -124,6 +132,13 @@ static ENDPOINTS: &[Endpoint] = &[
     on("DELETE", "/sessions", |call| Box::pin(sessions::end_all(call)), openapi::end_sessions).tells(Kind::SessionEnd),
     on("GET", "/sessions/{id}", |call| Box::pin(sessions::show(call)), openapi::show_session),
     on("DELETE", "/sessions/{id}", |call| Box::pin(sessions::end(call)), openapi::end_session).tells(Kind::SessionEnd),
+    on("GET", "/users", |call| Box::pin(users::list(call)), openapi::list_users),
+    on("POST", "/users", |call| Box::pin(users::create(call)), openapi::create_user).tells(Kind::UserCreate),
+    on("GET", "/users/{id}", |call| Box::pin(users::show(call)), openapi::show_user),
+    on("PATCH", "/users/{id}", |call| Box::pin(users::patch(call)), openapi::patch_user).tells(Kind::UserUpdate),
+    on("POST", "/users/{id}/reset", |call| Box::pin(users::reset(call)), openapi::reset_password).tells(Kind::PasswordReset),
+    on("GET", "/users/{id}/consents", |call| Box::pin(consents::list(call)), openapi::list_consents),
+    on("DELETE", "/users/{id}/consents/{id}", |call| Box::pin(consents::withdraw(call)), openapi::withdraw_consent).tells(Kind::ConsentRevoke),
     on("GET", "/users/{id}/factors", |call| Box::pin(factors::list(call)), openapi::list_factors),
     on("DELETE", "/users/{id}/factors", |call| Box::pin(factors::reset(call)), openapi::reset_factors).tells(Kind::FactorDelete),
     on("GET", "/users/{id}/identities", |call| Box::pin(identities::list(call)), openapi::list_identities),

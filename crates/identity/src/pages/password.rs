@@ -170,6 +170,11 @@ impl Frame {
 }
 
 impl LetterTexts {
+    /// What letters say that their reader did not ask for in a browser.
+    pub(crate) fn unasked(appearance: &Appearance) -> Self {
+        Self(appearance.languages.choose(None, None))
+    }
+
     /// Subject, text and language of the letter with a link: in the language of
     /// its reader, if that is known.
     pub(crate) fn reset(

@@ -112,7 +112,7 @@ fn write_len(user: &User) -> usize {
 }
 
 /// The names of what is another than before; values are nobody's business.
-fn changed<'u>(old: &'u User, new: &'u User, password: bool) -> Vec<&'u str> {
+pub(crate) fn changed<'u>(old: &'u User, new: &'u User, password: bool) -> Vec<&'u str> {
     let mut names = Vec::new();
     if old.user_name != new.user_name {
         names.push("userName");
@@ -200,9 +200,13 @@ pub(super) fn keep_verified(known: &[Value], new: &mut [Value]) {
 
 /// The user that has this record.
 fn remade(old: &User, record: &Map<String, Value>) -> Result<User, ScimError> {
+    with_record(old, record).map_err(refused)
+}
+
+fn with_record(old: &User, record: &Map<String, Value>) -> Result<User, RecordError> {
     let mut record = record.clone();
     record.retain(|name, _| !name.eq_ignore_ascii_case("id"));
-    let new = records::new_user(&old.realm, &record).map_err(refused)?;
+    let new = records::new_user(&old.realm, &record)?;
     Ok(User {
         id: old.id,
         name_reused: old.name_reused,
@@ -213,6 +217,40 @@ fn remade(old: &User, record: &Map<String, Value>) -> Result<User, ScimError> {
         updated_ms: old.updated_ms,
         ..new
     })
+}
+
+/// The user with these attributes in the place of those of the same names; null
+/// removes one. What is known of e-mail addresses that stay is kept.
+///
+/// # Errors
+/// The first attribute that can't be.
+pub(crate) fn merged(old: &User, sent: &Map<String, Value>) -> Result<User, RecordError> {
+    let mut record = record(old);
+    for (name, value) in sent {
+        record.retain(|known, _| !known.eq_ignore_ascii_case(name));
+        if name.eq_ignore_ascii_case("active") {
+            record.remove("accountStatus");
+        }
+        let mut value = value.clone();
+        if let (true, Some(Value::Array(known)), Value::Array(new)) = (
+            name.eq_ignore_ascii_case("emails"),
+            old.profile.get("emails"),
+            &mut value,
+        ) {
+            keep_verified(known, new);
+        }
+        if !value.is_null() {
+            record.insert(name.clone(), value);
+        }
+    }
+    let new = with_record(old, &record)?;
+    if write_len(&new) > RECORD_MAX {
+        return Err(RecordError::new(
+            "",
+            "the record would be longer than 1 MiB",
+        ));
+    }
+    Ok(new)
 }
 
 /// The answer to a record that can't be.

@@ -3,6 +3,7 @@
 
 mod client;
 mod records;
+mod users;
 
 use serde_json::{Value, json};
 
@@ -312,6 +313,11 @@ fn of_user(operation: Operation) -> Operation {
         .takes([realm()])
         .names("id", "The identifier of the user, a UUID.")
 }
+
+pub(super) use users::{
+    add_member, create_user, list_consents, list_groups, list_members, list_users, patch_user,
+    remove_member, reset_password, show_group, show_user, withdraw_consent,
+};
 
 pub(super) fn list_factors() -> Operation {
     of_user(list("Lists the second factors of a user.", "factor"))

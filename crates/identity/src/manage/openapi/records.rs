@@ -26,7 +26,7 @@ fn whole<const N: usize>(members: [(&str, Value); N]) -> Value {
 }
 
 /// Every record but clients, by name.
-pub(super) fn all() -> [(&'static str, Value); 9] {
+pub(super) fn all() -> [(&'static str, Value); 13] {
     [
         ("initial-token", initial_token()),
         ("key", key()),
@@ -37,6 +37,10 @@ pub(super) fn all() -> [(&'static str, Value); 9] {
         ("session", session()),
         ("factor", factor()),
         ("link", link()),
+        ("user", user()),
+        ("consent", consent()),
+        ("group", group()),
+        ("member", whole([("id", uuid()), ("userName", text())])),
     ]
 }
 
@@ -155,5 +159,45 @@ fn link() -> Value {
         ("email", nullable(text())),
         ("created_at", time()),
         ("used_at", time()),
+    ])
+}
+
+fn user() -> Value {
+    let mut shown = whole([
+        ("id", uuid()),
+        ("userName", text()),
+        ("accountStatus", text()),
+        ("realm", text()),
+        (
+            "owner",
+            json!({"type": "string", "enum": ["file", "store"]}),
+        ),
+        ("has_password", json!({"type": "boolean"})),
+        ("version", json!({"type": "integer"})),
+    ]);
+    shown["properties"]["groups"] = json!({"type": "array", "items": {"type": "object"}});
+    shown["properties"]["locked_until"] = nullable(time());
+    // Attributes are those of the schema of users.
+    shown["additionalProperties"] = true.into();
+    shown
+}
+
+fn consent() -> Value {
+    whole([
+        ("client_id", text()),
+        ("scopes", json!({"type": "array", "items": text()})),
+        ("given_at", time()),
+    ])
+}
+
+fn group() -> Value {
+    whole([
+        ("id", uuid()),
+        ("realm", text()),
+        ("displayName", text()),
+        ("externalId", nullable(text())),
+        ("version", json!({"type": "integer"})),
+        ("created_at", time()),
+        ("updated_at", time()),
     ])
 }

@@ -1,0 +1,107 @@
+//! What the endpoints of users and groups take and give.
+
+use serde_json::{Value, json};
+
+use super::{list, of, of_user, realm};
+use doorward_core::openapi::{Operation, Parameter, text};
+
+/// The attributes are those of the schema of users, which checks them: the
+/// description leaves them open.
+fn input(members: Value, required: &[&str]) -> Value {
+    json!({
+        "type": "object",
+        "properties": members,
+        "required": required,
+        "additionalProperties": true,
+    })
+}
+
+pub(in crate::manage) fn list_users() -> Operation {
+    let begins = "What the user name or an e-mail address begins with.";
+    list("Lists users by name, without their groups.", "user").takes([
+        realm(),
+        Parameter::query("q", text(), begins),
+        Parameter::query("name", text(), "The name of the only user to list."),
+    ])
+}
+
+pub(in crate::manage) fn create_user() -> Operation {
+    let members = json!({"userName": text(), "password": text()});
+    Operation::new("Makes a user, of attributes of SCIM (RFC 7643 section 4).")
+        .takes([realm()])
+        .body(&input(members, &["userName"]))
+        .answers(201, "The user.", &of("user"))
+}
+
+pub(in crate::manage) fn show_user() -> Operation {
+    of_user(Operation::new("Shows a user.")).answers(200, "The user.", &of("user"))
+}
+
+pub(in crate::manage) fn patch_user() -> Operation {
+    let members = json!({
+        "active": {"type": "boolean"},
+        "password": text(),
+        "version": {
+            "type": ["integer", "null"],
+            "description": "The version that the change is of. Another one is refused with 412.",
+        },
+    });
+    let summary = "Replaces some attributes of a user; null removes one.";
+    of_user(Operation::new(summary))
+        .body(&input(members, &[]))
+        .answers(200, "The user as it is now.", &of("user"))
+        .refuses(&["409"])
+}
+
+pub(in crate::manage) fn reset_password() -> Operation {
+    of_user(Operation::new("Sends a user a link for a new password."))
+        .ends(204, "The letter is on its way.")
+        .refuses(&["409"])
+}
+
+pub(in crate::manage) fn list_consents() -> Operation {
+    of_user(list("Lists what a user lets clients have.", "consent"))
+}
+
+pub(in crate::manage) fn withdraw_consent() -> Operation {
+    let summary = "Withdraws a consent. Tokens that the user gave the client end.";
+    of_user(Operation::new(summary))
+        .names("id2", "The `client_id`.")
+        .ends(204, "It is withdrawn.")
+}
+
+fn of_group(operation: Operation) -> Operation {
+    operation
+        .takes([realm()])
+        .names("id", "The identifier of the group, a UUID.")
+}
+
+pub(in crate::manage) fn list_groups() -> Operation {
+    list("Lists groups by name.", "group").takes([
+        realm(),
+        Parameter::query("q", text(), "What the name begins with."),
+    ])
+}
+
+pub(in crate::manage) fn show_group() -> Operation {
+    of_group(Operation::new("Shows a group.")).answers(200, "The group.", &of("group"))
+}
+
+pub(in crate::manage) fn list_members() -> Operation {
+    of_group(list(
+        "Lists the members of a group by identifier.",
+        "member",
+    ))
+}
+
+pub(in crate::manage) fn add_member() -> Operation {
+    of_group(Operation::new("Makes a user a member of a group."))
+        .names("id2", "The identifier of the user, a UUID.")
+        .ends(204, "The user is a member.")
+}
+
+pub(in crate::manage) fn remove_member() -> Operation {
+    of_group(Operation::new("Removes a user from a group."))
+        .names("id2", "The identifier of the user, a UUID.")
+        .ends(204, "The user is no member.")
+}
