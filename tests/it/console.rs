@@ -529,7 +529,9 @@ async fn a_file_can_switch_the_console_off() {
 async fn records_of_the_provider_are_listed_and_no_session_is_ended_by_a_link() {
     let door = Setup::new().start().await;
     let mut browser = Browser::new(&door);
-    for list in ["realms", "clients", "sessions", "keys", "lockouts"] {
+    for list in [
+        "realms", "users", "groups", "clients", "sessions", "keys", "lockouts",
+    ] {
         let path = format!("/console/identity/{list}");
         browser.get(&path).await.expect(200);
     }

@@ -48,8 +48,18 @@ impl Office {
     }
 
     async fn with(console: &str) -> Self {
+        Self::furnished(console, "").await
+    }
+
+    /// An office whose provider has more settings.
+    pub(crate) async fn with_provider(more: &str) -> Self {
+        Self::furnished(ROLES, more).await
+    }
+
+    async fn furnished(console: &str, provider: &str) -> Self {
         let admin = format!("{{listen: \"@ADMIN@\", token: {TOKEN}, console: {{{console}}}}}");
-        let door = Setup::new().admin(&admin).identity(IDENTITY);
+        let identity = format!("{IDENTITY}{provider}");
+        let door = Setup::new().admin(&admin).identity(&identity);
         let door = door.start().await;
         let asked = [
             ("client_id", "hr"),
@@ -75,7 +85,7 @@ impl Office {
         send(request.bearer_auth(&self.token).json(body)).await
     }
 
-    async fn user(&self, name: &str) -> String {
+    pub(crate) async fn user(&self, name: &str) -> String {
         let path = format!("/v1/users?filter=userName%20eq%20%22{name}%22");
         let found = self.scim(Method::GET, &path, &Value::Null).await;
         let found = found.expect(200).json();
@@ -96,7 +106,7 @@ impl Office {
     }
 
     /// A user of the store, in this group.
-    async fn hire(&self, name: &str, group: &str) -> String {
+    pub(crate) async fn hire(&self, name: &str, group: &str) -> String {
         let user = json!({"userName": name, "password": format!("Ch4ng31t-{name}")});
         let made = self.scim(Method::POST, "/v1/users", &user).await;
         let made = made.expect(201).json();

@@ -20,6 +20,8 @@ pub(crate) enum PageError {
     Method,
     /// The request came under a foreign name or from a page of another origin.
     Foreign(String),
+    /// There is no user of the name that was typed.
+    NoUser,
     /// Nobody is signed in.
     NoSession,
     /// The session's role does not suffice.
@@ -73,7 +75,7 @@ struct MessagePage {
 impl PageError {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::NotFound | Self::NoUser => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Foreign(_) | Self::Role | Self::NoGroup(_) | Self::Stale => StatusCode::FORBIDDEN,
             Self::NoSession => StatusCode::UNAUTHORIZED,
@@ -100,6 +102,7 @@ impl PageError {
         let texts = visit.texts;
         let (text, details) = match self {
             Self::NotFound => (texts.not_found.to_owned(), Vec::new()),
+            Self::NoUser => (texts.no_user.to_owned(), Vec::new()),
             Self::Method | Self::Form => (texts.bad_form.to_owned(), Vec::new()),
             Self::Foreign(message) => (message.clone(), Vec::new()),
             Self::NoSession => (texts.no_session.to_owned(), Vec::new()),

@@ -123,6 +123,8 @@ fn navigation(visit: &Visit, section: &str) -> Vec<NavigationGroup> {
             label: t.nav_identity,
             links: vec![
                 link(t.realms, "/console/identity/realms"),
+                link(t.users, "/console/identity/users"),
+                link(t.groups, "/console/identity/groups"),
                 link(t.clients, "/console/identity/clients"),
                 link(t.sessions, "/console/identity/sessions"),
                 link(t.keys, "/console/identity/keys"),

@@ -171,7 +171,7 @@ pub(crate) async fn list(visit: Visit) -> Result<Response, PageError> {
 }
 
 /// A value, moments in words: they are seconds since the epoch.
-fn cell(column: &str, value: &Value) -> Cell {
+pub(crate) fn cell(column: &str, value: &Value) -> Cell {
     match value.as_i64() {
         Some(seconds)
             if column.ends_with("_at")

@@ -16,6 +16,7 @@ mod explain;
 mod fields;
 mod form;
 mod frame;
+mod groups;
 mod identity;
 mod kinds;
 mod live;
@@ -29,6 +30,8 @@ mod sign_in;
 mod table;
 mod texts;
 mod throttling;
+mod user_form;
+mod users;
 mod visit;
 
 #[cfg(test)]
@@ -201,6 +204,23 @@ static PAGES: &[Page] = &[
     page("GET", "/route-files", Role::Viewer, |visit| Box::pin(route_files::list(visit))),
     page("GET", "/route-files/{}", Role::Viewer, |visit| Box::pin(route_files::show(visit))),
     page("GET", "/audit", Role::Viewer, |visit| Box::pin(audit_log::show(visit))),
+    page("GET", "/identity/users", Role::Viewer, |visit| Box::pin(users::list(visit))),
+    page("GET", "/identity/users/new", users::ACCOUNTS_CHANGED_BY, |visit| Box::pin(user_form::new(visit))),
+    page("POST", "/identity/users/new", users::ACCOUNTS_CHANGED_BY, |visit| Box::pin(user_form::create(visit))),
+    page("GET", "/identity/users/{}/edit", users::ACCOUNTS_CHANGED_BY, |visit| Box::pin(user_form::edit(visit))),
+    page("POST", "/identity/users/{}/edit", users::ACCOUNTS_CHANGED_BY, |visit| Box::pin(user_form::apply(visit))),
+    page("GET", "/identity/groups", Role::Viewer, |visit| Box::pin(groups::list(visit))),
+    page("GET", "/identity/groups/{}", Role::Viewer, |visit| Box::pin(groups::show(visit))),
+    page("POST", "/identity/groups/{}/add", users::ACCOUNTS_CHANGED_BY, |visit| Box::pin(groups::add(visit))),
+    page("POST", "/identity/groups/{}/remove", users::ACCOUNTS_CHANGED_BY, |visit| Box::pin(groups::remove(visit))),
+    page("GET", "/identity/users/{}", Role::Viewer, |visit| Box::pin(users::show(visit))),
+    page("POST", "/identity/users/{}/session", Role::Operator, |visit| Box::pin(users::end_session(visit))),
+    page("POST", "/identity/users/{}/end-sessions", Role::Operator, |visit| Box::pin(users::end_sessions(visit))),
+    page("POST", "/identity/users/{}/consent", Role::Operator, |visit| Box::pin(users::withdraw_consent(visit))),
+    page("POST", "/identity/users/{}/unlock", Role::Operator, |visit| Box::pin(users::unlock(visit))),
+    page("POST", "/identity/users/{}/reset", Role::Operator, |visit| Box::pin(users::send_letter(visit))),
+    page("POST", "/identity/users/{}/reset-factors", users::ACCOUNTS_CHANGED_BY, |visit| Box::pin(users::reset_factors(visit))),
+    page("POST", "/identity/users/{}/switch", users::ACCOUNTS_CHANGED_BY, |visit| Box::pin(users::switch(visit))),
     page("GET", "/identity/{}", Role::Viewer, |visit| Box::pin(identity::list(visit))),
     page("GET", "/identity/{}/{*}", Role::Viewer, |visit| Box::pin(identity::show(visit))),
     page("POST", "/end/{}/{}", Role::Operator, |visit| Box::pin(identity::end(visit))),
