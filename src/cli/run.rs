@@ -522,6 +522,7 @@ fn console(
             client: identity.own_client(settings.realm(), settings.client_id()),
             roles: roles.clone(),
             origins: config.console_origins(),
+            step_up_age: section.settings.step_up_age,
             has_address: settings.address.is_some(),
         }),
         _ => None,

@@ -34,7 +34,7 @@ const IDENTITY: &str = "
 ";
 
 /// What `admin.console` says of roles.
-const ROLES: &str = "roles: {owner: [admins], operator: [Operators], viewer: [staff]}";
+pub(crate) const ROLES: &str = "roles: {owner: [admins], operator: [Operators], viewer: [staff]}";
 
 /// A door whose console people sign in to.
 pub(crate) struct Office {
@@ -47,7 +47,7 @@ impl Office {
         Self::with(ROLES).await
     }
 
-    async fn with(console: &str) -> Self {
+    pub(crate) async fn with(console: &str) -> Self {
         Self::furnished(console, "").await
     }
 

@@ -10,7 +10,7 @@ use crate::support::eventually;
 use crate::support::http::{client, send};
 
 /// An address with one parameter replaced.
-fn with(address: &str, name: &str, value: &str) -> String {
+pub(crate) fn with(address: &str, name: &str, value: &str) -> String {
     let mut url = Url::parse(address).expect("an address");
     let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
     let mut query = url.query_pairs_mut();

@@ -18,6 +18,7 @@ mod connections;
 mod console;
 mod console_sign_in;
 mod console_sign_in_attacks;
+mod console_step_up;
 mod console_users;
 mod console_users_attacks;
 mod consumers;

@@ -42,6 +42,9 @@ pub struct ConsoleSettings {
     pub roles: Option<RoleGroups>,
     /// Whether `admin.token` signs in, too.
     pub token: bool,
+    /// How long ago a person may have signed in who changes something, in seconds;
+    /// absent: as long as the session lasts.
+    pub step_up_age: Option<u32>,
 }
 
 /// The groups whose members have a role.
@@ -84,6 +87,7 @@ impl Default for ConsoleSettings {
             client_id: None,
             roles: None,
             token: true,
+            step_up_age: None,
         }
     }
 }
@@ -146,11 +150,15 @@ impl ConsoleSettings {
                 "expected an origin such as https://admin.example",
             );
         }
+        if self.step_up_age == Some(0) {
+            at("step_up_age", "expected at least 1: seconds");
+        }
         let Some(roles) = &self.roles else {
             for (key, is_set) in [
                 ("address", self.address.is_some()),
                 ("realm", self.realm.is_some()),
                 ("client_id", self.client_id.is_some()),
+                ("step_up_age", self.step_up_age.is_some()),
             ] {
                 if is_set {
                     at(key, "has no effect without admin.console.roles");

@@ -7,6 +7,7 @@ use http::{HeaderValue, StatusCode, header};
 
 use super::api::ApiAnswer;
 use super::frame::{self, Frame};
+use super::provider::way;
 use super::texts::Texts;
 use super::visit::Visit;
 use doorward_core::model::audit::Person;
@@ -26,6 +27,8 @@ pub(crate) enum PageError {
     NoSession,
     /// The session's role does not suffice.
     Role,
+    /// The person signed in too long ago for a change.
+    StepUp,
     /// None of the person's groups has a role.
     NoGroup(Person),
     /// The way through the provider led nowhere.
@@ -68,6 +71,9 @@ struct MessagePage {
     text: String,
     details: Vec<(String, String)>,
     back: bool,
+    /// Where the person signs in anew. A link leads there, for browsers hold the
+    /// redirects that follow a form to the page's `form-action`.
+    again: String,
     /// Where the person signs out at the provider.
     leave: String,
 }
@@ -77,7 +83,9 @@ impl PageError {
         match self {
             Self::NotFound | Self::NoUser => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Foreign(_) | Self::Role | Self::NoGroup(_) | Self::Stale => StatusCode::FORBIDDEN,
+            Self::Foreign(_) | Self::Role | Self::StepUp | Self::NoGroup(_) | Self::Stale => {
+                StatusCode::FORBIDDEN
+            }
             Self::NoSession => StatusCode::UNAUTHORIZED,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::SignIn(_) | Self::Form => StatusCode::BAD_REQUEST,
@@ -107,6 +115,7 @@ impl PageError {
             Self::Foreign(message) => (message.clone(), Vec::new()),
             Self::NoSession => (texts.no_session.to_owned(), Vec::new()),
             Self::Role => (texts.no_role.to_owned(), Vec::new()),
+            Self::StepUp => (texts.step_up.to_owned(), Vec::new()),
             Self::NoGroup(person) => (
                 texts.no_group.to_owned(),
                 vec![
@@ -132,6 +141,10 @@ impl PageError {
             text,
             details,
             back: visit.session().is_some(),
+            again: match self {
+                Self::StepUp => way(&visit.form_page(), true),
+                _ => String::new(),
+            },
         };
         frame::show(&page).unwrap_or_else(|error| plain(&error))
     }

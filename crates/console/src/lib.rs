@@ -403,6 +403,12 @@ async fn serve(
             }
             (Some(_), _) => {}
         }
+        if role > Role::Viewer && visit.needs_step_up() {
+            return match method {
+                Method::GET => Ok(frame::lead(&provider::way(&visit.address, true))),
+                _ => refuse(PageError::StepUp, visit),
+            };
+        }
     }
     if method == Method::POST {
         if let Err(error) = visit.read_form(body).await {

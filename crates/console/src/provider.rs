@@ -49,6 +49,9 @@ pub struct ProviderParts {
     /// Whether the first origin is the console's address for all who came under
     /// another.
     pub has_address: bool,
+    /// How long ago a person may have signed in who changes something, in seconds;
+    /// `None`: as long as the session lasts.
+    pub step_up_age: Option<u32>,
 }
 
 /// The provider whose users sign in.
@@ -69,6 +72,8 @@ struct LoginState {
     began_ms: i64,
     /// Under which address it came, and comes back.
     origin: String,
+    /// Whether the person has to sign in anew.
+    is_fresh: bool,
 }
 
 /// What a sign-in is good for now.
@@ -91,6 +96,12 @@ pub(crate) struct Departure {
 pub(crate) struct Arrival {
     pub(crate) sign_in: SignIn,
     pub(crate) to: String,
+}
+
+/// Where the way through the provider begins that leads to `to`.
+pub(crate) fn way(to: &str, is_fresh: bool) -> String {
+    let fresh = if is_fresh { "1" } else { "" };
+    path::with_query("/console/sign-in/provider", [("to", to), ("fresh", fresh)])
 }
 
 impl Provider {
@@ -130,15 +141,26 @@ impl Provider {
         origins.find(is_host).map(String::as_str)
     }
 
+    /// Whether a person has to sign in anew before changing something.
+    pub(crate) fn needs_step_up(&self, sign_in: &SignIn, now_ms: i64) -> bool {
+        let age = self.parts.step_up_age;
+        age.is_some_and(|age| !sign_in.is_within(i64::from(age), now_ms))
+    }
+
     /// Sends a browser to the provider; under an address to which nobody is sent
     /// back, to the console's own address first.
-    pub(crate) fn depart(&self, visit: &Visit, to: &str) -> Result<Departure, PageError> {
+    pub(crate) fn depart(
+        &self,
+        visit: &Visit,
+        to: &str,
+        is_fresh: bool,
+    ) -> Result<Departure, PageError> {
         let to = if to.len() > TO_MAX { PREFIX } else { to };
         let Some(origin) = self.origin(visit) else {
             let first = self.parts.origins.first();
             let first = first.filter(|_| self.parts.has_address);
             let first = first.ok_or(PageError::SignIn(SignInError::Address))?;
-            let address = path::with_query("/console/sign-in/provider", [("to", to)]);
+            let address = way(to, is_fresh);
             return Ok(Departure {
                 address: format!("{first}{address}"),
                 cookies: Vec::new(),
@@ -159,6 +181,7 @@ impl Provider {
             to: to.to_owned(),
             began_ms: visit.now_ms(),
             origin: origin.to_owned(),
+            is_fresh,
         };
         let state = serde_json::to_vec(&state).map_err(|_| PageError::Unavailable)?;
         let state = self.states.seal(key.as_bytes(), &state);
@@ -169,6 +192,7 @@ impl Provider {
             nonce: &self.derived("nonce", &key, &state),
             verifier: &self.derived("verifier", &key, &state),
             language: visit.texts.lang,
+            is_fresh,
         });
         Ok(Departure {
             address: address.ok_or(PageError::Unavailable)?,
@@ -201,6 +225,7 @@ impl Provider {
             redirect_uri: &format!("{}{CALLBACK}", state.origin),
             nonce: &self.derived("nonce", &key, sealed),
             verifier: &self.derived("verifier", &key, sealed),
+            signed_in_since: state.is_fresh.then(|| state.began_ms.div_euclid(1000)),
         };
         let exchanged = self.parts.client.exchange(&exchange, visit.client).await;
         let sign_in = exchanged.map_err(|error| {

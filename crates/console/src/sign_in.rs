@@ -9,7 +9,7 @@ use doorward_net::http::guess_limit::GuessLimitConfig;
 
 use super::error::{PageError, SignInError};
 use super::frame::{self, Frame};
-use super::provider::SignInStatus;
+use super::provider::{self, SignInStatus};
 use super::session::Role;
 use super::visit::Visit;
 use super::{SIGN_IN, path, texts};
@@ -63,10 +63,7 @@ fn page(
     status: StatusCode,
 ) -> Result<Response, PageError> {
     let parts = visit.parts();
-    let provider = parts.provider.as_ref().map(|_| {
-        let way = "/console/sign-in/provider";
-        path::with_query(way, [("to", to.as_str())])
-    });
+    let provider = parts.provider.as_ref().map(|_| provider::way(&to, false));
     let page = SignInPage {
         frame: Frame::of(visit, visit.texts.sign_in, ""),
         provider: provider.unwrap_or_default(),
@@ -127,7 +124,8 @@ fn note_refusal(visit: &Visit, actor: Actor, status: StatusCode) {
 pub(crate) async fn depart(visit: Visit) -> Result<Response, PageError> {
     let provider = visit.parts().provider.as_ref();
     let provider = provider.ok_or(PageError::NotFound)?;
-    let departure = provider.depart(&visit, path::own(visit.query("to")))?;
+    let is_fresh = visit.query("fresh") == "1";
+    let departure = provider.depart(&visit, path::own(visit.query("to")), is_fresh)?;
     Ok(led(&departure.address, departure.cookies))
 }
 

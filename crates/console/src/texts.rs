@@ -119,6 +119,8 @@ texts! {
     bad_form: "The page does not know this request.", "Diese Anfrage kennt die Seite nicht.";
     no_session: "You are not signed in any more. Nothing was changed.", "Sie sind nicht mehr angemeldet. Es wurde nichts geändert.";
     no_role: "Your role does not allow this.", "Ihre Rolle erlaubt das nicht.";
+    step_up: "You signed in too long ago for a change. Sign in again, then repeat it. Nothing was changed.", "Für eine Änderung liegt Ihre Anmeldung zu lange zurück. Melden Sie sich noch einmal an und wiederholen Sie sie. Es wurde nichts geändert.";
+    sign_in_again: "Sign in again", "Noch einmal anmelden";
     stale: "The form is not one of this session. Load the page again. Nothing was changed.", "Das Formular gehört nicht zu dieser Sitzung. Laden Sie die Seite neu. Es wurde nichts geändert.";
     changed: "Somebody has changed the record since you opened it. Look at it again. Nothing was changed.", "Der Eintrag wurde geändert, seit Sie ihn geöffnet haben. Sehen Sie ihn noch einmal an. Es wurde nichts geändert.";
     file_owned: "This record is declared in a file and is changed there:", "Dieser Eintrag steht in einer Datei und wird dort geändert:";

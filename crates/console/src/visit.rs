@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Method, header, request};
+use url::{Position, Url};
 
 use doorward_core::model::audit::{Actor, Operator, Person};
 use doorward_identity::SignIn;
@@ -12,7 +13,7 @@ use super::error::PageError;
 use super::provider::SignInStatus;
 use super::session::{Role, Session};
 use super::texts::{self, Texts};
-use super::{Console, FORM_MAX, Parts};
+use super::{Console, FORM_MAX, Parts, path};
 
 /// Most fields of a form or a query.
 const FIELDS_MAX: usize = 2000;
@@ -121,6 +122,26 @@ impl Visit {
             }
         }
         Ok(())
+    }
+
+    /// Whether the visitor has to sign in anew before changing something. Who signed
+    /// in by the admin token has no sign-in to repeat.
+    pub(crate) fn needs_step_up(&self) -> bool {
+        let provider = self.parts().provider.as_ref();
+        let sign_in = self.session.as_ref().and_then(|one| one.sign_in.as_ref());
+        provider
+            .zip(sign_in)
+            .is_some_and(|(provider, sign_in)| provider.needs_step_up(sign_in, self.now_ms()))
+    }
+
+    /// The page that a form was on, if it is one of the console.
+    pub(crate) fn form_page(&self) -> String {
+        let referer = self.headers.get(header::REFERER);
+        let referer = referer.and_then(|referer| Url::parse(referer.to_str().ok()?).ok());
+        let page = referer.map_or_else(String::new, |url| url[Position::BeforePath..].to_owned());
+        // Nothing but a form leads to a difference.
+        let page = page.replacen("/console/preview/", "/console/gateway/", 1);
+        path::own(&page).to_owned()
     }
 
     /// Whom the audit log names.

@@ -53,6 +53,8 @@ pub struct SignInRequest<'a> {
     pub verifier: &'a str,
     /// The language of the pages.
     pub language: &'a str,
+    /// Whether the person has to sign in anew, whatever session there is.
+    pub is_fresh: bool,
 }
 
 /// What a code is exchanged with.
@@ -65,6 +67,9 @@ pub struct CodeExchange<'a> {
     pub nonce: &'a str,
     /// What the sent digest was made of.
     pub verifier: &'a str,
+    /// Since when the person must have signed in, in seconds since the epoch;
+    /// `None`: whenever.
+    pub signed_in_since: Option<i64>,
 }
 
 /// A sign-in, as the client keeps it: no token is part of it.
@@ -74,6 +79,18 @@ pub struct SignIn {
     claims: Map<String, Value>,
     /// The session at the provider.
     sid: Option<String>,
+    /// When the person signed in at the provider (`auth_time`), in seconds since
+    /// the epoch.
+    #[serde(default)]
+    auth_time: Option<i64>,
+}
+
+impl SignIn {
+    /// Whether the person signed in at the provider within the last `age` seconds.
+    pub fn is_within(&self, age: i64, now_ms: i64) -> bool {
+        let since = now_ms.div_euclid(1000).saturating_sub(age);
+        self.auth_time.is_some_and(|at| at >= since)
+    }
 }
 
 /// Who signed in, as the store has it now.
@@ -121,20 +138,21 @@ impl OwnClient {
     /// §4.3); `None`: the realm is gone.
     pub fn sign_in_address(&self, request: &SignInRequest<'_>) -> Option<String> {
         let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, request.verifier.as_bytes()));
-        self.address(
-            "authorize",
-            &[
-                ("response_type", "code"),
-                ("client_id", &self.client_id),
-                ("redirect_uri", request.redirect_uri),
-                ("scope", "openid"),
-                ("state", request.state),
-                ("nonce", request.nonce),
-                ("code_challenge", &challenge),
-                ("code_challenge_method", "S256"),
-                ("ui_locales", request.language),
-            ],
-        )
+        let mut pairs = vec![
+            ("response_type", "code"),
+            ("client_id", self.client_id.as_str()),
+            ("redirect_uri", request.redirect_uri),
+            ("scope", "openid"),
+            ("state", request.state),
+            ("nonce", request.nonce),
+            ("code_challenge", &challenge),
+            ("code_challenge_method", "S256"),
+            ("ui_locales", request.language),
+        ];
+        if request.is_fresh {
+            pairs.push(("max_age", "0"));
+        }
+        self.address("authorize", &pairs)
     }
 
     /// The address at which a browser ends its session at the provider (OpenID
@@ -173,7 +191,7 @@ impl OwnClient {
         let expected = Expected {
             nonce: exchange.nonce,
             access_token: Some(access_token),
-            signed_in_since: None,
+            signed_in_since: exchange.signed_in_since,
         };
         let told = self.verify(&realm, id_token, &expected)?;
         let claims = self.state.claims_of(access_token).await;
@@ -182,6 +200,7 @@ impl OwnClient {
         Ok(SignIn {
             claims: claims.ok_or_else(|| missing("access_token"))?,
             sid: sid.map(str::to_owned),
+            auth_time: told.get("auth_time").and_then(Value::as_i64),
         })
     }
 
