@@ -226,11 +226,12 @@ fn with_record(old: &User, record: &Map<String, Value>) -> Result<User, RecordEr
 /// The first attribute that can't be.
 pub(crate) fn merged(old: &User, sent: &Map<String, Value>) -> Result<User, RecordError> {
     let mut record = record(old);
+    // The two names of the state may come together: then they have to agree.
+    if sent.keys().any(|name| name.eq_ignore_ascii_case("active")) {
+        record.remove("accountStatus");
+    }
     for (name, value) in sent {
         record.retain(|known, _| !known.eq_ignore_ascii_case(name));
-        if name.eq_ignore_ascii_case("active") {
-            record.remove("accountStatus");
-        }
         let mut value = value.clone();
         if let (true, Some(Value::Array(known)), Value::Array(new)) = (
             name.eq_ignore_ascii_case("emails"),

@@ -161,3 +161,58 @@ async fn stored_settings_of_a_realm_that_the_file_declares_are_shown_as_not_in_f
     assert_eq!(shown["effective_settings"]["access_token_lifetime"], 60);
     assert!(shown.get("settings_not_in_force").is_none());
 }
+
+#[tokio::test]
+async fn a_withdrawn_consent_ends_what_the_client_was_given() {
+    let provider = Provider::new().await;
+    provider.user_tokens("openid").await;
+    let found = provider
+        .manage("GET", "/users?name=demo", &Value::Null)
+        .await;
+    let id = found.json()["data"][0]["id"].clone();
+    let id = id.as_str().expect("an id");
+    let user = id.parse().expect("a UUID");
+    let store = &provider.identity.state.store;
+    let scopes = ["openid".to_owned()];
+    let client = "https://app.example/id";
+    let given = store.add_consent("/", user, client, &scopes, 5_000).await;
+    given.expect("a consent");
+    let consents = format!("/users/{id}/consents");
+    let list = async || provider.manage("GET", &consents, &Value::Null).await.json();
+    let expected = json!([{"client_id": client, "scopes": ["openid"], "given_at": 5}]);
+    assert_eq!(list().await["data"], expected);
+    let one = format!("{consents}/https:%2F%2Fapp.example%2Fid");
+    for status in [204, 404] {
+        let answer = provider.manage("DELETE", &one, &Value::Null).await;
+        assert_eq!(answer.status, status, "{}", answer.text);
+    }
+    assert_eq!(list().await["data"], json!([]));
+}
+
+#[tokio::test]
+async fn a_change_of_an_older_version_of_a_user_is_refused() {
+    let provider = Provider::new().await;
+    let body = json!({"userName": "eve", "password": "Ch4ng31t-eve", "title": "Dr."});
+    let made = provider.manage("POST", "/users", &body).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    assert!(!made.text.contains("Ch4ng31t"), "{}", made.text);
+    let one = format!("/users/{}", made.json()["id"].as_str().expect("an id"));
+    for (body, status) in [
+        (json!({"TITLE": "Prof.", "version": 1}), 200),
+        (json!({"title": null, "version": 1}), 412),
+        (json!({"title": null, "version": "2"}), 400),
+        (json!({"userName": null}), 400),
+        (json!({"password": ["a"]}), 400),
+        (json!({"active": false, "accountStatus": "Active"}), 400),
+        // What is only shown is no change.
+        (json!({"id": "x", "owner": "file", "groups": []}), 200),
+        (json!({"title": null, "active": false, "version": 2}), 200),
+    ] {
+        let answer = provider.manage("PATCH", &one, &body).await;
+        assert_eq!(answer.status, status, "{body}: {}", answer.text);
+    }
+    let shown = provider.manage("GET", &one, &Value::Null).await.json();
+    assert_eq!(shown["version"], 3);
+    assert_eq!(shown["accountStatus"], "Deactivated");
+    assert_eq!(shown["title"], Value::Null);
+}
