@@ -440,7 +440,9 @@ async fn defaults_of_a_schema_are_those_of_the_records() {
         let record = api.get(path).await.json();
         for field in schema["fields"].as_array().expect("a list") {
             for (name, about) in field.as_object().expect("a field") {
-                assert!(record.get(name).is_some(), "{entity}.{name} is shown");
+                // Programs compare records; fields of our own are there where they are used.
+                let rare = ["proxy_protocol", "socket"].contains(&&**name);
+                assert_eq!(record.get(name).is_some(), !rare, "{entity}.{name}");
                 if let Some(default) = about.get("default") {
                     assert_eq!(record[name], *default, "{entity}.{name}");
                 }
