@@ -3,8 +3,8 @@
 use std::mem::MaybeUninit;
 
 use bytes::Bytes;
-use http::{Version, header};
-use pingora::http::{RequestHeader, header_value_from_raw};
+use http::{HeaderValue, Version, header};
+use pingora::http::RequestHeader;
 
 use crate::http::framing;
 
@@ -36,7 +36,7 @@ pub(super) fn parse(bytes: &Bytes) -> Option<Head> {
     let (mut body, mut keep) = (0, true);
     for field in &*parsed.headers {
         let name = bytes.slice_ref(field.name.as_bytes());
-        let value = header_value_from_raw(bytes.slice_ref(field.value));
+        let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).ok()?;
         request.append_header(name, value).ok()?;
         match field.name.len() {
             10 if field.name.eq_ignore_ascii_case(header::CONNECTION.as_str()) => {
