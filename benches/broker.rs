@@ -23,7 +23,7 @@ use doorward_plugins::token_broker::config::BrokerConfig;
 use doorward_plugins::token_broker::{Broker, KIND};
 use doorward_store::{self as store, Store};
 use futures_util::future::join_all;
-use pingora::proxy::Session;
+use pingora::protocols::http::ServerSession;
 use serde_json::json;
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
@@ -175,20 +175,20 @@ fn many() -> u64 {
         .max(1)
 }
 
-async fn session(text: &str) -> Session {
+async fn session(text: &str) -> ServerSession {
     let (mut client, server) = tokio::io::duplex(16 * 1024);
     let head = format!(
         "GET /orders/1 HTTP/1.1\r\nHost: orders.localhost\r\nUser-Agent: wrk\r\n\
          Authorization: Bearer {text}\r\n\r\n"
     );
     client.write_all(head.as_bytes()).await.expect("room");
-    let mut session = Session::new_h1(Box::new(server));
+    let mut session = ServerSession::new_http1(Box::new(server));
     assert!(session.read_request().await.expect("a request"));
     session
 }
 
 /// Whether a request passes, and whether it had to wait for that.
-async fn passes(filter: &Arc<dyn Filter>, session: &mut Session) -> (bool, bool) {
+async fn passes(filter: &Arc<dyn Filter>, session: &mut ServerSession) -> (bool, bool) {
     let mut exchange = Exchange::default();
     match filter.on_request(session, &mut exchange) {
         Verdict::Now(flow) => (matches!(flow, Flow::Continue), false),

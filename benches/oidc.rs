@@ -23,7 +23,7 @@ use doorward_plugin_api::Parts;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header};
-use pingora::proxy::Session;
+use pingora::protocols::http::ServerSession;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use url::Url;
@@ -181,13 +181,13 @@ fn build(signer: &Signer) -> Arc<dyn Filter> {
     (openid_connect::KIND.build)(config, &parts).expect("a filter")
 }
 
-async fn session(headers: &str) -> Session {
+async fn session(headers: &str) -> ServerSession {
     let (mut client, server) = tokio::io::duplex(16 * 1024);
     let head = format!(
         "GET /orders HTTP/1.1\r\nHost: orders.localhost\r\nUser-Agent: wrk\r\n{headers}\r\n"
     );
     client.write_all(head.as_bytes()).await.expect("room");
-    let mut session = Session::new_h1(Box::new(server));
+    let mut session = ServerSession::new_http1(Box::new(server));
     assert!(session.read_request().await.expect("a request"));
     session
 }

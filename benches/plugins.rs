@@ -14,7 +14,7 @@ use doorward_net::telemetry::metrics::Metrics;
 use doorward_plugin_api::Parts;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, ResponseFlow, Verdict};
 use pingora::http::ResponseHeader;
-use pingora::proxy::Session;
+use pingora::protocols::http::ServerSession;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::runtime::Runtime;
@@ -34,11 +34,11 @@ fn filter(name: &str, config: &Value) -> Arc<dyn Filter> {
     (kind.build)(&config, &parts).expect("a filter")
 }
 
-async fn session() -> Session {
+async fn session() -> ServerSession {
     let (mut client, server) = tokio::io::duplex(16 * 1024);
     let head = "GET /orders?page=2 HTTP/1.1\r\nHost: orders.localhost\r\nUser-Agent: wrk\r\n\r\n";
     client.write_all(head.as_bytes()).await.expect("room");
-    let mut session = Session::new_h1(Box::new(server));
+    let mut session = ServerSession::new_http1(Box::new(server));
     assert!(session.read_request().await.expect("a request"));
     session
 }

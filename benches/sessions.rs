@@ -18,7 +18,7 @@ use doorward_plugin_api::Parts;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
-use pingora::proxy::Session;
+use pingora::protocols::http::ServerSession;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::runtime::Runtime;
@@ -81,18 +81,18 @@ fn provider(signer: &Arc<Signer>) -> Router {
         .route("/oauth2/token", post(token))
 }
 
-async fn request(target: &str, headers: &str) -> Session {
+async fn request(target: &str, headers: &str) -> ServerSession {
     let (mut client, server) = tokio::io::duplex(32 * 1024);
     let head = format!(
         "GET {target} HTTP/1.1\r\nHost: orders.localhost\r\nUser-Agent: wrk\r\n{headers}\r\n"
     );
     client.write_all(head.as_bytes()).await.expect("room");
-    let mut session = Session::new_h1(Box::new(server));
+    let mut session = ServerSession::new_http1(Box::new(server));
     assert!(session.read_request().await.expect("a request"));
     session
 }
 
-async fn decide(filter: &dyn Filter, session: &mut Session, exchange: &mut Exchange) -> Flow {
+async fn decide(filter: &dyn Filter, session: &mut ServerSession, exchange: &mut Exchange) -> Flow {
     match filter.on_request(session, exchange) {
         Verdict::Now(flow) => flow,
         Verdict::Wait => filter.on_request_slow(session, exchange).await,

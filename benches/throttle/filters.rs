@@ -8,7 +8,7 @@ use doorward_net::telemetry::Metrics;
 use doorward_plugin_api::Parts;
 use doorward_plugin_api::filter::{Exchange, Filter};
 use doorward_plugins::throttling::KIND;
-use pingora::proxy::Session;
+use pingora::protocols::http::ServerSession;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
@@ -24,13 +24,13 @@ fn filter(config: &Value) -> Arc<dyn Filter> {
     (KIND.build)(config, &parts).expect("a valid configuration")
 }
 
-async fn session() -> Session {
+async fn session() -> ServerSession {
     let (mut client, server) = tokio::io::duplex(4096);
     client
         .write_all(b"GET / HTTP/1.1\r\nHost: x\r\nAccept: */*\r\nX-User: ada\r\n\r\n")
         .await
         .expect("a duplex stream takes a request");
-    let mut session = Session::new_h1(Box::new(server));
+    let mut session = ServerSession::new_http1(Box::new(server));
     session.read_request().await.expect("a valid request");
     session
 }
