@@ -6,7 +6,7 @@
 
 use std::hash::{BuildHasher, Hasher};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use pingora::protocols::TcpKeepalive;
@@ -214,11 +214,11 @@ impl Dialer {
         // Clients of a Unix socket have no address.
         let local = local().filter(|_| !client.ip().is_unspecified());
         let connector = ProxyHeaderConnector::new(version, local.map(|local| (client, local)));
-        let mut key = fixed_hasher();
-        key.write_u64(peer.group_key);
-        key.write(connector.header());
+        // Clients choose their addresses: nobody is to find two with the same key.
+        static STATE: LazyLock<ahash::RandomState> = LazyLock::new(ahash::RandomState::new);
+        let key = STATE.hash_one((peer.group_key, connector.header()));
         // Not one of HTTP/2.
-        peer.group_key = key.finish() << 1;
+        peer.group_key = key << 1;
         peer.options.idle_timeout = Some(IDLE_OF_CLIENT);
         peer.options.custom_l4 = Some(Arc::new(connector));
     }
