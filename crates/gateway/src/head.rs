@@ -6,8 +6,7 @@
 //! cheaper than the engine's own bare one.
 
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, header, request,
-    response,
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header, request, response,
 };
 use pingora::http::{RequestHeader, ResponseHeader};
 
@@ -40,8 +39,8 @@ pub(super) fn spelling(head: &RequestHeader) -> Box<[Box<str>]> {
 /// Forgets the spelling of a request's header names, and any form of the
 /// target but path and query (RFC 9112 §3.2.2).
 pub(super) fn plain_request(head: &mut RequestHeader) {
-    if head.version == Version::HTTP_2 {
-        return; // has no spelling
+    if !head.has_case() {
+        return; // It is of HTTP/2, or was read without: its target is a path.
     }
     let parts = take_request(head);
     put_request(head, parts, None);

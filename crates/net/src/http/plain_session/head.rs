@@ -30,7 +30,13 @@ pub(super) fn parse(bytes: &Bytes) -> Option<Head> {
         return None;
     }
     let target = parsed.path?.as_bytes();
-    let request = RequestHeader::build(parsed.method?, target, Some(parsed.headers.len()));
+    let (method, fields) = (parsed.method?, Some(parsed.headers.len()));
+    // How names are spelled takes a second map, and hardly anybody asks.
+    let request = if doorward_expr::asks_for_spelling() {
+        RequestHeader::build(method, target, fields)
+    } else {
+        RequestHeader::build_no_case(method, target, fields)
+    };
     let mut request = Box::new(request.ok()?);
     request.set_version(Version::HTTP_11);
     let (mut body, mut keep) = (0, true);
