@@ -3,12 +3,11 @@
 use axum::response::Response;
 use serde_json::Value;
 
-use super::entities::ListPage;
 use super::error::PageError;
-use super::frame::{self, Frame};
-use super::table::{Cell, Filter, Mark, Row, Table};
+use super::paged_list::PagedList;
+use super::record;
+use super::table::{Cell, Filter, Mark, Row};
 use super::visit::Visit;
-use super::{path, record};
 
 const SECTION: &str = "/console/audit";
 /// What the Admin API narrows its log down by, and the page with it.
@@ -17,35 +16,13 @@ const FILTERS: [&str; 6] = ["kind", "user", "client", "outcome", "since", "until
 /// `GET /audit`.
 pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
     let t = visit.texts;
-    let mut query = vec![("size", "50"), ("offset", visit.query("offset"))];
-    query.extend(FILTERS.map(|name| (name, visit.query(name))));
-    let answer = visit
-        .api()
-        .send(http::Method::GET, &path::with_query("/audit", query), None)
-        .await?;
-    let body = &answer.body;
-    let refused = !answer.status.is_success();
-    let rows = body["data"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|one| row(&visit, one));
     let labels = [t.event, t.user, t.client, t.outcome, t.since, t.until];
     let hints = ["entity.update", "", "", "failure", "1h", ""];
     let filters = FILTERS
         .iter()
         .zip(labels)
         .zip(hints)
-        .map(|((name, label), hint)| Filter {
-            name,
-            label,
-            value: visit.query(name).to_owned(),
-            hint,
-        });
-    let next = body.get("offset").and_then(Value::as_str).map(|offset| {
-        let kept = FILTERS.map(|name| (name, visit.query(name)));
-        path::with_query(SECTION, kept.into_iter().chain([("offset", offset)]))
-    });
+        .map(|((name, label), hint)| Filter::of(&visit, name, label, hint));
     let columns = [
         t.time,
         t.event,
@@ -56,29 +33,16 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
         t.address,
         t.outcome,
     ];
-    let mut table = Table {
-        caption: t.audit_log.to_owned(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-        empty: t.nothing,
-        next,
-        ..Table::default()
-    };
-    if refused {
-        let message = Cell::new(answer.message()).marked(Mark::Bad);
-        table.columns = vec![t.error.to_owned()];
-        table.rows = vec![Row::new(vec![message])];
-    }
-    let mut response = frame::show(&ListPage {
-        frame: Frame::of(&visit, t.audit_log, SECTION),
+    let list = PagedList {
+        title: t.audit_log,
         lead: t.audit_lead,
+        address: SECTION,
+        path: "/audit",
         filters: filters.collect(),
-        tables: vec![table],
-    })?;
-    if refused {
-        *response.status_mut() = answer.status;
-    }
-    Ok(response)
+        columns: columns.map(str::to_owned).to_vec(),
+        links: Vec::new(),
+    };
+    list.show(&visit, |one| row(&visit, one)).await
 }
 
 fn row(visit: &Visit, one: &Value) -> Row {

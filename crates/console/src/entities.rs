@@ -14,12 +14,11 @@ use super::error::PageError;
 use super::fields::{self, Field};
 use super::frame::{self, Frame};
 use super::kinds::{self, Kind, Place};
+use super::paged_list::SIZE;
 use super::table::{Button, Cell, Filter, Mark, Row, Table};
 use super::visit::Visit;
 use super::{path, record};
 
-/// Records of a page.
-const SIZE: &str = "50";
 /// Records of a list on the page of the record above.
 const CHILDREN: &str = "20";
 
@@ -120,18 +119,12 @@ async fn list(visit: Visit, place: Place) -> Result<Response, PageError> {
     }
     let title = (place.kind.title)(t);
     let section = place.kind.address();
-    let filter = |name, label, value: &str, hint| Filter {
-        name,
-        label,
-        value: value.to_owned(),
-        hint,
-    };
     frame::show(&ListPage {
         frame: Frame::of(&visit, title, &section),
         lead: "",
         filters: vec![
-            filter("q", t.search, search, t.search_hint),
-            filter("tags", t.tags, tags, t.tags_hint),
+            Filter::of(&visit, "q", t.search, t.search_hint),
+            Filter::of(&visit, "tags", t.tags, t.tags_hint),
         ],
         tables: vec![table],
     })

@@ -4,11 +4,11 @@ use axum::response::Response;
 use http::Method;
 use serde_json::Value;
 
-use super::entities::ListPage;
 use super::error::PageError;
 use super::frame::{self, Frame};
 use super::identity::cell;
-use super::table::{Button, Cell, Filter, Mark, Row, Table};
+use super::paged_list::{PagedList, SIZE};
+use super::table::{Button, Cell, Row, Table};
 use super::users::{
     self, ACCOUNTS_CHANGED_BY, Ask, GROUPS as LIST, RecordPage, group_address, has_identity,
 };
@@ -19,54 +19,24 @@ use super::{path, record};
 pub(crate) async fn list(visit: Visit) -> Result<Response, PageError> {
     has_identity(&visit)?;
     let t = visit.texts;
-    let (realm, search) = (visit.query("realm"), visit.query("q"));
-    let kept = [("realm", realm), ("q", search)];
-    let query = [("size", "50"), ("offset", visit.query("offset"))];
-    let target = path::with_query("/identity/groups", query.into_iter().chain(kept));
-    let answer = visit.api().send(Method::GET, &target, None).await?;
     let columns = ["displayName", "externalId", "updated_at"];
-    let groups = answer.body["data"].as_array().into_iter().flatten();
-    let rows = groups.map(|group| {
+    let list = PagedList {
+        title: t.groups,
+        lead: "",
+        address: LIST,
+        path: "/identity/groups",
+        filters: users::search_filters(&visit),
+        columns: columns.map(str::to_owned).to_vec(),
+        links: Vec::new(),
+    };
+    let row = |group: &Value| {
         let mut cells = columns.map(|column| cell(column, &group[column])).to_vec();
         let id = group["id"].as_str().unwrap_or_default();
         let realm = group["realm"].as_str().unwrap_or_default();
         cells[0] = cells[0].clone().to(group_address(id, realm));
         Row::new(cells)
-    });
-    let next = answer.body.get("offset").and_then(Value::as_str);
-    let mut table = Table {
-        caption: t.groups.to_owned(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-        empty: t.nothing,
-        next: next
-            .map(|offset| path::with_query(LIST, kept.into_iter().chain([("offset", offset)]))),
-        ..Table::default()
     };
-    if !answer.status.is_success() {
-        table.columns = vec![t.error.to_owned()];
-        let message = Cell::new(answer.message()).marked(Mark::Bad);
-        table.rows = vec![Row::new(vec![message])];
-    }
-    let filter = |name, label, value: &str, hint| Filter {
-        name,
-        label,
-        value: value.to_owned(),
-        hint,
-    };
-    let mut response = frame::show(&ListPage {
-        frame: Frame::of(&visit, t.groups, LIST),
-        lead: "",
-        filters: vec![
-            filter("q", t.search, search, t.begins_hint),
-            filter("realm", t.realm, realm, "/"),
-        ],
-        tables: vec![table],
-    })?;
-    if !answer.status.is_success() {
-        *response.status_mut() = answer.status;
-    }
-    Ok(response)
+    list.show(&visit, row).await
 }
 
 /// The Admin API's path of the group whom the address names, and below it.
@@ -87,7 +57,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
     let group = api.get(&target(&visit, &[], &[("realm", realm)])).await?;
     let query = [
         ("realm", realm),
-        ("size", "50"),
+        ("size", SIZE),
         ("offset", visit.query("offset")),
     ];
     let members = api.get(&target(&visit, &["members"], &query)).await?;

@@ -9,8 +9,9 @@ use doorward_core::model::audit::instant;
 use super::entities::ListPage;
 use super::error::PageError;
 use super::frame::{self, Frame};
+use super::paged_list::PagedList;
 use super::session::Role;
-use super::table::{Button, Cell, Filter, Mark, Row, Table};
+use super::table::{Button, Cell, Filter, Row, Table};
 use super::texts::Texts;
 use super::visit::Visit;
 use super::{difference, path, record};
@@ -121,53 +122,21 @@ impl List {
 
 /// `GET /identity/{list}`.
 pub(crate) async fn list(visit: Visit) -> Result<Response, PageError> {
-    let t = visit.texts;
     let list = List::of(&visit)?;
-    let mut query = vec![("size", "50"), ("offset", visit.query("offset"))];
-    query.extend(list.filters.iter().map(|name| (*name, visit.query(name))));
-    let target = path::join("/identity", [list.plural]);
-    let answer = visit
-        .api()
-        .send(Method::GET, &path::with_query(&target, query), None)
-        .await?;
-    let body = &answer.body;
-    let rows = body["data"].as_array().into_iter().flatten();
-    let rows: Vec<_> = rows.map(|one| row(&visit, list, one)).collect();
-    let next = body.get("offset").and_then(Value::as_str).map(|offset| {
-        let kept = list.filters.iter().map(|name| (*name, visit.query(name)));
-        path::with_query(&list.address(), kept.chain([("offset", offset)]))
+    let filters = list.filters.iter().map(|name| {
+        let hint = if *name == "realm" { "/" } else { "" };
+        Filter::of(&visit, name, name, hint)
     });
-    let title = (list.title)(t);
-    let mut table = Table {
-        caption: title.to_owned(),
-        columns: list.columns.iter().map(|one| (*one).to_owned()).collect(),
-        rows,
-        empty: t.nothing,
-        next,
-        ..Table::default()
-    };
-    if !answer.status.is_success() {
-        table.columns = vec![t.error.to_owned()];
-        table.rows = vec![Row::new(vec![
-            Cell::new(answer.message()).marked(Mark::Bad),
-        ])];
-    }
-    let filters = list.filters.iter().map(|name| Filter {
-        name,
-        label: name,
-        value: visit.query(name).to_owned(),
-        hint: if *name == "realm" { "/" } else { "" },
-    });
-    let mut response = frame::show(&ListPage {
-        frame: Frame::of(&visit, title, &list.address()),
+    let page = PagedList {
+        title: (list.title)(visit.texts),
         lead: "",
+        address: &list.address(),
+        path: &path::join("/identity", [list.plural]),
         filters: filters.collect(),
-        tables: vec![table],
-    })?;
-    if !answer.status.is_success() {
-        *response.status_mut() = answer.status;
-    }
-    Ok(response)
+        columns: list.columns.iter().map(|one| (*one).to_owned()).collect(),
+        links: Vec::new(),
+    };
+    page.show(&visit, |one| row(&visit, list, one)).await
 }
 
 /// A value, moments in words: they are seconds since the epoch.
@@ -218,9 +187,27 @@ fn row(visit: &Visit, list: &List, one: &Value) -> Row {
     row
 }
 
+/// The fields of a record. Records within it, such as a realm's settings, have dotted
+/// names.
+pub(crate) fn fields(t: &Texts, caption: &str, shown: &Value) -> Table {
+    let rows = difference::lines(&Value::Null, shown)
+        .into_iter()
+        .map(|line| {
+            let value = record::get(shown, &line.name).unwrap_or(&Value::Null);
+            let cell = cell(&line.name, value);
+            Row::new(vec![Cell::code(line.name), cell])
+        });
+    Table {
+        caption: caption.to_owned(),
+        columns: [t.name, t.value].map(str::to_owned).to_vec(),
+        rows: rows.collect(),
+        empty: t.nothing,
+        ..Table::default()
+    }
+}
+
 /// `GET /identity/{list}/{record}`.
 pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
-    let t = visit.texts;
     let list = List::of(&visit)?;
     if !list.page {
         return Err(PageError::NotFound);
@@ -230,26 +217,12 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
     let query = [("realm", visit.query("realm"))];
     let body = visit.api().get(&path::with_query(&target, query)).await?;
     let shown = record::masked(&body, false);
-    // Records within the record, such as a realm's settings, by dotted names.
-    let rows = difference::lines(&Value::Null, &shown)
-        .into_iter()
-        .map(|line| {
-            let value = record::get(&shown, &line.name).unwrap_or(&Value::Null);
-            let cell = cell(&line.name, value);
-            Row::new(vec![Cell::code(line.name), cell])
-        });
     let title = record::text(&shown[list.key]);
     frame::show(&ListPage {
         frame: Frame::of(&visit, title, &list.address()),
         lead: "",
         filters: Vec::new(),
-        tables: vec![Table {
-            caption: (list.title)(t).to_owned(),
-            columns: [t.name, t.value].map(str::to_owned).to_vec(),
-            rows: rows.collect(),
-            empty: t.nothing,
-            ..Table::default()
-        }],
+        tables: vec![fields(visit.texts, (list.title)(visit.texts), &shown)],
     })
 }
 

@@ -21,6 +21,7 @@ mod identity;
 mod kinds;
 mod live;
 mod overview;
+mod paged_list;
 mod path;
 mod provider;
 mod record;

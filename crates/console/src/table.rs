@@ -1,5 +1,7 @@
 //! Tables: what most pages consist of.
 
+use super::visit::Visit;
+
 /// How a cell looks; beside its text, never instead of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mark {
@@ -117,4 +119,21 @@ pub(crate) struct Filter {
     pub(crate) label: &'static str,
     pub(crate) value: String,
     pub(crate) hint: &'static str,
+}
+
+impl Filter {
+    /// The filter `name`, as `visit` has set it.
+    pub(crate) fn of(
+        visit: &Visit,
+        name: &'static str,
+        label: &'static str,
+        hint: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            label,
+            value: visit.query(name).to_owned(),
+            hint,
+        }
+    }
 }

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use doorward_core::model::audit::instant;
 
-use super::entities::ListPage;
 use super::error::PageError;
 use super::frame::{self, Frame};
-use super::identity::cell;
+use super::identity::{self, cell};
+use super::paged_list::{PagedList, SIZE};
 use super::session::Role;
 use super::table::{Button, Cell, Filter, Mark, Row, Table};
 use super::visit::Visit;
-use super::{difference, path, record};
+use super::{path, record};
 
 /// Where the list is.
 pub(crate) const LIST: &str = "/console/identity/users";
@@ -82,61 +82,37 @@ pub(crate) fn has_identity(visit: &Visit) -> Result<(), PageError> {
 pub(crate) async fn list(visit: Visit) -> Result<Response, PageError> {
     has_identity(&visit)?;
     let t = visit.texts;
-    let (realm, search) = (visit.query("realm"), visit.query("q"));
-    let kept = [("realm", realm), ("q", search)];
-    let query = [("size", "50"), ("offset", visit.query("offset"))];
-    let target = path::with_query("/identity/users", query.into_iter().chain(kept));
-    let answer = visit.api().send(Method::GET, &target, None).await?;
-    let body = &answer.body;
-    let users = body["data"].as_array().into_iter().flatten();
-    let next = body.get("offset").and_then(Value::as_str);
-    let new = path::with_query(&format!("{LIST}/new"), [("realm", realm)]);
-    let mut table = Table {
+    let new = path::with_query(&format!("{LIST}/new"), [("realm", visit.query("realm"))]);
+    let columns = [
+        "userName",
+        "displayName",
+        "emails",
+        "accountStatus",
+        "owner",
+    ];
+    let list = PagedList {
+        title: t.users,
+        lead: t.users_lead,
+        address: LIST,
+        path: "/identity/users",
+        filters: search_filters(&visit),
+        columns: columns.map(str::to_owned).to_vec(),
         links: if visit.may(ACCOUNTS_CHANGED_BY) {
             vec![(t.create.to_owned(), new)]
         } else {
             Vec::new()
         },
-        caption: t.users.to_owned(),
-        columns: [
-            "userName",
-            "displayName",
-            "emails",
-            "accountStatus",
-            "owner",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-        rows: users.map(row).collect(),
-        empty: t.nothing,
-        next: next
-            .map(|offset| path::with_query(LIST, kept.into_iter().chain([("offset", offset)]))),
-        ..Table::default()
     };
-    if !answer.status.is_success() {
-        table.columns = vec![t.error.to_owned()];
-        let message = Cell::new(answer.message()).marked(Mark::Bad);
-        table.rows = vec![Row::new(vec![message])];
-    }
-    let filter = |name, label, value: &str, hint| Filter {
-        name,
-        label,
-        value: value.to_owned(),
-        hint,
-    };
-    let mut response = frame::show(&ListPage {
-        frame: Frame::of(&visit, t.users, LIST),
-        lead: t.users_lead,
-        filters: vec![
-            filter("q", t.search, search, t.begins_hint),
-            filter("realm", t.realm, realm, "/"),
-        ],
-        tables: vec![table],
-    })?;
-    if !answer.status.is_success() {
-        *response.status_mut() = answer.status;
-    }
-    Ok(response)
+    list.show(&visit, row).await
+}
+
+/// What lists of users and groups are narrowed down by.
+pub(crate) fn search_filters(visit: &Visit) -> Vec<Filter> {
+    let t = visit.texts;
+    vec![
+        Filter::of(visit, "q", t.search, t.begins_hint),
+        Filter::of(visit, "realm", t.realm, "/"),
+    ]
 }
 
 fn row(user: &Value) -> Row {
@@ -268,7 +244,7 @@ async fn tables(visit: &Visit, user: &Value) -> Result<Vec<Table>, PageError> {
     let name = record::text(&user["userName"]);
     let below = |list: &str| target(visit, &[list], &realm);
     let of_user = [("user", name.as_str()), ("realm", realm.as_str())];
-    let sessions = [("size", "50")].into_iter().chain(of_user);
+    let sessions = [("size", SIZE)].into_iter().chain(of_user);
     let api = visit.api();
     let sessions = path::with_query("/identity/sessions", sessions);
     let sessions = api.get(&sessions).await?;
@@ -321,20 +297,7 @@ fn attributes(visit: &Visit, user: &Value) -> Table {
     if let Value::Object(members) = &mut shown {
         members.retain(|name, _| !SHOWN_ELSEWHERE.contains(&name.as_str()));
     }
-    let rows = difference::lines(&Value::Null, &shown)
-        .into_iter()
-        .map(|line| {
-            let value = record::get(&shown, &line.name).unwrap_or(&Value::Null);
-            let cell = cell(&line.name, value);
-            Row::new(vec![Cell::code(line.name), cell])
-        });
-    Table {
-        caption: t.fields.to_owned(),
-        columns: [t.name, t.value].map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-        empty: t.nothing,
-        ..Table::default()
-    }
+    identity::fields(t, t.fields, &shown)
 }
 
 fn memberships(visit: &Visit, user: &Value) -> Table {
