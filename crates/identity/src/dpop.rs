@@ -15,7 +15,7 @@ use url::Url;
 use super::clients::LiveClient;
 use super::error::{Challenge, OAuthError};
 use super::password::Busy;
-use super::{Call, request_path};
+use super::{Call, bearer, request_path};
 use doorward_core::jose::claims::{CLOCK_SKEW, time};
 use doorward_core::jose::dpop;
 use doorward_core::model::client::SignAlg;
@@ -174,8 +174,8 @@ pub(super) async fn proven_key(
     }
 }
 
-/// Whether the request proves possession of the key that `token` of `client` is
-/// bound to.
+/// Whether a protected resource takes `token` of `client`: one that is bound comes with
+/// a proof of its key, and so does one of the scheme `DPoP`.
 ///
 /// # Errors
 /// The responses of RFC 9449 §7.1 and §9.
@@ -185,6 +185,12 @@ pub(super) async fn check(
     token: &str,
     bound_to: Option<&str>,
 ) -> Result<(), OAuthError> {
+    if bearer::with_proof(call.headers()).is_none() {
+        return match bound_to {
+            Some(_) => Err(not_bound(client)),
+            None => Ok(()),
+        };
+    }
     let challenge = |error: &'static str, text: &str| challenge(client, error, text);
     let proven_key = prove(call, Some(token))
         .await
@@ -210,7 +216,7 @@ pub(super) async fn check(
 }
 
 /// The token of `client` is bound, and was not shown with a proof of its key.
-pub(super) fn not_bound(client: &LiveClient) -> OAuthError {
+fn not_bound(client: &LiveClient) -> OAuthError {
     let text = "The access token is bound to another key";
     challenge(client, "invalid_token", text)
 }

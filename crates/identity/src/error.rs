@@ -1,5 +1,7 @@
 //! Every error of the identity provider as a response, one shape a surface.
 
+use std::fmt;
+
 use axum::response::Response;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
@@ -146,6 +148,22 @@ impl Challenge {
     pub(super) fn new(scheme: &'static str, parameters: String) -> Self {
         Self { scheme, parameters }
     }
+
+    /// The challenge of the scheme that a token came by (RFC 6750 §3, RFC 9449 §7.1): one
+    /// of `DPoP` names `algs`.
+    pub(super) fn of_token(self, by_proof: bool, algs: &str) -> Self {
+        if !by_proof || self.scheme != "Bearer" {
+            return self;
+        }
+        Self::new("DPoP", format!("{}, algs=\"{algs}\"", self.parameters))
+    }
+}
+
+impl fmt::Display for Challenge {
+    /// As `WWW-Authenticate` has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.scheme, self.parameters)
+    }
 }
 
 impl OAuthError {
@@ -222,13 +240,8 @@ impl OAuthError {
             let parameters = format!("error=\"{}\"", self.error);
             self.challenge = Some(Challenge::new("Bearer", parameters));
         }
-        if let Some(challenge) = &mut self.challenge
-            && by_proof
-            && challenge.scheme == "Bearer"
-        {
-            let parameters = format!("{}, algs=\"{algs}\"", challenge.parameters);
-            *challenge = Challenge::new("DPoP", parameters);
-        }
+        let challenge = self.challenge.take();
+        self.challenge = challenge.map(|challenge| challenge.of_token(by_proof, algs));
         self
     }
 
@@ -246,8 +259,8 @@ impl OAuthError {
         }
         let mut response = respond::json(self.status, &body);
         respond::never_stored(&mut response);
-        if let Some(Challenge { scheme, parameters }) = &self.challenge
-            && let Ok(value) = HeaderValue::try_from(format!("{scheme} {parameters}"))
+        if let Some(challenge) = &self.challenge
+            && let Ok(value) = HeaderValue::try_from(challenge.to_string())
         {
             response.headers_mut().insert(WWW_AUTHENTICATE, value);
         }
@@ -364,8 +377,8 @@ pub(super) struct ScimError {
     pub(super) status: StatusCode,
     pub(super) scim_type: Option<&'static str>,
     pub(super) detail: String,
-    /// Value of `WWW-Authenticate`.
-    pub(super) challenge: Option<String>,
+    /// How the client may prove its token.
+    pub(super) challenge: Option<Challenge>,
     /// Headers besides the usual ones.
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -373,9 +386,8 @@ pub(super) struct ScimError {
 /// What is wrong with an access token or its proof, in the shape of SCIM.
 impl From<OAuthError> for ScimError {
     fn from(error: OAuthError) -> Self {
-        let challenge = error.challenge;
         Self {
-            challenge: challenge.map(|one| format!("{} {}", one.scheme, one.parameters)),
+            challenge: error.challenge,
             headers: error.headers,
             ..Self::new(error.status, error.description)
         }
@@ -434,7 +446,9 @@ impl ScimError {
         }
         let scim = HeaderValue::from_static("application/scim+json");
         response.headers_mut().insert(CONTENT_TYPE, scim);
-        let challenge = self.challenge.map(HeaderValue::try_from);
+        let challenge = self
+            .challenge
+            .map(|one| HeaderValue::try_from(one.to_string()));
         if let Some(Ok(value)) = challenge {
             response.headers_mut().insert(WWW_AUTHENTICATE, value);
         }

@@ -68,12 +68,7 @@ async fn claims_of_token(call: &Call) -> Result<Response, OAuthError> {
     let state = &call.state;
     let client = state.clients.find(&state.store, &good.realm, client_id);
     let client = client.await?.ok_or_else(OAuthError::invalid_token)?;
-    let with_proof = bearer::with_proof(call.headers()).is_some();
-    match good.issued.bound_to() {
-        Some(_) if !with_proof => return Err(dpop::not_bound(&client)),
-        None if !with_proof => {}
-        bound_to => dpop::check(call, &client, &token, bound_to).await?,
-    }
+    dpop::check(call, &client, &token, good.issued.bound_to()).await?;
     if !good.issued.scopes().any(|scope| scope == "openid") {
         return Err(OAuthError::insufficient_scope("openid"));
     }

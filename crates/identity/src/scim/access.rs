@@ -9,7 +9,7 @@ use http::StatusCode;
 use crate::Call;
 use crate::bearer::{self, ValidToken};
 use crate::dpop;
-use crate::error::ScimError;
+use crate::error::{Challenge, ScimError};
 use crate::realm::Live;
 
 /// A kind of record.
@@ -69,21 +69,16 @@ pub(super) async fn token(call: &Call) -> Result<ValidToken, ScimError> {
             .clients
             .find(&state.store, &good.realm, good.issued.client_id());
         let client = client.await?.ok_or_else(invalid)?;
-        if with_proof.is_none() {
-            return Err(dpop::not_bound(&client).into());
-        }
         dpop::check(call, &client, token, bound_to).await?;
     }
     Ok(good)
 }
 
 /// A challenge of the scheme that the token came by.
-fn challenge(call: &Call, parameters: &str) -> String {
-    if bearer::with_proof(call.headers()).is_none() {
-        return format!("Bearer realm=\"/\"{parameters}");
-    }
-    let algs = dpop::algorithms(|_| true);
-    format!("DPoP realm=\"/\"{parameters}, algs=\"{algs}\"")
+fn challenge(call: &Call, parameters: &str) -> Challenge {
+    let by_proof = bearer::with_proof(call.headers()).is_some();
+    let challenge = Challenge::new("Bearer", format!("realm=\"/\"{parameters}"));
+    challenge.of_token(by_proof, &dpop::algorithms(|_| true))
 }
 
 /// Which records of the kind a token may read: those of one user only, or all.
