@@ -98,7 +98,7 @@ pub(super) async fn forgot(call: &Call) -> Response {
     pages::forgot(&frame, true)
 }
 
-/// Why an operator's request for a letter is refused.
+/// Why there is no letter for a user.
 #[derive(Debug)]
 pub(super) enum Refusal {
     /// The realm sends no letters, or there is no mail.
@@ -132,12 +132,7 @@ pub(super) async fn send_to(state: &Arc<State>, realm: &Realm, user: &User) -> R
         return Err(Refusal::NoPassword);
     }
     let texts = LetterTexts::unasked(&live.appearance);
-    let letter = letter_to(state, realm, user, (&live.appearance, texts)).await;
-    let letter = letter.map_err(|error| match error {
-        LetterError::NoAddress => Refusal::NoAddress,
-        LetterError::TooMany => Refusal::TooMany,
-        LetterError::Fault(fault) => Refusal::Fault(fault),
-    })?;
+    let letter = letter_to(state, realm, user, (&live.appearance, texts)).await?;
     mail::send(state, move |_| std::future::ready(Some(letter)));
     Ok(())
 }
@@ -192,29 +187,12 @@ async fn letter(
             });
             Ok(Some(letter))
         }
-        Err(LetterError::NoAddress) => {
+        Err(Refusal::NoAddress) => {
             doorward_net::telemetry::warn_limited!(user = %user.id, "a user without e-mail address asked for a new password");
             Ok(None)
         }
-        Err(LetterError::TooMany) => Ok(None),
-        Err(LetterError::Fault(fault)) => Err(fault),
-    }
-}
-
-/// Why there is no letter for a user.
-#[derive(Debug)]
-enum LetterError {
-    /// The user has no address that is written to.
-    NoAddress,
-    /// Enough letters were sent to the user for now.
-    TooMany,
-    /// A failure inside.
-    Fault(Fault),
-}
-
-impl<F: Into<Fault>> From<F> for LetterError {
-    fn from(fault: F) -> Self {
-        Self::Fault(fault.into())
+        Err(Refusal::Fault(fault)) => Err(fault),
+        Err(Refusal::NotOffered | Refusal::NoPassword | Refusal::TooMany) => Ok(None),
     }
 }
 
@@ -224,12 +202,12 @@ async fn letter_to(
     realm: &Realm,
     user: &User,
     (appearance, texts): (&pages::Appearance, LetterTexts),
-) -> Result<Letter, LetterError> {
+) -> Result<Letter, Refusal> {
     let now_ms = state.clock.now_ms();
     let to = addresses(user).next().map(str::to_owned);
-    let to = to.ok_or(LetterError::NoAddress)?;
+    let to = to.ok_or(Refusal::NoAddress)?;
     if !counts(state, &OF_USER, "user", &user.id.to_string(), now_ms).await {
-        return Err(LetterError::TooMany);
+        return Err(Refusal::TooMany);
     }
     let token = URL_SAFE_NO_PAD.encode(random_bytes::<32>());
     let reset = StoredReset {

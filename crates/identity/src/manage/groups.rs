@@ -10,7 +10,7 @@ use super::error::ManageError;
 use super::page::Page;
 use crate::respond;
 use doorward_core::model::group::{Group, MemberChange, Membership};
-use doorward_core::model::query::{Filter, Op, Operand, UserQuery};
+use doorward_core::model::query::{Filter, Op, Operand};
 use doorward_core::model::user::fold;
 use doorward_core::model::user::schema::GROUP;
 use doorward_store::{GroupChange, GroupOutcome, complete};
@@ -26,13 +26,7 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
         }
         _ => Filter::Always,
     };
-    let query = UserQuery {
-        filter,
-        sort: Vec::new(),
-        after: page.after.clone(),
-        skip: 0,
-        limit: page.limit(),
-    };
+    let query = page.query(filter);
     let found = call.state.store.groups(&realm.path, &query).await?;
     let shown = |group: &Group| (fold(&group.name), record(group));
     page.answer(&call, "/groups", found.groups.iter().map(shown).collect())

@@ -47,10 +47,9 @@ fn id_of(lock: &StoredLock) -> String {
 }
 
 /// The locks that hold now.
-async fn held(call: &Call) -> Result<Vec<StoredLock>, ManageError> {
+pub(super) async fn held(call: &Call) -> Result<Vec<StoredLock>, ManageError> {
     let mut locks = call.state.store.locks(0, call.now_ms).await?;
     locks.retain(|lock| lock.until_ms > call.now_ms);
-    locks.sort_by_cached_key(id_of);
     Ok(locks)
 }
 
@@ -58,7 +57,8 @@ async fn held(call: &Call) -> Result<Vec<StoredLock>, ManageError> {
 pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
     let page = Page::of(&call)?;
     let locks = held(&call).await?.into_iter();
-    let locks: Vec<_> = locks.map(|lock| (id_of(&lock), lock)).collect();
+    let mut locks: Vec<_> = locks.map(|lock| (id_of(&lock), lock)).collect();
+    locks.sort_by(|(one, _), (other, _)| one.cmp(other));
     let locks = page.cut(locks, |(id, _)| id);
     let shown = |(id, lock): (String, StoredLock)| (id, lock_record(&lock));
     page.answer(&call, "/lockouts", locks.into_iter().map(shown).collect())

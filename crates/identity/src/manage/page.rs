@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::error::ManageError;
 use super::{Call, PREFIX};
 use crate::respond;
+use doorward_core::model::query::{Filter, UserQuery};
 
 const DEFAULT_SIZE: usize = 100;
 const MAX_SIZE: usize = 1000;
@@ -38,6 +39,17 @@ impl Page {
     /// others follow.
     pub(super) fn limit(&self) -> u32 {
         u32::try_from(self.size).unwrap_or(u32::MAX - 1) + 1
+    }
+
+    /// The query for this part of the records that `filter` lets through, by name.
+    pub(super) fn query(&self, filter: Filter) -> UserQuery {
+        UserQuery {
+            filter,
+            sort: Vec::new(),
+            after: self.after.clone(),
+            skip: 0,
+            limit: self.limit(),
+        }
     }
 
     /// Takes this part out of all keys in ascending order.

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::Call;
 use super::error::ManageError;
 use super::identities::user;
+use super::lockouts;
 use super::page::Page;
 use crate::password::NewPasswordError;
 use crate::password_policy::{own_texts, refusal_text};
@@ -17,7 +18,7 @@ use crate::password_reset::{self, Refusal};
 use crate::{records, respond, scim};
 use doorward_core::model::audit::Detail;
 use doorward_core::model::lockout::LockKind;
-use doorward_core::model::query::{Filter, UserQuery};
+use doorward_core::model::query::Filter;
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::schema::RecordError;
 use doorward_core::model::user::{Owner, User, name as user_name};
@@ -52,19 +53,8 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
     }
     let mut users = Vec::new();
     for filter in filters(call.query()?.get("q").unwrap_or_default())? {
-        let query = UserQuery {
-            filter,
-            sort: Vec::new(),
-            after: page.after.clone(),
-            skip: 0,
-            limit: page.limit(),
-        };
-        users.extend(
-            call.state
-                .store
-                .users_uncounted(&realm.path, &query)
-                .await?,
-        );
+        let query = page.query(filter);
+        users.extend(store.users_uncounted(&realm.path, &query).await?);
     }
     // Each list is complete up to its last name, and so is what they have together.
     let mut users: Vec<_> = users
@@ -272,10 +262,8 @@ async fn shown(call: &Call, user: &User, status: StatusCode) -> Result<Response,
     let groups = store.memberships(&[user.id]).await?;
     let groups: Vec<_> = groups.into_iter().map(|(_, group)| group).collect();
     let id = LockKind::Name.id(&user.realm, &user_name::key(&user.user_name));
-    let locks = store.locks(0, call.now_ms).await?;
-    let lock = locks
-        .iter()
-        .find(|lock| lock.id == id && lock.until_ms > call.now_ms);
+    let locks = lockouts::held(call).await?;
+    let lock = locks.iter().find(|lock| lock.id == id);
     let mut record = record(call, user);
     record["groups"] = groups
         .iter()
