@@ -106,8 +106,7 @@ impl Forwarder {
 
     /// Serves the next request of a connection, and gives the connection back if
     /// another one may follow.
-    async fn serve(&self, idle: Idle, shutdown: &ShutdownWatch) -> Option<Idle> {
-        let mut idle = idle;
+    async fn serve(&self, mut idle: Idle, shutdown: &ShutdownWatch) -> Option<Idle> {
         let stopping = &self.gateway.stopping;
         let is_plain = {
             let stream = idle.session.stream();

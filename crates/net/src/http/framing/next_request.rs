@@ -30,13 +30,19 @@ impl FramedStream {
         poll_fn(|cx| self.poll_head(cx)).await
     }
 
-    /// Takes the head of the plain request that waits.
-    pub(in crate::http) fn take_head(&mut self) -> Bytes {
+    /// Takes the head of the plain request that waits; with it comes the length of the
+    /// body that follows.
+    pub(in crate::http) fn take_head(&mut self) -> (Bytes, usize) {
+        let body = match self.requests().map(|requests| &requests.state) {
+            // No more than a plain request has.
+            Some(State::Length(length)) => *length as usize,
+            _ => 0,
+        };
         let rest = self.held.split_off(self.ready);
         let head = std::mem::replace(&mut self.held, rest);
         self.ready = 0;
         self.set_at_head(false);
-        head.into()
+        (head.into(), body)
     }
 
     /// Puts back a head that was taken.

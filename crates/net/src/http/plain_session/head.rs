@@ -6,16 +6,12 @@ use bytes::Bytes;
 use http::{HeaderValue, Version, header};
 use pingora::http::RequestHeader;
 
-use crate::http::framing;
-
 /// Most fields of a head.
 const FIELDS: usize = 256;
 
 /// A head that was read.
 pub(super) struct Head {
     pub(super) request: Box<RequestHeader>,
-    /// The length of the body that follows.
-    pub(super) body: usize,
     /// Whether the client lets the connection have another request.
     pub(super) keep: bool,
 }
@@ -39,27 +35,14 @@ pub(super) fn parse(bytes: &Bytes) -> Option<Head> {
     };
     let mut request = Box::new(request.ok()?);
     request.set_version(Version::HTTP_11);
-    let (mut body, mut keep) = (0, true);
+    let mut keep = true;
     for field in &*parsed.headers {
         let name = bytes.slice_ref(field.name.as_bytes());
         let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).ok()?;
         request.append_header(name, value).ok()?;
-        match field.name.len() {
-            10 if field.name.eq_ignore_ascii_case(header::CONNECTION.as_str()) => {
-                keep &= !field.value.eq_ignore_ascii_case(b"close");
-            }
-            14 if field
-                .name
-                .eq_ignore_ascii_case(header::CONTENT_LENGTH.as_str()) =>
-            {
-                body = usize::try_from(framing::content_length(field.value)?).ok()?;
-            }
-            _ => {}
+        if field.name.eq_ignore_ascii_case(header::CONNECTION.as_str()) {
+            keep &= !field.value.eq_ignore_ascii_case(b"close");
         }
     }
-    Some(Head {
-        request,
-        body,
-        keep,
-    })
+    Some(Head { request, keep })
 }

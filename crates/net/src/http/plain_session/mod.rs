@@ -105,19 +105,16 @@ impl PlainSession {
     /// Takes the plain request that waits on the connection; whether it is sound. One
     /// that is not is left where it is.
     pub fn take_request(&mut self) -> bool {
-        let raw = self.stream.take_head();
+        let (raw, length) = self.stream.take_head();
         let Some(head) = head::parse(&raw) else {
             self.stream.put_back(&raw);
             return false;
         };
         self.raw = raw;
         self.request = Some(head.request);
-        self.body = RequestBody {
-            length: head.body,
-            ..RequestBody::default()
-        };
+        // What is else known of a request went when the last one ended.
+        self.body.length = length;
         self.keepalive = head.keep.then_some(0);
-        self.answer = Answer::default();
         true
     }
 
