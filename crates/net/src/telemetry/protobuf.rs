@@ -61,6 +61,20 @@ pub fn number_attribute(out: &mut Vec<u8>, field: u8, name: &str, value: u64) {
     });
 }
 
+/// Appends the attributes of a resource: what the operator has `chosen`, and what of
+/// `own` is known and was not chosen.
+pub fn resource<T: AsRef<str>>(out: &mut Vec<u8>, own: &[(&str, &str)], chosen: &[(T, T)]) {
+    let is_chosen = |name: &str| chosen.iter().any(|(other, _)| other.as_ref() == name);
+    for (name, value) in own {
+        if !value.is_empty() && !is_chosen(name) {
+            text_attribute(out, 1, name, value);
+        }
+    }
+    for (name, value) in chosen {
+        text_attribute(out, 1, name.as_ref(), value.as_ref());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -138,15 +138,7 @@ impl OtlpSender {
             ("service.instance.id", node),
             ("service.version", version),
         ];
-        let chosen = |name: &str| self.attributes.iter().any(|(other, _)| **other == *name);
-        for (name, value) in own {
-            if !value.is_empty() && !chosen(name) {
-                protobuf::text_attribute(out, 1, name, value);
-            }
-        }
-        for (name, value) in &self.attributes {
-            protobuf::text_attribute(out, 1, name, value);
-        }
+        protobuf::resource(out, &own, &self.attributes);
     }
 }
 

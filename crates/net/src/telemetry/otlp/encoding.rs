@@ -85,15 +85,7 @@ fn resource(out: &mut Vec<u8>, of: Resource<'_>) {
         ("service.instance.id", of.node),
         ("service.version", env!("CARGO_PKG_VERSION")),
     ];
-    let chosen = |name: &str| of.attributes.iter().any(|(other, _)| other == name);
-    for (name, value) in own {
-        if !value.is_empty() && !chosen(name) {
-            protobuf::text_attribute(out, 1, name, value);
-        }
-    }
-    for (name, value) in of.attributes {
-        protobuf::text_attribute(out, 1, name, value);
-    }
+    protobuf::resource(out, &own, of.attributes);
 }
 
 /// Appends a metric with these of its points.
