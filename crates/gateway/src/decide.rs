@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::Guard;
-use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 use pingora::Result;
 use pingora::http::RequestHeader;
 
@@ -259,8 +259,7 @@ impl Gateway {
         session: &mut Session,
         ctx: &mut Box<Ctx>,
     ) -> Result<bool> {
-        let length = session.req_header().headers.get(header::CONTENT_LENGTH);
-        let length = length.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+        let length = bridge::announced_length(&session.req_header().headers);
         let wanted = ctx.route.as_ref().is_none_or(|route| route.gathers_body);
         let short = length.is_some_and(|n| (1..=bridge::BUFFERED_MAX).contains(&n));
         if !wanted || !short || session.is_body_done() {

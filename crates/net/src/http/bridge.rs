@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
-use http::{Request, StatusCode, header, request};
+use http::{HeaderMap, Request, StatusCode, header, request};
 use http_body_util::BodyExt;
 use pingora::http::ResponseHeader;
 use tokio::time::timeout;
@@ -100,17 +100,23 @@ impl BodyError {
     }
 }
 
+/// The length of a request's body, in bytes, where its head says it.
+pub fn announced_length(headers: &HeaderMap) -> Option<usize> {
+    headers
+        .get(header::CONTENT_LENGTH)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
+}
+
 /// Reads the whole request body, asking for it first where the client waits
 /// to be asked (`Expect: 100-continue`).
 ///
 /// # Errors
 /// [`BodyError`] when it is longer or slower than `bounds`.
 pub async fn read_body(session: &mut Session, bounds: Bounds) -> Result<Bytes, BodyError> {
-    let headers = &session.req_header().headers;
-    let announced = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.parse::<usize>().ok());
+    let announced = announced_length(&session.req_header().headers);
     if announced.is_some_and(|length| length > bounds.body) {
         return Err(BodyError::TooLarge);
     }
@@ -195,8 +201,7 @@ pub async fn take_body(
     most: usize,
     time: Duration,
 ) -> Result<Bytes, BodyError> {
-    let length = session.req_header().headers.get(header::CONTENT_LENGTH);
-    let length = length.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    let length = announced_length(&session.req_header().headers);
     let read = match length {
         Some(length) if length > most => Err(BodyError::TooLarge),
         Some(length) if length > BUFFERED_MAX => timeout(time, take_long_body(session, length))

@@ -4,12 +4,11 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use http::Method;
-use http::header::CONTENT_LENGTH;
 use pingora::http::RequestHeader;
 use serde_json::Value;
 use url::form_urlencoded;
 
-use doorward_net::http::bridge::BUFFERED_MAX;
+use doorward_net::http::bridge::{BUFFERED_MAX, announced_length};
 use doorward_net::http::form::{is_form, is_json, is_multipart, without};
 use doorward_net::http::multipart::MultipartForm;
 use doorward_net::http::path::with_path_and_query;
@@ -104,14 +103,8 @@ pub(super) fn has_body(method: &Method) -> bool {
 /// often, so they are looked at where they are known to be short.
 pub(super) fn may_be_in_body(request: &RequestHeader) -> bool {
     let headers = &request.headers;
-    let is_short = || {
-        let length = headers.get(CONTENT_LENGTH)?.to_str().ok()?;
-        length
-            .parse()
-            .ok()
-            .filter(|length: &usize| *length <= BUFFERED_MAX)
-    };
-    let in_parts = || is_multipart(headers) && is_short().is_some();
+    let is_short = || announced_length(headers).is_some_and(|length| length <= BUFFERED_MAX);
+    let in_parts = || is_multipart(headers) && is_short();
     has_body(&request.method) && (is_form(headers) || is_json(headers) || in_parts())
 }
 

@@ -124,7 +124,7 @@ fn length(headers: &HeaderMap) -> Option<usize> {
     if headers.contains_key(TRANSFER_ENCODING) {
         return None;
     }
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    bridge::announced_length(headers)
 }
 
 /// Whether a body may come whose length nobody has told: in chunks, or in the
