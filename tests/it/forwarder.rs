@@ -6,7 +6,7 @@ use crate::support::{Reply, Setup, Upstream};
 
 /// A door whose `/h1` goes to `upstream`, and whose `/h2` goes in HTTP/2 to another
 /// door that shows what it gets.
-async fn doors(upstream: &Upstream) -> [crate::support::Door; 2] {
+pub(crate) async fn doors(upstream: &Upstream) -> [crate::support::Door; 2] {
     let echo = "- {name: echo, protocol: internal, host: echo, routes: [{paths: [/]}]}\n";
     let behind = Setup::new().services(echo).start().await;
     let services = format!(

@@ -84,6 +84,7 @@ mod sharing;
 mod site;
 mod smuggling;
 mod stores;
+mod streams;
 mod support;
 mod systemd;
 mod throttling;

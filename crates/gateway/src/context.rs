@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{HeaderValue, Method, Version};
+use parking_lot::Mutex;
 use pingora::http::RequestHeader;
 
 use super::admit;
@@ -14,6 +15,7 @@ use super::edge::error_pages::ErrorPages;
 use super::forward::ForwardedRequest;
 use super::forward_auth::dialect::Dialect;
 use super::handler::HandlerContext;
+use super::head;
 use super::log_phase::trail::Trail;
 use super::own_headers::OwnHeaders;
 use super::responses::body_filters::BodyFilters;
@@ -88,6 +90,28 @@ pub struct Ctx {
 
 /// A request that has found its route and has passed its filters.
 pub(super) struct DecidedRequest(pub(super) Box<Ctx>);
+
+/// A decided request in the head of its stream, until the engine takes it there.
+#[derive(Clone)]
+struct DecidedStream(Arc<Mutex<Option<Box<Ctx>>>>);
+
+impl DecidedRequest {
+    /// Puts it into the head of its stream of HTTP/2: the engine keeps nothing else for
+    /// one.
+    pub(super) fn put(self, head: &mut RequestHeader) {
+        let decided = DecidedStream(Arc::new(Mutex::new(Some(self.0))));
+        let send_end_stream = head.send_end_stream();
+        let mut parts = head::take_request(head);
+        parts.extensions.insert(decided);
+        head::put_request(head, parts, send_end_stream);
+    }
+
+    /// Takes it out of the head of its stream.
+    pub(super) fn take(head: &RequestHeader) -> Option<Self> {
+        let DecidedStream(decided) = head.extensions.get()?;
+        decided.lock().take().map(Self)
+    }
+}
 
 fn whole_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)

@@ -44,6 +44,9 @@ impl ProxyHttp for Gateway {
         'c: 'f,
         Self: 'f,
     {
+        if let Some(decided) = DecidedRequest::take(session.req_header()) {
+            *ctx = decided.0;
+        }
         Box::pin(self.filter_request(session.as_downstream_mut(), ctx))
     }
 

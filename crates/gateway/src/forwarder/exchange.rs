@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use pingora::prelude::Error;
+use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use pingora::upstreams::peer::Peer as _;
 
@@ -15,8 +16,7 @@ use crate::context::Ctx;
 use crate::failure;
 use crate::peer::{Dialer, IDLE};
 use crate::tries::MAX_TRIES;
-use doorward_net::http::plain_session::PlainSession;
-use doorward_net::http::session::HttpSession as _;
+use doorward_net::http::session::RelaySession;
 
 /// How much earlier than its upstream a connection is closed.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -48,23 +48,9 @@ impl Forwarder {
         } = idle;
         let mut ctx = Box::new(Ctx::new());
         ctx.connection = connection;
-        let outcome = match self.gateway.filter_request(&mut session, &mut ctx).await {
-            Ok(true) => Outcome {
-                keep: true,
-                error: None,
-            },
-            // A body that was not gathered is sent while it comes: the engine does that.
-            Ok(false) if speaks_http1(&ctx) && session.is_body_done() => {
-                self.forward(&mut session, &mut ctx, &mut timer).await
-            }
-            Ok(false) => return Box::pin(self.hand_over(session, ctx, shutdown)).await,
-            Err(error) => {
-                Box::pin(self.fail(&mut session, &mut ctx, &error, None)).await;
-                Outcome::failed(error)
-            }
+        let Some(outcome) = self.answer(&mut session, &mut ctx, &mut timer).await else {
+            return Box::pin(self.hand_over(session, ctx, shutdown)).await;
         };
-        let error = outcome.error.as_deref();
-        self.gateway.end(&mut session, error, &mut ctx).await;
         let connection = ctx.connection.take();
         drop(ctx);
         if !outcome.keep {
@@ -78,10 +64,53 @@ impl Forwarder {
         })
     }
 
-    /// Tries upstreams until one has answered, or none is left to try.
-    async fn forward(
+    /// Serves a stream of HTTP/2 with a plain request.
+    pub(super) async fn serve_stream(&self, stream: ServerSession, shutdown: &ShutdownWatch) {
+        let (mut stream, mut timer) = (stream, Timer::default());
+        let mut ctx = Box::new(Ctx::new());
+        match self.answer(&mut stream, &mut ctx, &mut timer).await {
+            None => Box::pin(self.hand_over_stream(stream, ctx, shutdown)).await,
+            Some(outcome) if outcome.error.is_none() => {
+                // A stream that is gone needs no end.
+                let _ = stream.finish_body().await;
+            }
+            // The stream is reset when it is dropped.
+            Some(_) => {}
+        }
+    }
+
+    /// Decides a request, and answers it or forwards it; nothing where the engine is to
+    /// forward it.
+    async fn answer<S: RelaySession>(
         &self,
-        session: &mut PlainSession,
+        session: &mut S,
+        ctx: &mut Box<Ctx>,
+        timer: &mut Timer,
+    ) -> Option<Outcome> {
+        let outcome = match self.gateway.filter_request(session, ctx).await {
+            Ok(true) => Outcome {
+                keep: true,
+                error: None,
+            },
+            // A body that was not gathered is sent while it comes: the engine does that.
+            Ok(false) if speaks_http1(ctx) && session.is_body_done() => {
+                self.forward(session, ctx, timer).await
+            }
+            Ok(false) => return None,
+            Err(error) => {
+                Box::pin(self.fail(session, ctx, &error, None)).await;
+                Outcome::failed(error)
+            }
+        };
+        let error = outcome.error.as_deref();
+        self.gateway.end(session, error, ctx).await;
+        Some(outcome)
+    }
+
+    /// Tries upstreams until one has answered, or none is left to try.
+    async fn forward<S: RelaySession>(
+        &self,
+        session: &mut S,
         ctx: &mut Box<Ctx>,
         timer: &mut Timer,
     ) -> Outcome {
@@ -103,9 +132,9 @@ impl Forwarder {
     }
 
     /// One try.
-    async fn try_upstream(
+    async fn try_upstream<S: RelaySession>(
         &self,
-        session: &mut PlainSession,
+        session: &mut S,
         ctx: &mut Box<Ctx>,
         timer: &mut Timer,
     ) -> Outcome {
@@ -147,9 +176,9 @@ impl Forwarder {
 
     /// Answers a request that failed after so many tries, and says so in the log of the
     /// process, in the engine's words.
-    async fn fail(
+    async fn fail<S: RelaySession>(
         &self,
-        session: &mut PlainSession,
+        session: &mut S,
         ctx: &mut Box<Ctx>,
         error: &Error,
         tries: Option<usize>,

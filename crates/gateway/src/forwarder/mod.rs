@@ -1,5 +1,5 @@
 //! The proxy's application: a forwarding loop of the gateway's own for plain requests
-//! of HTTP/1.1, and the engine for all others.
+//! of HTTP/1.1 and HTTP/2, and the engine for all others.
 //!
 //! Nearly all requests are plain: they have no body or a short one, ask for no other
 //! protocol, and go to an upstream that speaks HTTP/1.1. For them the engine's two tasks,
@@ -10,6 +10,7 @@ mod exchange;
 mod handover;
 mod pool;
 mod relay;
+mod streams;
 mod timer;
 mod upstream;
 
@@ -24,6 +25,7 @@ use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
 
 use self::pool::UpstreamPool;
+use self::streams::Streams;
 use self::timer::Timer;
 use super::proxy::Gateway;
 use doorward_net::http::accept::KEEP;
@@ -154,7 +156,8 @@ impl ServerApp for Forwarder {
     ) -> Option<Stream> {
         let framed = stream.as_any().downcast_ref::<FramedStream>();
         if framed.is_none_or(FramedStream::is_http2) {
-            return self.engine.process_new(stream, shutdown).await;
+            let streams = Arc::new(Streams(self.clone()));
+            return streams.process_new(stream, shutdown).await;
         }
         let mut next = Idle::new(stream);
         while let Some(idle) = next {

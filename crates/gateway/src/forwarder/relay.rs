@@ -1,18 +1,17 @@
 //! The request to the upstream, and its answer to the client.
 
 use bytes::Bytes;
-use http::{Version, header};
+use http::{Uri, Version, header};
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::prelude::{Error, ErrorType};
+use pingora::prelude::{Error, ErrorType, OrErr as _};
 use pingora::protocols::http::HttpTask;
 use pingora::protocols::http::authority::validate_request_authority;
 
 use super::Forwarder;
 use super::upstream::UpstreamSession;
 use crate::context::Ctx;
-use doorward_net::http::plain_session::PlainSession;
-use doorward_net::http::session::HttpSession as _;
+use doorward_net::http::session::RelaySession;
 
 /// Up to so many bytes of a body, what has come of an answer is gathered before it is
 /// written to the client.
@@ -39,9 +38,9 @@ impl Relayed {
 
 impl Forwarder {
     /// Sends the request over `upstream`, and its answer to the client.
-    pub(super) async fn relay(
+    pub(super) async fn relay<S: RelaySession>(
         &self,
-        session: &mut PlainSession,
+        session: &mut S,
         upstream: &mut UpstreamSession<'_>,
         ctx: &mut Box<Ctx>,
     ) -> Relayed {
@@ -76,9 +75,9 @@ impl Forwarder {
 
     /// The head for the upstream, and the body that was gathered, or what filters make of
     /// it or put in its place.
-    fn upstream_request(
+    fn upstream_request<S: RelaySession>(
         &self,
-        session: &mut PlainSession,
+        session: &mut S,
         ctx: &mut Box<Ctx>,
     ) -> Result<(Box<RequestHeader>, Option<Bytes>)> {
         let request = self.upstream_head(session, ctx)?;
@@ -91,12 +90,15 @@ impl Forwarder {
     }
 
     /// The head for the upstream.
-    fn upstream_head(
+    fn upstream_head<S: RelaySession>(
         &self,
-        session: &mut PlainSession,
+        session: &mut S,
         ctx: &mut Box<Ctx>,
     ) -> Result<Box<RequestHeader>> {
         let mut request = Box::new(session.req_header().clone());
+        if session.is_http2() {
+            translate(&mut request)?;
+        }
         request.set_version(Version::HTTP_11);
         // A plain request has no other field that is for one connection alone.
         request.remove_header(&header::CONNECTION);
@@ -111,9 +113,9 @@ impl Forwarder {
 
     /// Hands the answer on, as much at a time as has come; whether the upstream's connection
     /// has been read to the end of it.
-    async fn relay_answer(
+    async fn relay_answer<S: RelaySession>(
         &self,
-        session: &mut PlainSession,
+        session: &mut S,
         upstream: &mut UpstreamSession<'_>,
         ctx: &mut Box<Ctx>,
         mut unsent: Option<Box<Error>>,
@@ -154,9 +156,9 @@ impl Forwarder {
     }
 
     /// A part of the answer as the client gets it.
-    async fn filter_task(
+    async fn filter_task<S: RelaySession>(
         &self,
-        session: &mut PlainSession,
+        session: &mut S,
         ctx: &mut Box<Ctx>,
         task: HttpTask,
     ) -> Result<HttpTask> {
@@ -178,14 +180,28 @@ impl Forwarder {
     }
 }
 
+/// Gives a request of HTTP/2 the form that it has in HTTP/1.1: the authority is in `Host`
+/// alone (RFC 9113 §8.3.1), and no trailers are announced.
+fn translate(request: &mut RequestHeader) -> Result<()> {
+    request.remove_header(&header::TE);
+    let mut target = request.uri.clone().into_parts();
+    if let Some(authority) = target.authority.take() {
+        request.insert_header(header::HOST, authority.as_str())?;
+        target.scheme = None;
+        let target = Uri::from_parts(target);
+        request.set_uri(target.or_err(ErrorType::InvalidHTTPHeader, "no target of a request")?);
+    }
+    Ok(())
+}
+
 /// Puts a part of the answer behind what waits to be sent to the client; whether the
 /// answer ends with it. Before a failure, what has come is sent.
-async fn queue(session: &mut PlainSession, task: HttpTask) -> Result<bool> {
+async fn queue<S: RelaySession>(session: &mut S, task: HttpTask) -> Result<bool> {
     if let HttpTask::Failed(error) = task {
         session.send().await.map_err(|error| error.into_down())?;
         return Err(error);
     }
-    session.queue(task).map_err(|error| error.into_down())
+    session.queue(task).await.map_err(|error| error.into_down())
 }
 
 /// How many bytes of a body there are in `task`.

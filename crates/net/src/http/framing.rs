@@ -36,6 +36,7 @@ mod tests;
 use chunked::Read;
 pub use chunked::{ChunkPart, Chunks};
 use date::UpstreamDate;
+pub(super) use head::is_special;
 use head::{Body, Head, HeadScan};
 pub use head::{Refusal, content_length};
 use http2::FieldBlocks;

@@ -25,6 +25,7 @@ pub mod quality;
 pub mod reply;
 pub mod server_name;
 pub mod session;
+pub mod stream;
 pub mod tls;
 pub mod upload;
 

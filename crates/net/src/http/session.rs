@@ -10,14 +10,32 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::prelude::Error;
 use pingora::protocols::Digest;
-use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::{HttpTask, ServerSession};
 use pingora::protocols::l4::socket::SocketAddr;
 
 use super::framing::FramedStream;
 
 /// A client's request and the way back to that client.
 pub type Session = dyn HttpSession;
+
+/// A request whose answer is handed on part by part as it comes from an upstream.
+pub trait RelaySession: HttpSession + 'static {
+    /// Puts a part of the answer behind those that wait to be sent; whether the answer
+    /// ends with it.
+    ///
+    /// # Errors
+    /// The error that the part is, or that it can't be written.
+    fn queue(&mut self, part: HttpTask) -> impl Future<Output = Result<bool>> + Send;
+    /// Sends what waits to be sent.
+    ///
+    /// # Errors
+    /// When the client does not take it.
+    fn send(&mut self) -> impl Future<Output = Result<()>> + Send;
+    /// Ends when the client has left.
+    fn left(&mut self) -> impl Future<Output = Box<Error>> + Send;
+}
 
 /// What a reader of a client's connection offers for one request.
 #[async_trait]

@@ -350,7 +350,7 @@ struct Fields {
 
 /// Whether a field has a meaning for one connection alone, or asks for an interim
 /// answer. `Connection` is not among them.
-fn is_special(name: &str) -> bool {
+pub(in crate::http) fn is_special(name: &str) -> bool {
     let names: &[&str] = match name.len() {
         2 => &["te"],
         6 => &["expect"],

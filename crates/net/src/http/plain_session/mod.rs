@@ -30,7 +30,7 @@ use tokio::time::timeout;
 
 use self::answer::Answer;
 use super::framing::FramedStream;
-use super::session::HttpSession;
+use super::session::{HttpSession, RelaySession};
 
 /// How much of a body is read at once.
 const PIECE: usize = 16 << 10;
@@ -126,58 +126,6 @@ impl PlainSession {
             read.extend_from_slice(kept);
         }
         (self.stream, read)
-    }
-
-    /// Ends when the client has left. What it sends early waits for its turn (RFC 9112
-    /// §9.3.2).
-    pub async fn left(&mut self) -> Box<Error> {
-        let gone = poll_fn(|cx| self.stream.poll_left(cx)).await;
-        let context = if self.answer.written().is_none() {
-            "Prematurely before response header is sent"
-        } else {
-            "Prematurely before response body is complete"
-        };
-        match gone {
-            Ok(()) => Error::explain(ErrorType::ConnectionClosed, context),
-            Err(error) => Error::because(ErrorType::ReadError, context, error),
-        }
-    }
-
-    /// Puts a part of the answer behind those that wait to be sent; whether the answer
-    /// ends with it.
-    ///
-    /// # Errors
-    /// The error that the part is, or that it can't be written.
-    pub fn queue(&mut self, part: HttpTask) -> Result<bool> {
-        let end = match part {
-            HttpTask::Header(head, end) => {
-                self.queue_head(head)?;
-                end
-            }
-            HttpTask::Body(piece, end) => {
-                self.answer.piece(piece.unwrap_or_default());
-                end
-            }
-            // HTTP/1 has no place for trailers that were not announced.
-            HttpTask::Trailer(_) | HttpTask::Done => true,
-            HttpTask::UpgradedBody(..) => {
-                let why = "a plain request becomes no tunnel";
-                return Error::e_explain(ErrorType::InternalError, why);
-            }
-            HttpTask::Failed(error) => return Err(error),
-        };
-        if end {
-            self.answer.end()?;
-        }
-        Ok(end || self.answer.is_complete())
-    }
-
-    /// Sends what waits to be sent.
-    ///
-    /// # Errors
-    /// When the client does not take it.
-    pub async fn send(&mut self) -> Result<()> {
-        self.answer.send(&mut self.stream).await
     }
 
     fn queue_head(&mut self, head: Box<ResponseHeader>) -> Result<()> {
@@ -380,5 +328,49 @@ impl HttpSession for PlainSession {
 
     async fn close_write(&mut self) {
         self.stream.shutdown().await;
+    }
+}
+
+impl RelaySession for PlainSession {
+    /// What the client sends early waits for its turn (RFC 9112 §9.3.2).
+    async fn left(&mut self) -> Box<Error> {
+        let gone = poll_fn(|cx| self.stream.poll_left(cx)).await;
+        let context = if self.answer.written().is_none() {
+            "Prematurely before response header is sent"
+        } else {
+            "Prematurely before response body is complete"
+        };
+        match gone {
+            Ok(()) => Error::explain(ErrorType::ConnectionClosed, context),
+            Err(error) => Error::because(ErrorType::ReadError, context, error),
+        }
+    }
+
+    async fn queue(&mut self, part: HttpTask) -> Result<bool> {
+        let end = match part {
+            HttpTask::Header(head, end) => {
+                self.queue_head(head)?;
+                end
+            }
+            HttpTask::Body(piece, end) => {
+                self.answer.piece(piece.unwrap_or_default());
+                end
+            }
+            // HTTP/1 has no place for trailers that were not announced.
+            HttpTask::Trailer(_) | HttpTask::Done => true,
+            HttpTask::UpgradedBody(..) => {
+                let why = "a plain request becomes no tunnel";
+                return Error::e_explain(ErrorType::InternalError, why);
+            }
+            HttpTask::Failed(error) => return Err(error),
+        };
+        if end {
+            self.answer.end()?;
+        }
+        Ok(end || self.answer.is_complete())
+    }
+
+    async fn send(&mut self) -> Result<()> {
+        self.answer.send(&mut self.stream).await
     }
 }

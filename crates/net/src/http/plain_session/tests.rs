@@ -103,9 +103,10 @@ async fn a_body_is_framed_as_its_head_says() {
         let (mut session, mut client) = session(&GET.replace("GET", method)).await;
         session
             .queue(HttpTask::Header(head(200, fields), false))
+            .await
             .expect("a head");
-        session.queue(body("hel", false)).expect("a piece");
-        let done = session.queue(body("lo, you", true)).expect("a piece");
+        session.queue(body("hel", false)).await.expect("a piece");
+        let done = session.queue(body("lo, you", true)).await.expect("a piece");
         assert!(done, "{method} {fields:?}");
         session.send().await.expect("a reader");
         let got = got(&mut client).await;
@@ -121,13 +122,17 @@ async fn a_large_piece_is_sent_between_what_frames_it() {
     const LARGE: usize = 0x1_2345;
     let (mut session, mut client) = session(GET).await;
     let chunked = head(200, &[("Transfer-Encoding", "chunked")]);
-    session.queue(HttpTask::Header(chunked, false)).expect("ok");
+    session
+        .queue(HttpTask::Header(chunked, false))
+        .await
+        .expect("ok");
     let large = Bytes::from(vec![b'x'; LARGE]);
     session
         .queue(HttpTask::Body(Some(large), false))
+        .await
         .expect("ok");
-    session.queue(body("end", false)).expect("ok");
-    assert!(session.queue(HttpTask::Done).expect("ok"));
+    session.queue(body("end", false)).await.expect("ok");
+    assert!(session.queue(HttpTask::Done).await.expect("ok"));
     session.send().await.expect("a reader");
     assert_eq!(session.body_bytes_sent(), LARGE + 3);
     assert!(session.finish().await);
@@ -143,13 +148,18 @@ async fn a_large_piece_is_sent_between_what_frames_it() {
 async fn a_body_that_is_too_short_ends_the_connection_and_one_too_long_is_cut() {
     let (mut session, _client) = session(GET).await;
     let five = || HttpTask::Header(head(200, &[("Content-Length", "5")]), false);
-    session.queue(five()).expect("a head");
-    session.queue(body("four", false)).expect("a piece");
-    assert!(session.queue(HttpTask::Done).is_err());
+    session.queue(five()).await.expect("a head");
+    session.queue(body("four", false)).await.expect("a piece");
+    assert!(session.queue(HttpTask::Done).await.is_err());
 
     let (mut session, mut client) = self::session(GET).await;
-    session.queue(five()).expect("a head");
-    assert!(session.queue(body("six more", false)).expect("a piece"));
+    session.queue(five()).await.expect("a head");
+    assert!(
+        session
+            .queue(body("six more", false))
+            .await
+            .expect("a piece")
+    );
     session.send().await.expect("a reader");
     assert!(got(&mut client).await.ends_with("\r\n\r\nsix m"));
 }
@@ -179,12 +189,13 @@ async fn an_answer_before_the_body_and_one_without_an_end_close_the_connection()
 async fn interim_heads_precede_the_one_head_of_the_answer() {
     let (mut session, mut client) = session(GET).await;
     let hints = || HttpTask::Header(head(103, &[]), false);
-    assert!(!session.queue(hints()).expect("a head"));
+    assert!(!session.queue(hints()).await.expect("a head"));
     let empty = HttpTask::Header(head(200, &[("Content-Length", "0")]), true);
-    assert!(session.queue(empty).expect("a head"));
-    session.queue(hints()).expect("left out");
+    assert!(session.queue(empty).await.expect("a head"));
+    session.queue(hints()).await.expect("left out");
     session
         .queue(HttpTask::Header(head(500, &[]), true))
+        .await
         .expect("left out");
     session.send().await.expect("a reader");
     let got = got(&mut client).await;
@@ -223,7 +234,10 @@ async fn a_client_that_takes_nothing_is_waited_for_no_longer_than_the_limit() {
     assert!(next(&mut session).await);
     session.set_write_timeout(Some(Duration::from_millis(5)));
     let large = head(200, &[("Content-Length", "100000")]);
-    session.queue(HttpTask::Header(large, false)).expect("ok");
+    session
+        .queue(HttpTask::Header(large, false))
+        .await
+        .expect("ok");
     let late = session.send().await.expect_err("nobody reads");
     assert_eq!(*late.etype(), ErrorType::WriteTimedout);
 }
