@@ -364,6 +364,12 @@ pub struct Exchange {
     pub consumer: Option<Arc<Caller>>,
     /// What it has proved that by, if not by a token.
     pub credential: Option<Arc<Credential>>,
+    /// The signature of the token that the credential has signed: many users may
+    /// share such a credential, and their tokens tell them apart.
+    pub token_signature: Option<Vec<u8>>,
+    /// Whether the credential has signed the request itself, so that each one
+    /// carries another signature.
+    pub is_signed: bool,
     /// Groups that somebody else than the consumer's records vouches for.
     pub authenticated_groups: Option<Box<[Box<str>]>>,
     /// The verified access token, once an authentication filter found one.
@@ -463,6 +469,8 @@ impl Default for Exchange {
             handshake: None,
             consumer: None,
             credential: None,
+            token_signature: None,
+            is_signed: false,
             authenticated_groups: None,
             token: None,
             token_in_query: false,

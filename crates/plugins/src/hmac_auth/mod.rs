@@ -204,6 +204,7 @@ impl Filter for HmacAuth {
         if self.hides && request.headers.get(AUTHORIZATION).is_some_and(is_signature) {
             request.remove_header(&AUTHORIZATION);
         }
+        exchange.is_signed |= judged.is_ok();
         Verdict::Now(self.authentication.settle(judged, exchange))
     }
 

@@ -86,6 +86,13 @@ struct Jwt {
     verified: Cache<KeyDigest, Arc<Entry<TokenKey>>>,
 }
 
+/// A token that is good.
+struct Verified<'a> {
+    /// The credential that has signed it.
+    entry: &'a Arc<Entry<TokenKey>>,
+    signature: Vec<u8>,
+}
+
 /// Tokens that are remembered.
 const REMEMBERED: usize = 4096;
 
@@ -115,12 +122,12 @@ fn message(code: &'static Code, message: &str) -> Refusal {
 }
 
 impl Jwt {
-    /// Whose token a request carries.
+    /// Whose token a request carries, and the token's signature.
     fn judge<'a>(
         &self,
         request: &RequestHeader,
         directory: &'a Directory,
-    ) -> Result<&'a Arc<Entry<TokenKey>>, Refusal> {
+    ) -> Result<Verified<'a>, Refusal> {
         let [challenge, with_error] = &self.challenges;
         let text = match self.config.places.token(request) {
             Ok(Some(text)) => text,
@@ -133,11 +140,7 @@ impl Jwt {
         entry.map_err(|refusal| with_error.add(refusal))
     }
 
-    fn verify<'a>(
-        &self,
-        text: &str,
-        directory: &'a Directory,
-    ) -> Result<&'a Arc<Entry<TokenKey>>, Refusal> {
+    fn verify<'a>(&self, text: &str, directory: &'a Directory) -> Result<Verified<'a>, Refusal> {
         let token = Token::read(text).map_err(|what| message(&MALFORMED, what))?;
         let claim = &*self.config.key_claim;
         let name = match token.text(claim) {
@@ -165,7 +168,10 @@ impl Jwt {
             return Err(message(&SIGNATURE, "Invalid signature"));
         }
         self.check_claims(&token)?;
-        Ok(entry)
+        Ok(Verified {
+            entry,
+            signature: token.signature,
+        })
     }
 
     /// Whether the owner of a credential has signed a token. `None`: there is no key.
@@ -251,7 +257,10 @@ impl Filter for Jwt {
             return Verdict::Now(Flow::Continue);
         }
         let directory = self.authentication.credentials.load();
-        let judged = self.judge(request, &directory);
+        let judged = self.judge(request, &directory).map(|verified| {
+            exchange.token_signature = Some(verified.signature);
+            verified.entry
+        });
         Verdict::Now(self.authentication.settle(judged, exchange))
     }
 
@@ -270,6 +279,7 @@ impl Filter for Jwt {
         }
         let directory = self.authentication.credentials.load();
         let judged = self.judge(request, &directory);
+        let judged = judged.map(|verified| verified.entry);
         Some(self.authentication.explain(judged, exchange))
     }
 

@@ -10,6 +10,8 @@ pub(super) struct Directives {
     pub(super) private: bool,
     pub(super) public: bool,
     pub(super) only_if_cached: bool,
+    /// `must-revalidate`, `proxy-revalidate`, or what implies it for shared caches.
+    pub(super) must_revalidate: bool,
     pub(super) max_age: Option<i64>,
     pub(super) s_maxage: Option<i64>,
     pub(super) max_stale: Option<i64>,
@@ -39,8 +41,12 @@ impl Directives {
             "private" => self.private = true,
             "public" => self.public = true,
             "only-if-cached" => self.only_if_cached = true,
+            "must-revalidate" | "proxy-revalidate" => self.must_revalidate = true,
             "max-age" => self.max_age = self.max_age.or_else(seconds),
-            "s-maxage" => self.s_maxage = self.s_maxage.or_else(seconds),
+            "s-maxage" => {
+                self.s_maxage = self.s_maxage.or_else(seconds);
+                self.must_revalidate = true;
+            }
             "min-fresh" => self.min_fresh = seconds(),
             // Without a number any age will do.
             "max-stale" if value.is_empty() => self.max_stale = Some(i64::MAX),

@@ -9,8 +9,13 @@ use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::config::{Config, ContentType};
 use super::directives::Directives;
+use super::key;
 use doorward_core::clock::http_date;
 use doorward_plugin_api::filter::Exchange;
+
+/// Statuses that answer conditions, ranges and expectations of one request: to others
+/// they would say nothing, whatever `response_code` lists (RFC 9111 §3).
+const OF_ONE_REQUEST: [u16; 5] = [206, 304, 412, 416, 417];
 
 /// Most headers of requests on which an answer may hang.
 const MAX_VARY: usize = 16;
@@ -33,6 +38,8 @@ pub(super) struct Entry {
     pub(super) ttl: i64,
     /// When it is forgotten.
     pub(super) expires_at: i64,
+    /// Whether nobody gets it once it is stale.
+    pub(super) must_revalidate: bool,
     pub(super) variant: Variant,
 }
 
@@ -62,7 +69,10 @@ impl Entry {
             return age <= config.ttl;
         }
         let stale = age.saturating_sub(self.ttl);
-        let allowed = request.max_stale.unwrap_or(0);
+        let allowed = match request.max_stale {
+            Some(allowed) if !self.must_revalidate => allowed,
+            _ => 0,
+        };
         stale <= allowed
             && request.max_age.is_none_or(|most| age <= most)
             && request
@@ -76,6 +86,7 @@ impl Entry {
 pub(super) struct Storable {
     pub(super) ttl: i64,
     pub(super) first_age: i64,
+    pub(super) must_revalidate: bool,
     pub(super) variant: Variant,
     pub(super) headers: Box<[(HeaderName, HeaderValue)]>,
     /// How long the body will be, if it was announced.
@@ -93,15 +104,16 @@ impl Storable {
     ) -> Option<Self> {
         let headers = &response.headers;
         let directives = Directives::of(headers);
-        let known = exchange.consumer.is_some() || exchange.token.is_some();
         // What is set for one visitor is for nobody else.
         let personal = headers.contains_key(header::SET_COOKIE)
             || headers.contains_key("clear-site-data")
-            || directives.private && !known
+            || directives.private && !key::is_proved(exchange)
             || request.headers.contains_key(header::COOKIE)
                 && !directives.is_for_all()
                 && !config.headers.contains(&header::COOKIE);
-        let partial = headers.contains_key(header::CONTENT_RANGE) || exchange.unframed;
+        let partial = headers.contains_key(header::CONTENT_RANGE)
+            || OF_ONE_REQUEST.contains(&response.status.as_u16())
+            || exchange.unframed;
         if personal || partial || !matches_config(config, response) {
             return None;
         }
@@ -116,6 +128,7 @@ impl Storable {
         Some(Self {
             ttl,
             first_age: if config.cache_control { age } else { 0 },
+            must_revalidate: directives.must_revalidate,
             variant: variant(request, headers)?,
             headers: stored_headers(headers),
             length: headers

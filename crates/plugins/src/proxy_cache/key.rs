@@ -1,7 +1,7 @@
 //! What tells requests apart whose answers may differ.
 
 use aws_lc_rs::digest::{Context, SHA256};
-use http::{HeaderMap, HeaderName, Method, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use percent_encoding::percent_decode_str;
 use pingora::http::RequestHeader;
 use url::form_urlencoded;
@@ -65,19 +65,18 @@ pub(super) fn has_unkeyed_input(request: &RequestHeader, exchange: &Exchange) ->
     let has = |name: HeaderName| headers.contains_key(name);
     let overrides = || OVERRIDES.iter().any(|name| headers.contains_key(*name));
     let credential = has(header::AUTHORIZATION) || has(header::PROXY_AUTHORIZATION);
-    let nameless = exchange
-        .token
-        .as_ref()
-        .is_some_and(|token| token.subject().is_none());
-    let nobody =
-        exchange.consumer.is_none() && exchange.credential.is_none() && exchange.token.is_none();
-    has(header::RANGE)
-        || has(header::UPGRADE)
+    let unverified = !is_proved(exchange);
+    has(header::UPGRADE)
         || overrides()
-        || nameless
-        || nobody && (credential || exchange.client_certificate().is_some())
+        || unverified && (credential || exchange.client_certificate().is_some())
         || exchange.token_in_query
         || has_body(request) && exchange.body.is_none()
+}
+
+/// Whether a plugin has verified who sends the request. An anonymous consumer is
+/// nobody: behind the gateway its requests may be those of many.
+pub(super) fn is_proved(exchange: &Exchange) -> bool {
+    exchange.credential.is_some() || exchange.token.is_some()
 }
 
 /// Whether the request announces a body.
@@ -106,7 +105,7 @@ impl Parts {
 
     fn values(&mut self, headers: &HeaderMap, name: &str) {
         let values = headers.get_all(name).iter();
-        self.add_all(values.map(http::HeaderValue::as_bytes));
+        self.add_all(values.map(HeaderValue::as_bytes));
     }
 }
 
@@ -128,10 +127,7 @@ pub(super) fn of(
         .credential
         .as_ref()
         .map(|credential| credential.id)));
-    let subject = exchange.token.as_ref().and_then(|token| token.subject());
-    parts.add(subject.unwrap_or_default().as_bytes());
-    let groups = exchange.authenticated_groups.iter().flatten();
-    parts.add_all(groups.map(|group| group.as_bytes()));
+    add_proof(&mut parts, request, exchange);
     // `HEAD` gets the head of what `GET` would get.
     let method = match request.method {
         Method::HEAD => &Method::GET,
@@ -139,10 +135,7 @@ pub(super) fn of(
     };
     parts.add(method.as_str().as_bytes());
     parts.add(&[u8::from(exchange.secure)]);
-    let host = request
-        .headers
-        .get(header::HOST)
-        .map(http::HeaderValue::as_bytes);
+    let host = request.headers.get(header::HOST).map(HeaderValue::as_bytes);
     let authority = request
         .uri
         .authority()
@@ -172,6 +165,34 @@ pub(super) fn of(
         *byte = *from;
     }
     key
+}
+
+/// Adds what tells the users of one consumer and one credential apart: tokens, what
+/// the upstream gets as `Authorization` (RFC 9111 §3.5), and what filters tell it.
+fn add_proof(parts: &mut Parts, request: &RequestHeader, exchange: &Exchange) {
+    let token = exchange.token.as_ref();
+    parts.add(token.map_or(&[], |token| token.token.as_bytes()));
+    let subject = token.and_then(|token| token.subject());
+    parts.add(subject.unwrap_or_default().as_bytes());
+    parts.add(exchange.token_signature.as_deref().unwrap_or_default());
+    for name in [header::AUTHORIZATION, header::PROXY_AUTHORIZATION] {
+        let values = request.headers.get_all(name).iter();
+        let values = values.map(HeaderValue::as_bytes);
+        parts.add_all(values.filter(|value| !(exchange.is_signed && is_signature(value))));
+    }
+    let groups = exchange.authenticated_groups.iter().flatten();
+    parts.add_all(groups.map(|group| group.as_bytes()));
+    // Another identifier comes with every request, and says nothing of its user.
+    let told = exchange.vouched.iter();
+    let told = told.filter(|(_, value)| exchange.correlation_id.as_ref() != Some(value));
+    parts.add_all(told.flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]));
+}
+
+/// Whether `Authorization` is the signature of this request (`hmac-auth`), which is
+/// another one for the next.
+fn is_signature(value: &[u8]) -> bool {
+    let scheme = value.split(|byte| *byte == b' ').next();
+    scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"hmac"))
 }
 
 /// Where a parameter stands in the key, in which the order of parameters does not

@@ -171,6 +171,10 @@ impl Filter for ProxyCache {
             let reply = Reply::empty(StatusCode::GATEWAY_TIMEOUT);
             return Verdict::Now(Flow::Respond(reply));
         }
+        if headers.contains_key(header::RANGE) {
+            // A stored answer would do; a part of one is not stored.
+            return self.bypass(exchange);
+        }
         self.misses.inc();
         exchange.notes.push(Box::new(Lookup::Miss(key, status)));
         Verdict::Now(Flow::Continue)
@@ -322,6 +326,7 @@ impl BodyFilter for Recording {
             first_age: storable.first_age,
             ttl: storable.ttl,
             expires_at: self.expires_at,
+            must_revalidate: storable.must_revalidate,
             variant: storable.variant,
         };
         self.memory.put(&self.owner, self.key, entry, self.now);
