@@ -13,10 +13,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
-    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
+    ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -54,6 +55,8 @@ const ALLOW_PRIVATE_NETWORK: HeaderName =
     HeaderName::from_static("access-control-allow-private-network");
 
 const TRUE: HeaderValue = HeaderValue::from_static("true");
+const ANY: HeaderValue = HeaderValue::from_static("*");
+const VARIES: HeaderValue = HeaderValue::from_static("Origin");
 
 /// A running filter.
 struct Cors {
@@ -83,62 +86,74 @@ fn origin(request: &HeaderMap) -> Option<&HeaderValue> {
     request.get(ORIGIN).filter(|origin| !origin.is_empty())
 }
 
+/// What an answer says of the origin that asks.
+struct Told {
+    /// `None`: it is not allowed.
+    origin: Option<HeaderValue>,
+    credentials: bool,
+    /// Whether other origins are told something else.
+    varies: bool,
+}
+
 impl Cors {
-    /// Writes what the origin of `request` is told of origins and credentials.
-    fn write_origin(&self, request: &HeaderMap, response: &mut HeaderMap) {
+    /// What the origin of `request` is told of origins and credentials.
+    fn told(&self, request: &HeaderMap) -> Told {
+        let Config {
+            origins,
+            credentials,
+            ..
+        } = &self.config;
         let origin = origin(request);
-        let credentials = self.config.credentials;
-        let mut allowed = self.config.origins.judge(origin);
-        if credentials
-            && self.config.origins.is_any()
-            && let Some(origin) = origin
-        {
+        let is_any = origins.is_any();
+        let allowed = match origin {
             // `*` does not count with credentials.
-            allowed = Allowed::Origin(origin.clone());
-        }
-        if self.config.origins.varies() || matches!(allowed, Allowed::Origin(_)) {
-            vary(response);
-        }
-        let told = match allowed {
-            Allowed::Any => Some(HeaderValue::from_static("*")),
+            Some(origin) if *credentials && is_any => Allowed::Origin(origin.clone()),
+            origin => origins.judge(origin),
+        };
+        let varies = origins.varies() || matches!(allowed, Allowed::Origin(_));
+        let origin = match allowed {
+            Allowed::Any => Some(ANY),
             Allowed::Origin(origin) => Some(origin),
             Allowed::None => None,
         };
-        let any = told.as_ref().is_some_and(|told| told == "*");
-        match told {
-            Some(told) => response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, told),
-            // The upstream's word would open what is closed here.
-            None => response.remove(ACCESS_CONTROL_ALLOW_ORIGIN),
-        };
-        if credentials && !(any && self.config.origins.is_any()) {
-            response.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, TRUE);
+        let tells_any = || origin.as_ref().is_some_and(|told| told == "*");
+        Told {
+            credentials: *credentials && !(is_any && tells_any()),
+            origin,
+            varies,
         }
     }
 
     /// The answer to a preflight. A refused origin gets one too, in which it is
     /// not named.
     fn preflight(&self, request: &HeaderMap) -> Reply {
-        let mut headers = HeaderMap::with_capacity(8);
-        self.write_origin(request, &mut headers);
+        let mut reply = Reply::empty(StatusCode::OK);
+        let mut put = |name, value| reply.headers.push((name, value));
+        let told = self.told(request);
+        if told.varies {
+            put(VARY, VARIES);
+        }
+        if let Some(origin) = told.origin {
+            put(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        }
+        if told.credentials {
+            put(ACCESS_CONTROL_ALLOW_CREDENTIALS, TRUE);
+        }
         let of_client = request.get(ACCESS_CONTROL_REQUEST_HEADERS);
         let allowed = self.config.headers.as_ref().or(of_client);
         if let Some(allowed) = allowed {
-            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed.clone());
+            put(ACCESS_CONTROL_ALLOW_HEADERS, allowed.clone());
         }
         if let Some(methods) = &self.config.methods {
-            headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods.clone());
+            put(ACCESS_CONTROL_ALLOW_METHODS, methods.clone());
         }
         if let Some(seconds) = &self.config.max_age {
-            headers.insert(ACCESS_CONTROL_MAX_AGE, seconds.clone());
+            put(ACCESS_CONTROL_MAX_AGE, seconds.clone());
         }
         let private = request.get(REQUEST_PRIVATE_NETWORK);
         if self.config.private_network && private.is_some_and(|asked| *asked == TRUE) {
-            headers.insert(ALLOW_PRIVATE_NETWORK, TRUE);
+            put(ALLOW_PRIVATE_NETWORK, TRUE);
         }
-        let mut reply = Reply::empty(StatusCode::OK);
-        let fields = headers.iter();
-        let fields = fields.map(|(name, value)| (name.clone(), value.clone()));
-        reply.headers.extend(fields);
         reply
     }
 
@@ -147,38 +162,36 @@ impl Cors {
         if is_preflight(request) {
             return;
         }
-        let mut headers = HeaderMap::new();
-        if let Some(vary) = response.headers.get(VARY) {
-            headers.insert(VARY, vary.clone());
+        let told = self.told(&request.headers);
+        if told.varies {
+            vary(response);
         }
-        self.write_origin(&request.headers, &mut headers);
-        if !headers.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN) {
-            response.remove_header(&ACCESS_CONTROL_ALLOW_ORIGIN);
+        // Names and values that are already those of a message. A name of these bytes
+        // is written without a copy.
+        let mut put = |name: &'static str, value: HeaderValue| {
+            let _ = response.insert_header(Bytes::from_static(name.as_bytes()), value);
+        };
+        if told.credentials {
+            put("access-control-allow-credentials", TRUE);
         }
         if let Some(exposed) = &self.config.exposed_headers {
-            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
+            put("access-control-expose-headers", exposed.clone());
         }
-        for (name, value) in &headers {
-            // A name and a value that are already those of a message.
-            let _ = response.insert_header(name.clone(), value.clone());
+        match told.origin {
+            Some(origin) => put("access-control-allow-origin", origin),
+            // The upstream's word would open what is closed here.
+            None => drop(response.remove_header(&ACCESS_CONTROL_ALLOW_ORIGIN)),
         }
     }
 }
 
 /// Says that the answer depends on the origin, beside what is said already.
-fn vary(headers: &mut HeaderMap) {
-    let Some(before) = headers.get(VARY) else {
-        headers.insert(VARY, HeaderValue::from_static("Origin"));
-        return;
-    };
-    let mut names = before.as_bytes().split(|b| *b == b',');
+fn vary(response: &mut ResponseHeader) {
     let says = |name: &[u8]| name == b"*" || name.eq_ignore_ascii_case(b"origin");
-    if names.any(|name| says(name.trim_ascii())) {
-        return;
-    }
-    let both = [before.as_bytes(), b", Origin"].concat();
-    if let Ok(both) = HeaderValue::from_bytes(&both) {
-        headers.insert(VARY, both);
+    let values = response.headers.get_all(VARY).iter();
+    let mut names = values.flat_map(|value| value.as_bytes().split(|b| *b == b','));
+    if !names.any(|name| says(name.trim_ascii())) {
+        let _ = response.append_header(Bytes::from_static(b"vary"), VARIES);
     }
 }
 

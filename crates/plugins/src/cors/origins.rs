@@ -111,13 +111,14 @@ impl Origins {
             Self::Fixed(value) => return Allowed::Origin(value.clone()),
             Self::Several(entries) => entries,
         };
-        let Some(origin) = origin.and_then(|origin| origin.to_str().ok()) else {
+        let Some((sent, text)) = origin.and_then(|sent| Some((sent, sent.to_str().ok()?))) else {
             return Allowed::None;
         };
-        let origin = short(origin);
+        let origin = short(text);
         match entries.iter().find(|entry| entry.matches(origin)) {
             None => Allowed::None,
             Some(Entry::Any) => Allowed::Any,
+            Some(_) if origin.len() == text.len() => Allowed::Origin(sent.clone()),
             Some(_) => HeaderValue::from_str(origin).map_or(Allowed::None, Allowed::Origin),
         }
     }

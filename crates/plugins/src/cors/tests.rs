@@ -7,11 +7,12 @@ use crate::testing::{decide, plugin, session};
 
 type Headers = HeaderMap;
 
+/// The one value of a header; those of `Vary` are a list.
 fn text(headers: &Headers, name: &str) -> Option<String> {
-    let mut all = headers.get_all(name).iter();
-    let first = all.next()?.to_str().unwrap().to_owned();
-    assert!(all.next().is_none(), "{name}");
-    Some(first)
+    let all = headers.get_all(name).iter();
+    let all: Vec<&str> = all.map(|value| value.to_str().unwrap()).collect();
+    assert!(all.len() <= 1 || name == "vary", "{name}");
+    (!all.is_empty()).then(|| all.join(", "))
 }
 
 /// Headers of the answer to a GET; `None`: without an origin.
@@ -75,6 +76,28 @@ async fn one_plain_origin_is_told_to_everybody() {
             text(&headers, "vary").as_deref(),
             Some("Accept-Encoding, Origin")
         );
+    }
+}
+
+#[tokio::test]
+async fn all_that_an_answer_varies_by_stays() {
+    let filter = plugin(&KIND, &json!({"origins": ["https://app.test"]})).unwrap();
+    let (session, _client) = session("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").await;
+    for (before, after) in [
+        (
+            &["Accept-Encoding", "Cookie"][..],
+            "Accept-Encoding, Cookie, Origin",
+        ),
+        (&["Cookie", "accept, ORIGIN"], "Cookie, accept, ORIGIN"),
+        (&["Cookie", "*"], "Cookie, *"),
+    ] {
+        let mut response = ResponseHeader::build(StatusCode::OK, None).unwrap();
+        for value in before {
+            response.append_header("Vary", *value).unwrap();
+        }
+        let exchange = Exchange::default();
+        filter.on_response_to(session.req_header(), &exchange, &mut response);
+        assert_eq!(text(&response.headers, "vary").as_deref(), Some(after));
     }
 }
 
