@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use http::{HeaderMap, StatusCode, Version};
+use http::{StatusCode, Version};
 use pingora::http::RequestHeader;
 use pingora::prelude::Error;
 
@@ -129,7 +129,7 @@ fn tell(
                 status => status,
             },
             headers: written.map(|head| &head.headers),
-            size: seen.sent + written.map_or(0, |head| fields_size(&head.headers) + STATUS_LINE),
+            body: seen.sent,
         },
         latencies,
         exchange: &ctx.exchange,
@@ -141,16 +141,6 @@ fn tell(
     for link in links.iter().filter(|link| link.filter.observes()) {
         link.filter.on_end(&record);
     }
-}
-
-/// Bytes of `HTTP/1.1 200 OK` with both line ends around the fields.
-const STATUS_LINE: u64 = 19;
-
-/// Bytes of the fields of a head, as HTTP/1 writes them.
-fn fields_size(headers: &HeaderMap) -> u64 {
-    let fields = headers.iter();
-    let sizes = fields.map(|(name, value)| name.as_str().len() + value.len() + 4);
-    sizes.sum::<usize>() as u64
 }
 
 fn request<'a>(
@@ -195,7 +185,7 @@ fn request<'a>(
             _ => Version::HTTP_11,
         },
         headers: &head.headers,
-        size: line as u64 + fields_size(&head.headers) + seen.received,
+        line_and_body: line as u64 + seen.received,
         tls: tls.map(|tls| TlsFacts {
             version: &tls.version,
             cipher: &tls.cipher,

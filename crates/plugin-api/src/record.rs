@@ -55,8 +55,8 @@ pub struct RequestFacts<'a> {
     pub version: Version,
     /// Its headers.
     pub headers: &'a HeaderMap,
-    /// Bytes of head and body.
-    pub size: u64,
+    /// Bytes of the request line and the body.
+    pub line_and_body: u64,
     /// The connection's TLS, if it has any.
     pub tls: Option<TlsFacts<'a>>,
 }
@@ -105,8 +105,33 @@ pub struct ResponseFacts<'a> {
     pub status: u16,
     /// The headers, if there was an answer.
     pub headers: Option<&'a HeaderMap>,
-    /// Bytes of head and body.
-    pub size: u64,
+    /// Bytes of the body.
+    pub body: u64,
+}
+
+/// Bytes of `HTTP/1.1 200 OK` with both line ends around the fields.
+const STATUS_LINE: u64 = 19;
+
+impl RequestFacts<'_> {
+    /// Bytes of head and body, as HTTP/1 writes them.
+    pub fn size(&self) -> u64 {
+        self.line_and_body + fields_size(self.headers)
+    }
+}
+
+impl ResponseFacts<'_> {
+    /// Bytes of head and body, as HTTP/1 writes them.
+    pub fn size(&self) -> u64 {
+        let head = |headers| fields_size(headers) + STATUS_LINE;
+        self.body + self.headers.map_or(0, head)
+    }
+}
+
+/// Bytes of the fields of a head.
+fn fields_size(headers: &HeaderMap) -> u64 {
+    let fields = headers.iter();
+    let sizes = fields.map(|(name, value)| name.as_str().len() + value.len() + 4);
+    sizes.sum::<usize>() as u64
 }
 
 /// Where the time of a request went.

@@ -5,11 +5,11 @@
 //! finds no room is counted in `kong_nginx_metric_errors_total`.
 
 use std::cell::RefCell;
-use std::fmt::Write as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ahash::RandomState;
 use dashmap::DashMap;
 
 use super::metrics::{Counter, Gauge, STRIPES, stripe};
@@ -41,8 +41,6 @@ pub struct Sample<'a> {
     pub status: u16,
     /// `service` or `kong`: who made the answer.
     pub source: &'static str,
-    /// Bytes from the client and to it.
-    pub bytes: [u64; 2],
 }
 
 /// Latencies of a request; those that are unknown are not counted.
@@ -56,12 +54,15 @@ pub struct LatencySample {
     pub request: Duration,
 }
 
+/// The series of a family by their labels.
+type Family<V> = DashMap<Box<str>, V, RandomState>;
+
 /// The series.
 #[derive(Debug, Default)]
 pub struct KongMetrics {
-    requests: DashMap<Box<str>, Counter>,
-    bandwidth: DashMap<Box<str>, [Counter; 2]>,
-    latencies: DashMap<Box<str>, [LatencyHistogram; 3]>,
+    requests: Family<Counter>,
+    bandwidth: Family<[Counter; 2]>,
+    latencies: Family<[LatencyHistogram; 3]>,
     series: AtomicUsize,
     errors: Counter,
     /// Plugins that want the health of targets shown.
@@ -129,6 +130,11 @@ fn with_key<T>(labels: &[&str], with: impl FnOnce(&str) -> T) -> T {
     })
 }
 
+/// The three digits of a status.
+fn digits(status: u16) -> [u8; 3] {
+    [status / 100, status / 10, status].map(|number| b'0' + (number % 10).to_le_bytes()[0])
+}
+
 /// The labels of a key.
 fn labels(key: &str) -> Vec<String> {
     key.split(BETWEEN).map(str::to_owned).collect()
@@ -160,7 +166,7 @@ impl KongMetrics {
 
     fn count<V>(
         &self,
-        family: &DashMap<Box<str>, V>,
+        family: &Family<V>,
         key: &str,
         new: impl FnOnce() -> V,
         act: impl FnOnce(&V),
@@ -180,13 +186,11 @@ impl KongMetrics {
 
     /// Counts a request by status (`kong_http_requests_total`).
     pub fn count_status(&self, sample: &Sample<'_>) {
-        let mut status = String::with_capacity(3);
-        // Writing to a string does not fail.
-        let _ = write!(status, "{}", sample.status);
+        let digits = digits(sample.status);
         let labels = [
             sample.service,
             sample.route,
-            &status,
+            std::str::from_utf8(&digits).unwrap_or_default(),
             sample.source,
             sample.consumer,
         ];
@@ -195,12 +199,13 @@ impl KongMetrics {
         });
     }
 
-    /// Counts the bytes of a request (`kong_bandwidth_bytes`).
-    pub fn count_bytes(&self, sample: &Sample<'_>) {
+    /// Counts the bytes of a request, from the client and to it
+    /// (`kong_bandwidth_bytes`).
+    pub fn count_bytes(&self, sample: &Sample<'_>, bytes: [u64; 2]) {
         let labels = [sample.service, sample.route, sample.consumer];
         with_key(&labels, |key| {
             self.count(&self.bandwidth, key, Default::default, |counters| {
-                for (counter, bytes) in counters.iter().zip(sample.bytes) {
+                for (counter, bytes) in counters.iter().zip(bytes) {
                     counter.add(bytes);
                 }
             });
@@ -271,7 +276,6 @@ mod tests {
             consumer,
             status: 200,
             source: "service",
-            bytes: [10, 20],
         }
     }
 
@@ -280,7 +284,7 @@ mod tests {
         let metrics = KongMetrics::default();
         for consumer in ["", "anna", "anna"] {
             metrics.count_status(&sample(consumer));
-            metrics.count_bytes(&sample(consumer));
+            metrics.count_bytes(&sample(consumer), [10, 20]);
         }
         let counts: Vec<u64> = metrics.requests().iter().map(|(_, n)| *n).collect();
         assert_eq!(counts, [1, 2]);

@@ -117,7 +117,7 @@ fn request(record: &RequestRecord<'_>) -> Value {
         "querystring": querystring(record, facts.target),
         "method": facts.method.as_str(),
         "headers": headers,
-        "size": facts.size,
+        "size": facts.size(),
     });
     if let Some(tls) = facts.tls {
         let verified = if tls.client_verified {
@@ -140,7 +140,7 @@ fn response(record: &RequestRecord<'_>) -> Value {
     json!({
         "status": facts.status,
         "headers": headers.unwrap_or_default(),
-        "size": facts.size,
+        "size": facts.size(),
     })
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn with_record<T>(
             secure: true,
             version: Version::HTTP_11,
             headers: &headers,
-            size: 120,
+            line_and_body: 120,
             tls: Some(TlsFacts {
                 version: "TLSv1.3",
                 cipher: "TLS_AES_128_GCM_SHA256",
@@ -66,7 +66,7 @@ pub(crate) fn with_record<T>(
         response: ResponseFacts {
             status,
             headers: Some(&headers),
-            size: 99,
+            body: 99,
         },
         latencies: Latencies {
             request: Duration::from_millis(12),
@@ -92,7 +92,8 @@ fn a_record_has_the_fields_of_the_imitated_gateway() {
     let request = &record["request"];
     assert_eq!(request["id"], "0123");
     assert_eq!(request["method"], "GET");
-    assert_eq!(request["size"], 120);
+    // The line and the body of the tests, and three fields of eight bytes.
+    assert_eq!(request["size"], 144);
     assert_eq!(request["headers"]["x-a"], "1");
     assert_eq!(request["headers"]["x-b"], json!(["1", "2"]));
     assert_eq!(request["headers"]["host"], "a.test");

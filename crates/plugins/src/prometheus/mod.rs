@@ -109,14 +109,14 @@ impl Filter for Prometheus {
             } else {
                 "kong"
             },
-            bytes: [record.request.size, record.response.size],
         };
         let kong = &self.metrics.kong;
         if self.status {
             kong.count_status(&sample);
         }
         if self.bandwidth {
-            kong.count_bytes(&sample);
+            let bytes = [record.request.size(), record.response.size()];
+            kong.count_bytes(&sample, bytes);
         }
         if self.latency {
             let latency = LatencySample {

@@ -106,8 +106,8 @@ fn plain(name: &str, record: &RequestRecord<'_>) -> Option<(&'static str, u64)> 
     let millis = crate::logging::millis;
     match name {
         "request_count" => Some(("request.count", 1)),
-        "request_size" => Some(("request.size", record.request.size)),
-        "response_size" => Some(("response.size", record.response.size)),
+        "request_size" => Some(("request.size", record.request.size())),
+        "response_size" => Some(("response.size", record.response.size())),
         "latency" => Some(("latency", millis(record.latencies.request))),
         "upstream_latency" => Some(("upstream_latency", millis(record.latencies.upstream?))),
         "kong_latency" => Some(("kong_latency", millis(record.latencies.gateway))),
