@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
+use http::header::InvalidHeaderValue;
 use http::{HeaderName, HeaderValue};
 use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
@@ -71,6 +72,10 @@ enum Generator {
     Tracker,
 }
 
+/// Bytes of a UUID and what is between it and a number, and of the longest number.
+const PREFIX: usize = 37;
+const DIGITS: usize = 20;
+
 /// The running filter: made once from `config`, used by all requests.
 struct CorrelationId {
     header: HeaderName,
@@ -79,7 +84,7 @@ struct CorrelationId {
     generator: Generator,
     echo: bool,
     /// The UUID of [`Generator::Counter`], and what is between it and the number.
-    prefix: String,
+    prefix: [u8; PREFIX],
     count: AtomicU64,
     clock: Clock,
 }
@@ -102,10 +107,16 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
                 .unwrap_or(DEFAULT)
                 .to_owned(),
         ),
-        prefix: format!("{}#", random_uuid()),
+        prefix: prefix(random_uuid()),
         count: AtomicU64::new(0),
         clock: parts.clock.clone(),
     }))
+}
+
+fn prefix(uuid: Uuid) -> [u8; PREFIX] {
+    let mut prefix = [b'#'; PREFIX];
+    uuid.hyphenated().encode_lower(&mut prefix);
+    prefix
 }
 
 impl CorrelationId {
@@ -118,22 +129,36 @@ impl CorrelationId {
 
     /// A new identifier.
     fn generate(&self, exchange: &Exchange) -> HeaderValue {
-        let mut text = String::with_capacity(64);
-        match self.generator {
+        let mut uuid = Uuid::encode_buffer();
+        let value = match self.generator {
             Generator::Uuid => {
-                let mut space = Uuid::encode_buffer();
-                text.push_str(random_uuid().hyphenated().encode_lower(&mut space));
+                HeaderValue::from_str(random_uuid().hyphenated().encode_lower(&mut uuid))
             }
-            Generator::Counter => {
-                text.push_str(&self.prefix);
-                // Writing to a string does not fail.
-                let _ = write!(text, "{}", self.next());
-            }
+            Generator::Counter => self.count_up(),
             Generator::Tracker => {
+                let mut text = String::with_capacity(64);
+                // Writing to a string does not fail.
                 let _ = self.track(&mut text, exchange);
+                HeaderValue::from_str(&text)
             }
+        };
+        value.unwrap_or_else(|_| HeaderValue::from_static("unknown"))
+    }
+
+    /// The UUID of the filter and the next number. It is written in place, since each
+    /// request has one.
+    fn count_up(&self) -> Result<HeaderValue, InvalidHeaderValue> {
+        let mut space = [b'0'; PREFIX + DIGITS];
+        let mut number = self.next();
+        let mut start = space.len();
+        while number > 0 && start > PREFIX {
+            start -= 1;
+            space[start] = b'0' + (number % 10).to_le_bytes()[0];
+            number /= 10;
         }
-        HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
+        start -= PREFIX;
+        space[start..start + PREFIX].copy_from_slice(&self.prefix);
+        HeaderValue::from_bytes(&space[start..])
     }
 
     fn next(&self) -> u64 {
