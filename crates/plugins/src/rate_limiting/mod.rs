@@ -245,6 +245,9 @@ impl Filter for RateLimiting {
     /// An upstream's own headers of these names give way.
     fn on_response(&self, exchange: &Exchange, response: &mut ResponseHeader) {
         let Some(quota) = &self.quota else { return };
+        if !quota.may_be_doubled(response) {
+            return;
+        }
         for (name, value) in &exchange.response_headers {
             let twice = response.headers.get_all(name).iter().nth(1).is_some();
             if twice && quota.names(name) {

@@ -2,6 +2,7 @@
 
 use http::header::RETRY_AFTER;
 use http::{HeaderName, HeaderValue};
+use pingora::http::ResponseHeader;
 
 use super::counters::{Limit, Used};
 use super::period::Period;
@@ -34,6 +35,15 @@ impl Quota {
         Self(limits.iter().map(names).collect())
     }
 
+    /// Whether an answer that passes has more headers of such names than were written:
+    /// one look at all names costs less than a search for each.
+    pub(super) fn may_be_doubled(&self, response: &ResponseHeader) -> bool {
+        let names = response.headers.iter().map(|(name, _)| name.as_str());
+        let alike =
+            names.filter(|name| name.starts_with("x-ratelimit-") || name.starts_with("ratelimit-"));
+        alike.count() > 2 * self.0.len() + 3
+    }
+
     /// Whether a header is one of these.
     pub(super) fn names(&self, name: &HeaderName) -> bool {
         let own = |names: &Names| names.limit == *name || names.remaining == *name;
@@ -53,7 +63,7 @@ impl Quota {
         let left = |limit: &Limit, used: u64| limit.remaining(used);
         let stops = |(limit, used): (&Limit, &u64)| left(limit, *used) <= 0.0;
         let stop = limits.iter().zip(used).rposition(stops);
-        let mut least: Option<(f64, &Limit, &Names)> = None;
+        let mut least: Option<(f64, &Limit, &Names, HeaderValue)> = None;
         let headers = &mut exchange.response_headers;
         headers.reserve(2 * limits.len() + 4);
         for (i, (limit, names)) in limits.iter().zip(&self.0).enumerate() {
@@ -62,23 +72,28 @@ impl Quota {
                 remaining -= 1.0;
             }
             let remaining = remaining.max(0.0);
+            let told = value(remaining);
             headers.push((names.limit.clone(), names.value.clone()));
-            headers.push((names.remaining.clone(), value(remaining)));
+            headers.push((names.remaining.clone(), told.clone()));
             // Of equals the longest, which comes last.
-            if least.is_none_or(|(before, ..)| remaining <= before) {
-                least = Some((remaining, limit, names));
+            if least
+                .as_ref()
+                .is_none_or(|(before, ..)| remaining <= *before)
+            {
+                least = Some((remaining, limit, names, told));
             }
         }
-        let Some((remaining, limit, names)) = least else {
+        let Some((_, limit, names, told)) = least else {
             return;
         };
         let reset = reset(limit.period, now);
         headers.push((LIMIT, names.value.clone()));
-        headers.push((REMAINING, value(remaining)));
-        headers.push((RESET, HeaderValue::from(reset)));
+        headers.push((REMAINING, told));
+        let reset = HeaderValue::from(reset);
         if !passes {
-            headers.push((RETRY_AFTER, HeaderValue::from(reset)));
+            headers.push((RETRY_AFTER, reset.clone()));
         }
+        headers.push((RESET, reset));
     }
 }
 
