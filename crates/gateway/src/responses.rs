@@ -33,10 +33,11 @@ pub(super) async fn inspect(
     body_filters.0.clear();
     let request = session.req_header();
     for link in links.iter().rev() {
-        if !link.filter.sees_responses() {
+        let filter = &link.filter;
+        // Who has stored the answer knows it.
+        if !filter.sees_responses() || exchange.stored && filter.response_cache().is_some() {
             continue;
         }
-        let filter = &link.filter;
         match filter
             .on_upstream_response(request, exchange, response)
             .await

@@ -27,6 +27,8 @@ pub(super) type Variant = Box<[(HeaderName, Box<[HeaderValue]>)]>;
 /// A stored answer.
 #[derive(Debug)]
 pub(super) struct Entry {
+    /// What clients know its key by.
+    pub(super) key: HeaderValue,
     pub(super) status: u16,
     pub(super) headers: Box<[(HeaderName, HeaderValue)]>,
     pub(super) body: Bytes,

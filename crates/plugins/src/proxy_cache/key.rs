@@ -1,7 +1,11 @@
 //! What tells requests apart whose answers may differ.
 
-use aws_lc_rs::digest::{Context, SHA256};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use http::header;
+use http::{HeaderValue, Method};
 use percent_encoding::percent_decode_str;
 use pingora::http::RequestHeader;
 use url::form_urlencoded;
@@ -10,33 +14,53 @@ use super::config::Config;
 use doorward_core::hex;
 use doorward_plugin_api::filter::Exchange;
 
-/// Identifies stored answers of requests that are alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Key(pub(super) [u8; 32]);
+/// Longer keys are kept as their digest.
+const MAX_BYTES: usize = 2048;
+/// Bytes of a digest.
+pub(super) const DIGEST: usize = 32;
+
+/// Identifies stored answers of requests that are alike: all that tells them apart,
+/// compared byte by byte. Requests that are answered from the store cost no digest.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    pub(super) bytes: Arc<[u8]>,
+    /// What clients and operators know it by: a digest as 64 hexadecimal digits.
+    pub(super) text: HeaderValue,
+}
 
 impl Key {
-    /// As 64 hexadecimal digits.
-    pub(super) fn text(self) -> String {
-        hex::encode(self.0)
+    /// The key of these bytes.
+    pub(super) fn new(bytes: &[u8]) -> Self {
+        let text = hex::encode(digest_of(bytes));
+        Self {
+            bytes: bytes.into(),
+            // Digits are always a value.
+            text: HeaderValue::try_from(text)
+                .unwrap_or_else(|_| HeaderValue::from_static("unknown")),
+        }
     }
 
-    /// Reads 64 hexadecimal digits.
-    pub(super) fn read(text: &str) -> Option<Self> {
-        let mut key = [0; 32];
-        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return None;
-        }
-        for (at, byte) in key.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
-        }
-        Some(Self(key))
+    /// Whether `text` names it.
+    pub(super) fn is_named(&self, text: &str) -> bool {
+        (self.text.as_bytes()).eq_ignore_ascii_case(text.as_bytes())
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub(super) fn size(&self) -> usize {
+        self.bytes.len() + self.text.len()
     }
 }
 
+/// The SHA-256 of `bytes`.
+pub(super) fn digest_of(bytes: &[u8]) -> [u8; DIGEST] {
+    let mut own = [0; DIGEST];
+    own.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    own
+}
+
 /// Headers by which programs behind the gateway let a request ask for something else
-/// than its line and its host say.
-const OVERRIDES: [&str; 12] = [
-    "forwarded",
+/// than its line and its host say, besides `Forwarded`.
+const OVERRIDES: [&str; 11] = [
     "x-forwarded-scheme",
     "x-forwarded-server",
     "x-forwarded-ssl",
@@ -59,18 +83,58 @@ const OF_PROXIES: [&str; 5] = [
     "x-forwarded-proto",
 ];
 
-/// Whether the answer hangs on something that is not in the key.
-pub(super) fn has_unkeyed_input(request: &RequestHeader, exchange: &Exchange) -> bool {
-    let headers = &request.headers;
-    let has = |name: HeaderName| headers.contains_key(name);
-    let overrides = || OVERRIDES.iter().any(|name| headers.contains_key(*name));
-    let credential = has(header::AUTHORIZATION) || has(header::PROXY_AUTHORIZATION);
-    let unverified = !is_proved(exchange);
-    has(header::UPGRADE)
-        || overrides()
-        || unverified && (credential || exchange.client_certificate().is_some())
-        || exchange.token_in_query
-        || has_body(request) && exchange.body.is_none()
+/// What the headers of a request say of whether it may meet the store. One look at
+/// their names tells all of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Headers {
+    /// It asks for a part.
+    pub(super) has_range: bool,
+    has_authorization: bool,
+    has_body: bool,
+    /// Its answer hangs on more than the key has.
+    is_other: bool,
+}
+
+impl Headers {
+    /// Reads those of `request`.
+    pub(super) fn of(request: &RequestHeader) -> Self {
+        let mut all = Self::default();
+        for (name, value) in &request.headers {
+            match *name {
+                header::RANGE => all.has_range = true,
+                header::AUTHORIZATION | header::PROXY_AUTHORIZATION => {
+                    all.has_authorization = true;
+                }
+                header::UPGRADE | header::FORWARDED => all.is_other = true,
+                header::CONTENT_LENGTH => all.has_body |= value != "0",
+                header::TRANSFER_ENCODING => all.has_body = true,
+                ref name => all.is_other |= overrides(name.as_str().as_bytes()),
+            }
+        }
+        all
+    }
+
+    /// Whether the answer hangs on something that is not in the key.
+    pub(super) fn are_unkeyed(self, exchange: &Exchange) -> bool {
+        let shows = || self.has_authorization || exchange.client_certificate().is_some();
+        self.is_other
+            || exchange.token_in_query
+            || self.has_body && exchange.body.is_none()
+            || !is_proved(exchange) && shows()
+    }
+}
+
+/// Whether a header is one of [`OVERRIDES`]. Some programs behind the gateway take
+/// `_` for `-`.
+fn overrides(name: &[u8]) -> bool {
+    let [b'x', b'-' | b'_', ..] = name else {
+        return false;
+    };
+    let mut known = OVERRIDES.iter();
+    known.any(|known| {
+        let dashed = name.iter().map(|b| if *b == b'_' { b'-' } else { *b });
+        known.len() == name.len() && known.bytes().eq(dashed)
+    })
 }
 
 /// Whether a plugin has verified who sends the request. An anonymous consumer is
@@ -79,55 +143,75 @@ pub(super) fn is_proved(exchange: &Exchange) -> bool {
     exchange.credential.is_some() || exchange.token.is_some()
 }
 
-/// Whether the request announces a body.
-pub(super) fn has_body(request: &RequestHeader) -> bool {
-    let length = request.headers.get(header::CONTENT_LENGTH);
-    length.is_some_and(|length| length != "0")
-        || request.headers.contains_key(header::TRANSFER_ENCODING)
-}
+/// A list of parts, each with its length, so that no two lists are one.
+struct Parts<'a>(&'a mut Vec<u8>);
 
-/// A digest of parts, each with its length, so that no two lists of parts are one.
-struct Parts(Context);
+impl Parts<'_> {
+    fn length(&mut self, length: usize) {
+        self.0.extend_from_slice(&(length as u64).to_be_bytes());
+    }
 
-impl Parts {
     fn add(&mut self, part: &[u8]) {
-        self.0.update(&(part.len() as u64).to_be_bytes());
-        self.0.update(part);
+        self.length(part.len());
+        self.0.extend_from_slice(part);
+    }
+
+    fn add_lower(&mut self, part: &[u8]) {
+        self.length(part.len());
+        let lower = part.iter().map(u8::to_ascii_lowercase);
+        self.0.extend(lower);
     }
 
     fn add_all<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>) {
-        let parts: Vec<_> = parts.collect();
-        self.0.update(&(parts.len() as u64).to_be_bytes());
+        let at = self.0.len();
+        self.length(0);
+        let mut count = 0_u64;
         for part in parts {
+            count += 1;
             self.add(part);
         }
-    }
-
-    fn values(&mut self, headers: &HeaderMap, name: &str) {
-        let values = headers.get_all(name).iter();
-        self.add_all(values.map(HeaderValue::as_bytes));
+        if let Some(place) = self.0.get_mut(at..at + size_of::<u64>()) {
+            place.copy_from_slice(&count.to_be_bytes());
+        }
     }
 }
 
-/// The key of a request. `scope` tells the plugin and its configuration from others.
-pub(super) fn of(
+/// Calls `with` with the key of a request. `scope` tells the plugin and its
+/// configuration from others.
+pub(super) fn with_key<T>(
     config: &Config,
-    scope: &str,
+    scope: &[u8; DIGEST],
     request: &RequestHeader,
     exchange: &Exchange,
-) -> Key {
-    let mut parts = Parts(Context::new(&SHA256));
-    parts.add(scope.as_bytes());
+    with: impl FnOnce(&[u8]) -> T,
+) -> T {
+    thread_local! {
+        static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    BYTES.with_borrow_mut(|bytes| {
+        bytes.clear();
+        bytes.extend_from_slice(scope);
+        write(&mut Parts(bytes), config, request, exchange);
+        if bytes.len() <= MAX_BYTES {
+            return with(bytes);
+        }
+        // No other key is as short as a digest.
+        let short = digest_of(bytes);
+        bytes.clear();
+        bytes.shrink_to(MAX_BYTES);
+        with(&short)
+    })
+}
+
+fn write(parts: &mut Parts<'_>, config: &Config, request: &RequestHeader, exchange: &Exchange) {
     let id = |id: Option<uuid::Uuid>| id.map_or([0; 16], uuid::Uuid::into_bytes);
-    parts.add(&id(exchange.route));
-    parts.add(&id(exchange.service));
+    let consumer = exchange.consumer.as_ref().map(|consumer| consumer.id);
+    let credential = exchange.credential.as_ref().map(|credential| credential.id);
     // Whom the upstream is told that the request comes from.
-    parts.add(&id(exchange.consumer.as_ref().map(|consumer| consumer.id)));
-    parts.add(&id(exchange
-        .credential
-        .as_ref()
-        .map(|credential| credential.id)));
-    add_proof(&mut parts, request, exchange);
+    for part in [exchange.route, exchange.service, consumer, credential] {
+        parts.0.extend_from_slice(&id(part));
+    }
+    add_proof(parts, request, exchange);
     // `HEAD` gets the head of what `GET` would get.
     let method = match request.method {
         Method::HEAD => &Method::GET,
@@ -136,40 +220,44 @@ pub(super) fn of(
     parts.add(method.as_str().as_bytes());
     parts.add(&[u8::from(exchange.secure)]);
     let host = request.headers.get(header::HOST).map(HeaderValue::as_bytes);
-    let authority = request
-        .uri
-        .authority()
-        .map(|authority| authority.as_str().as_bytes());
-    let host = host.or(authority).unwrap_or_default();
-    parts.add(&host.to_ascii_lowercase());
+    let authority = || request.uri.authority().map(|it| it.as_str().as_bytes());
+    parts.add_lower(host.or_else(authority).unwrap_or_default());
     let original = exchange.original.as_ref();
     let uri = original.map_or(&request.uri, |original| &original.uri);
+    let path = uri.path().as_bytes();
     if config.ignore_case {
-        parts.add(uri.path().to_ascii_lowercase().as_bytes());
+        parts.add_lower(path);
     } else {
-        parts.add(uri.path().as_bytes());
+        parts.add(path);
     }
-    add_query(&mut parts, config, uri.query().unwrap_or_default());
+    add_query(parts, config, uri.query().unwrap_or_default());
+    let values = |name: &str| {
+        let values = request.headers.get_all(name).iter();
+        values.map(HeaderValue::as_bytes)
+    };
     for name in &config.headers {
-        parts.values(&request.headers, name.as_str());
+        parts.add_all(values(name.as_str()));
     }
     if exchange.trusted {
         for name in OF_PROXIES {
-            parts.values(&request.headers, name);
+            parts.add_all(values(name));
         }
     }
     parts.add(exchange.body.as_deref().unwrap_or_default());
-    let mut key = Key([0; 32]);
-    let digest = parts.0.finish();
-    for (byte, from) in key.0.iter_mut().zip(digest.as_ref()) {
-        *byte = *from;
-    }
-    key
 }
 
 /// Adds what tells the users of one consumer and one credential apart: tokens, what
 /// the upstream gets as `Authorization` (RFC 9111 §3.5), and what filters tell it.
-fn add_proof(parts: &mut Parts, request: &RequestHeader, exchange: &Exchange) {
+fn add_proof(parts: &mut Parts<'_>, request: &RequestHeader, exchange: &Exchange) {
+    let is_nobodys = exchange.consumer.is_none()
+        && !is_proved(exchange)
+        && exchange.vouched.is_empty()
+        && exchange.authenticated_groups.is_none();
+    // Most requests that are stored are those of nobody.
+    parts.add(&[u8::from(is_nobodys)]);
+    if is_nobodys {
+        return;
+    }
     let token = exchange.token.as_ref();
     parts.add(token.map_or(&[], |token| token.token.as_bytes()));
     let subject = token.and_then(|token| token.subject());
@@ -212,8 +300,11 @@ fn order_of(piece: &str) -> String {
     name.chars().map(plain).collect()
 }
 
-fn add_query(parts: &mut Parts, config: &Config, query: &str) {
+fn add_query(parts: &mut Parts<'_>, config: &Config, query: &str) {
     if config.parameters.is_empty() {
+        if !query.contains('&') {
+            return parts.add_all([query.as_bytes()].into_iter());
+        }
         let mut pieces: Vec<_> = query.split('&').collect();
         pieces.sort_by_cached_key(|piece| order_of(piece));
         return parts.add_all(pieces.into_iter().map(str::as_bytes));
@@ -223,8 +314,6 @@ fn add_query(parts: &mut Parts, config: &Config, query: &str) {
         .filter(|(name, _)| config.parameters.iter().any(|known| **known == **name))
         .collect();
     pairs.sort_by(|one, other| one.0.cmp(&other.0));
-    for (name, value) in pairs {
-        parts.add(name.as_bytes());
-        parts.add(value.as_bytes());
-    }
+    let pairs = pairs.iter();
+    parts.add_all(pairs.flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]));
 }

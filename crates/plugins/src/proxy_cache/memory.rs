@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ahash::RandomState;
 use parking_lot::Mutex;
 
 use super::entry::Entry;
@@ -21,20 +22,20 @@ const MAX_PENDING: usize = 64 << 20;
 /// Most answers under one key.
 const MAX_VARIANTS: usize = 16;
 
-/// Which plugin an answer belongs to, and its key.
-type Place = (Arc<str>, Key);
-
 #[derive(Default)]
 struct Shard {
-    slots: HashMap<Place, Slot>,
-    /// Places by when they were asked for last.
-    order: BTreeMap<u64, Place>,
+    slots: HashMap<Arc<[u8]>, Slot, RandomState>,
+    /// Keys by when they were asked for last.
+    order: BTreeMap<u64, Arc<[u8]>>,
     bytes: usize,
     tick: u64,
 }
 
 /// The answers under one key, the newest last.
 struct Slot {
+    /// The plugin that has stored them.
+    owner: Arc<str>,
+    key: Key,
     entries: Vec<Arc<Entry>>,
     bytes: usize,
     used: u64,
@@ -43,6 +44,7 @@ struct Slot {
 /// The stored answers of all plugins of the process.
 pub(super) struct Memory {
     shards: Box<[Mutex<Shard>]>,
+    hasher: RandomState,
     pending: Arc<AtomicUsize>,
 }
 
@@ -50,42 +52,47 @@ impl Default for Memory {
     fn default() -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
             pending: Arc::default(),
         }
     }
 }
 
 impl Memory {
-    fn shard(&self, key: Key) -> &Mutex<Shard> {
-        &self.shards[usize::from(key.0[0]) % SHARDS]
+    fn shard(&self, key: &[u8]) -> &Mutex<Shard> {
+        // The lowest byte: any will do.
+        let byte = self.hasher.hash_one(key).to_le_bytes()[0];
+        &self.shards[usize::from(byte) % SHARDS]
     }
 
     /// The stored answer that `suits`, the newest first.
-    pub(super) fn find(
-        &self,
-        scope: &Arc<str>,
-        key: Key,
-        suits: impl Fn(&Entry) -> bool,
-    ) -> Option<Arc<Entry>> {
+    pub(super) fn find(&self, key: &[u8], suits: impl Fn(&Entry) -> bool) -> Option<Arc<Entry>> {
         let mut shard = self.shard(key).lock();
-        let place = (scope.clone(), key);
-        let slot = shard.slots.get(&place)?;
+        let shard = &mut *shard;
+        let slot = shard.slots.get_mut(key)?;
         let mut newest = slot.entries.iter().rev();
         let found = newest.find(|entry| suits(entry)).cloned()?;
-        shard.touch(&place);
+        // Those of the newest quarter are far from their end, and stay where they are.
+        let newer = shard.tick - slot.used;
+        if newer > (shard.order.len() / 4) as u64
+            && let Some(place) = shard.order.remove(&slot.used)
+        {
+            shard.tick += 1;
+            slot.used = shard.tick;
+            shard.order.insert(shard.tick, place);
+        }
         Some(found)
     }
 
     /// Stores an answer in the place of the one for the same requests.
-    pub(super) fn put(&self, scope: &Arc<str>, key: Key, entry: Entry, now: i64) {
-        let size = entry.size();
+    pub(super) fn put(&self, owner: &Arc<str>, key: &Key, entry: Entry, now: i64) {
+        let size = entry.size() + key.size();
         if size > MAX_ENTRY {
             return;
         }
-        let mut shard = self.shard(key).lock();
-        let place = (scope.clone(), key);
+        let mut shard = self.shard(&key.bytes).lock();
         let mut entries = shard
-            .remove(&place)
+            .remove(&key.bytes)
             .map_or_else(Vec::new, |slot| slot.entries);
         entries.retain(|old| old.variant != entry.variant && old.expires_at > now);
         if entries.len() >= MAX_VARIANTS {
@@ -93,24 +100,48 @@ impl Memory {
         }
         entries.push(Arc::new(entry));
         // Of one key, the newest alone may always stay.
-        while entries.len() > 1 && total(&entries) > MAX_ENTRY {
+        while entries.len() > 1 && total(&entries) + key.size() > MAX_ENTRY {
             entries.remove(0);
         }
-        shard.insert(place, entries);
+        shard.insert(owner, key, entries);
     }
 
-    /// Forgets what is stored under a key; whether there was anything.
-    pub(super) fn remove(&self, scope: &Arc<str>, key: Key) -> bool {
-        let place = (scope.clone(), key);
-        self.shard(key).lock().remove(&place).is_some()
+    /// The stored answer that `suits` under the key that clients know by `text`.
+    pub(super) fn find_text(
+        &self,
+        owner: &Arc<str>,
+        text: &str,
+        suits: impl Fn(&Entry) -> bool,
+    ) -> Option<Arc<Entry>> {
+        let place = self.place(owner, text)?;
+        self.find(&place, suits)
+    }
+
+    /// Forgets what is stored under the key that clients know by `text`; whether there
+    /// was anything.
+    pub(super) fn remove_text(&self, owner: &Arc<str>, text: &str) -> bool {
+        self.place(owner, text)
+            .is_some_and(|place| self.shard(&place).lock().remove(&place).is_some())
+    }
+
+    /// An operator asks for one key among all: they are looked through, for requests
+    /// never ask so.
+    fn place(&self, owner: &Arc<str>, text: &str) -> Option<Arc<[u8]>> {
+        self.shards.iter().find_map(|shard| {
+            let shard = shard.lock();
+            let mut slots = shard.slots.values();
+            let found = slots.find(|slot| slot.owner == *owner && slot.key.is_named(text));
+            found.map(|slot| Arc::clone(&slot.key.bytes))
+        })
     }
 
     /// Forgets everything of one plugin.
-    pub(super) fn clear(&self, scope: &Arc<str>) {
+    pub(super) fn clear(&self, owner: &Arc<str>) {
         for shard in &self.shards {
             let mut shard = shard.lock();
-            let places = shard.slots.keys().filter(|(owner, _)| owner == scope);
-            let places: Vec<Place> = places.cloned().collect();
+            let slots = shard.slots.iter();
+            let places = slots.filter(|(_, slot)| slot.owner == *owner);
+            let places: Vec<_> = places.map(|(place, _)| Arc::clone(place)).collect();
             for place in places {
                 shard.remove(&place);
             }
@@ -136,24 +167,15 @@ fn total(entries: &[Arc<Entry>]) -> usize {
 }
 
 impl Shard {
-    fn touch(&mut self, place: &Place) {
-        self.tick += 1;
-        if let Some(slot) = self.slots.get_mut(place) {
-            self.order.remove(&slot.used);
-            slot.used = self.tick;
-            self.order.insert(self.tick, place.clone());
-        }
-    }
-
-    fn remove(&mut self, place: &Place) -> Option<Slot> {
+    fn remove(&mut self, place: &[u8]) -> Option<Slot> {
         let slot = self.slots.remove(place)?;
         self.order.remove(&slot.used);
         self.bytes = self.bytes.saturating_sub(slot.bytes);
         Some(slot)
     }
 
-    fn insert(&mut self, place: Place, entries: Vec<Arc<Entry>>) {
-        let bytes = total(&entries);
+    fn insert(&mut self, owner: &Arc<str>, key: &Key, entries: Vec<Arc<Entry>>) {
+        let bytes = total(&entries) + key.size();
         while self.bytes + bytes > MAX_BYTES / SHARDS
             && let Some((_, oldest)) = self.order.pop_first()
         {
@@ -161,11 +183,13 @@ impl Shard {
         }
         self.tick += 1;
         let used = self.tick;
-        self.order.insert(used, place.clone());
+        self.order.insert(used, Arc::clone(&key.bytes));
         self.bytes += bytes;
         self.slots.insert(
-            place,
+            Arc::clone(&key.bytes),
             Slot {
+                owner: Arc::clone(owner),
+                key: key.clone(),
                 entries,
                 bytes,
                 used,

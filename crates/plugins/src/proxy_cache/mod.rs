@@ -63,8 +63,9 @@ struct ProxyCache {
     memory: Arc<Memory>,
     /// The plugin's id.
     owner: Arc<str>,
-    /// The id and the configuration: what was stored under another one is not read.
-    scope: Box<str>,
+    /// A digest of the id and the configuration: what was stored under another one is
+    /// not read.
+    scope: [u8; key::DIGEST],
     clock: Clock,
     hits: Counter,
     misses: Counter,
@@ -82,11 +83,12 @@ enum Lookup {
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
     let decision = |decision| parts.metrics.decision(KIND.name, decision);
     let text = Value::Object(config.clone()).to_string();
+    let text = format!("{} {text}", parts.scope);
     Ok(Arc::new(ProxyCache {
         config: Config::read(config)?,
         memory: parts.slots.get_or_default(),
         owner: parts.scope.clone(),
-        scope: format!("{} {text}", parts.scope).into(),
+        scope: key::digest_of(text.as_bytes()),
         clock: parts.clock.clone(),
         hits: decision("hit"),
         misses: decision("miss"),
@@ -96,36 +98,57 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
 
 impl ProxyCache {
     /// The headers that say how a request met the cache.
-    fn headers(&self, status: &'static str, key: Option<Key>) -> Vec<(HeaderName, HeaderValue)> {
+    fn tell(
+        &self,
+        status: &'static str,
+        key: Option<&HeaderValue>,
+        headers: &mut Vec<(HeaderName, HeaderValue)>,
+    ) {
         let shown = self.config.shown;
-        let mut headers = Vec::with_capacity(3);
         if shown.status {
             headers.push((CACHE_STATUS, HeaderValue::from_static(status)));
         }
-        if let Some(key) = key.filter(|_| shown.key)
-            && let Ok(value) = HeaderValue::try_from(key.text())
-        {
-            headers.push((CACHE_KEY, value));
+        if let Some(key) = key.filter(|_| shown.key) {
+            headers.push((CACHE_KEY, key.clone()));
         }
-        headers
-    }
-
-    fn is_cacheable(&self, request: &RequestHeader, exchange: &Exchange) -> bool {
-        self.config.methods.contains(&request.method) && !key::has_unkeyed_input(request, exchange)
     }
 
     /// The answer that is stored for a request.
-    fn answer(&self, entry: &Entry, key: Key, now: i64) -> Reply {
+    fn answer(&self, entry: &Entry, now: i64) -> Reply {
         let status = StatusCode::from_u16(entry.status).unwrap_or(StatusCode::OK);
         let mut reply = Reply::empty(status);
-        reply.headers = entry.headers.to_vec();
-        reply.headers.extend(self.headers("Hit", Some(key)));
+        reply.headers.reserve_exact(entry.headers.len() + 3);
+        reply.headers.extend_from_slice(&entry.headers);
+        self.tell("Hit", Some(&entry.key), &mut reply.headers);
         if self.config.shown.age {
             let age = HeaderValue::from(entry.age(now));
             reply.headers.push((header::AGE, age));
         }
         reply.body = ReplyBody::Own(entry.body.clone());
         reply
+    }
+
+    /// The stored answer that a request gets, or else the key of the one that comes, and
+    /// how the request met the cache.
+    fn look_up(
+        &self,
+        request: &RequestHeader,
+        exchange: &Exchange,
+        directives: &Directives,
+        now: i64,
+    ) -> Result<Arc<Entry>, (Key, &'static str)> {
+        let suits = |entry: &Entry| entry.expires_at > now && entry.suits(&request.headers);
+        key::with_key(
+            &self.config,
+            &self.scope,
+            request,
+            exchange,
+            |key| match self.memory.find(key, suits) {
+                Some(entry) if entry.is_fresh(&self.config, directives, now) => Ok(entry),
+                Some(_) => Err((Key::new(key), "Refresh")),
+                None => Err((Key::new(key), "Miss")),
+            },
+        )
     }
 
     fn bypass(&self, exchange: &mut Exchange) -> Verdict {
@@ -148,30 +171,32 @@ impl ProxyCache {
 impl Filter for ProxyCache {
     fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
         let request = session.req_header();
-        let directives = Directives::of(&request.headers);
-        let refuses = self.config.cache_control && (directives.no_store || directives.no_cache);
-        if refuses || !self.is_cacheable(request, exchange) {
+        // Nobody else looks at what a client says of caching.
+        let directives = match self.config.cache_control {
+            true => Directives::of(&request.headers),
+            false => Directives::default(),
+        };
+        let refuses = directives.no_store || directives.no_cache;
+        let headers = key::Headers::of(request);
+        let cacheable = self.config.methods.contains(&request.method);
+        if refuses || !cacheable || headers.are_unkeyed(exchange) {
             return self.bypass(exchange);
         }
-        let key = key::of(&self.config, &self.scope, request, exchange);
         let now = self.clock.now_secs();
-        let headers = &request.headers;
-        let suits = |entry: &Entry| entry.expires_at > now && entry.suits(headers);
-        let status = match self.memory.find(&self.owner, key, suits) {
-            Some(entry) if entry.is_fresh(&self.config, &directives, now) => {
+        let (key, status) = match self.look_up(request, exchange, &directives, now) {
+            Ok(entry) => {
                 self.hits.inc();
                 exchange.stored = true;
-                return Verdict::Now(Flow::Respond(self.answer(&entry, key, now)));
+                return Verdict::Now(Flow::Respond(self.answer(&entry, now)));
             }
-            Some(_) => "Refresh",
-            None => "Miss",
+            Err(miss) => miss,
         };
-        if self.config.cache_control && directives.only_if_cached {
+        if directives.only_if_cached {
             exchange.refusal = Some(Cow::Borrowed(NOT_STORED.code));
             let reply = Reply::empty(StatusCode::GATEWAY_TIMEOUT);
             return Verdict::Now(Flow::Respond(reply));
         }
-        if headers.contains_key(header::RANGE) {
+        if headers.has_range {
             // A stored answer would do; a part of one is not stored.
             return self.bypass(exchange);
         }
@@ -210,21 +235,17 @@ impl Filter for ProxyCache {
             // The head of an answer to `HEAD` is not an answer to `GET`.
             Lookup::Miss(key, status) if request.method != Method::HEAD => {
                 let storable = Storable::of(&self.config, request, exchange, response, now);
-                storable.map(|storable| (*key, *status, storable))
+                storable.map(|storable| (key.clone(), *status, storable))
             }
             Lookup::Miss(..) | Lookup::Bypass => None,
         };
         response.remove_header(&CACHE_STATUS);
         response.remove_header(&CACHE_KEY);
         let Some((key, status, storable)) = found else {
-            exchange
-                .response_headers
-                .extend(self.headers("Bypass", None));
+            self.tell("Bypass", None, &mut exchange.response_headers);
             return ResponseFlow::Continue;
         };
-        exchange
-            .response_headers
-            .extend(self.headers(status, Some(key)));
+        self.tell(status, Some(&key.text), &mut exchange.response_headers);
         let kept = self.config.storage_ttl.unwrap_or(storable.ttl);
         ResponseFlow::Filter(Box::new(Recording {
             reservation: self.memory.reserve(),
@@ -251,9 +272,8 @@ impl Filter for ProxyCache {
 impl ResponseCache for ProxyCache {
     fn entry(&self, key: &str) -> Option<Value> {
         let now = self.clock.now_secs();
-        let entry = self
-            .memory
-            .find(&self.owner, Key::read(key)?, |entry| entry.expires_at > now)?;
+        let suits = |entry: &Entry| entry.expires_at > now;
+        let entry = self.memory.find_text(&self.owner, key, suits)?;
         let mut headers: Map<String, Value> = Map::new();
         for (name, value) in &entry.headers {
             let text = Value::from(String::from_utf8_lossy(value.as_bytes()));
@@ -276,7 +296,7 @@ impl ResponseCache for ProxyCache {
     }
 
     fn remove(&self, key: &str) -> bool {
-        Key::read(key).is_some_and(|key| self.memory.remove(&self.owner, key))
+        self.memory.remove_text(&self.owner, key)
     }
 
     fn clear(&self) {
@@ -319,6 +339,7 @@ impl BodyFilter for Recording {
             return;
         }
         let entry = Entry {
+            key: self.key.text.clone(),
             status: self.status,
             headers: storable.headers,
             body,
@@ -329,6 +350,6 @@ impl BodyFilter for Recording {
             must_revalidate: storable.must_revalidate,
             variant: storable.variant,
         };
-        self.memory.put(&self.owner, self.key, entry, self.now);
+        self.memory.put(&self.owner, &self.key, entry, self.now);
     }
 }

@@ -168,3 +168,33 @@ async fn cache_control_of_a_client_is_without_effect_where_it_is_not_asked_for()
         assert_eq!(got, "Hit", "{directive}");
     }
 }
+
+#[tokio::test]
+async fn overrides_count_with_underscores_too() {
+    let cache = Cache::new(&json!({}));
+    for header in [
+        "X_Original_URL",
+        "x_http-method_override",
+        "X-Forwarded_Server",
+    ] {
+        let fields = format!("{header}: evil\r\n");
+        let got = cache.status("GET /", &fields, &[]).await;
+        assert_eq!(got, "Bypass", "{header}");
+    }
+    assert_eq!(cache.status("GET /", "X_Other: a\r\n", &[]).await, "Miss");
+}
+
+#[tokio::test]
+async fn a_long_key_tells_requests_apart_to_its_end() {
+    let cache = Cache::new(&json!({}));
+    let long = "x".repeat(4000);
+    for end in ["a", "b"] {
+        let line = format!("GET /?{long}{end}");
+        let got = cache.ask(&line, "", &[], end).await;
+        assert_eq!(got, ("Miss".into(), end.into()));
+        assert_eq!(
+            cache.ask(&line, "", &[], "").await,
+            ("Hit".into(), end.into())
+        );
+    }
+}
