@@ -222,13 +222,10 @@ fn reference_violation(map: &Map<String, Value>) -> Option<Violation> {
         Some(Value::String(id)) if is_uuid(id) => {}
         Some(Value::String(_)) => wrong.put("id", "expected a valid UUID"),
         Some(_) => wrong.put("id", "expected a string"),
-        None => {
-            let missing = Violations::of("id", "missing primary key");
-            return Some(Violation::Record(missing));
-        }
+        None => wrong.put("id", "missing primary key"),
     }
     for key in map.keys().filter(|key| *key != "id") {
-        wrong.put(key, "unknown field");
+        wrong.put(key, "not a primary key");
     }
     (!wrong.is_empty()).then_some(Violation::Record(wrong))
 }

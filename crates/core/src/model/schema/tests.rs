@@ -330,7 +330,7 @@ fn every_violation_is_told_at_once() {
             "hosts": ["expected a string", null, "expected a string"],
             "name": "required field missing",
             "port": "value should be between 0 and 65535",
-            "service": {"foo": "unknown field", "id": "expected a valid UUID"}
+            "service": {"foo": "not a primary key", "id": "expected a valid UUID"}
         })
     );
     assert_eq!(
@@ -341,7 +341,7 @@ fn every_violation_is_told_at_once() {
          config.rate.unit: expected one of: s, m; config.verify: expected a boolean; \
          headers.x: expected an array; hosts.1: expected a string; hosts.3: expected a string; \
          name: required field missing; port: value should be between 0 and 65535; \
-         service.foo: unknown field; service.id: expected a valid UUID)"
+         service.foo: not a primary key; service.id: expected a valid UUID)"
     );
 }
 
