@@ -104,9 +104,8 @@ fn parts_of_url(text: &str) -> Result<[(&'static str, Value); 4], &'static str> 
     if !url.username().is_empty() || url.password().is_some() || authority.contains('@') {
         return Err("must not have credentials");
     }
-    if path.contains(['?', '#']) {
-        return Err("must not have a query or a fragment");
-    }
+    // A query and a fragment are left out, as in the imitated gateway.
+    let path = path.split(['?', '#']).next().unwrap_or_default();
     let host = url.host_str().ok_or("missing host in url")?;
     let port = url.port_or_known_default().unwrap_or(80);
     let path = if path.is_empty() {
