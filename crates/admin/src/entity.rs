@@ -16,9 +16,12 @@ use super::draft::{self, Draft, Key};
 use super::error::ApiError;
 use super::list::{Page, Scope};
 use super::reply;
+use doorward_core::model::ca_certificate::CaCertificate;
+use doorward_core::model::schema::Violations;
 use doorward_gateway::control::{Change, ChangeError};
-use doorward_gateway::entities::{Entities, Kind, Origin, Record};
+use doorward_gateway::entities::{Entities, Item, Kind, Origin, Record, typed};
 use doorward_gateway::records::Resource;
+use doorward_gateway::schemas;
 
 /// The future that every handler returns.
 pub(super) type Answer = BoxFuture<'static, Result<Response, ApiError>>;
@@ -295,6 +298,7 @@ fn written<T: Resource>(
     now_ms: i64,
 ) -> Result<(Vec<Change>, Value), ApiError> {
     let id = record.value.id();
+    refuse_expired(entities, &record, now_ms)?;
     let mut doc = secret.shown(&record, entities);
     let record = secret.stored(record);
     // What counts for nothing any more keeps nobody from its name.
@@ -312,6 +316,28 @@ fn written<T: Resource>(
         names.assign(entities, id, now_ms, &mut doc, &mut changes)?;
     }
     Ok((changes, Value::Object(doc)))
+}
+
+/// Refuses the certificate of an authority whose time is over: its word would count
+/// for ever, since a trust anchor's dates are not looked at again. One that is there
+/// already stays as it is.
+pub(super) fn refuse_expired(
+    entities: &Entities,
+    item: &dyn Item,
+    now_ms: i64,
+) -> Result<(), ApiError> {
+    let Some(new) = typed::<CaCertificate>(item) else {
+        return Ok(());
+    };
+    let old = entities.ca_certificates.get(new.value.id);
+    let is_old = old.is_some_and(|old| old.value.cert_digest == new.value.cert_digest);
+    let over = |end| end < now_ms / 1000;
+    if is_old || !schemas::cert_end(&new.value.cert).is_some_and(over) {
+        return Ok(());
+    }
+    let mut violations = Violations::default();
+    violations.put_entity("certificate expired, \"Not After\" time is in the past");
+    Err(violations.into())
 }
 
 /// What is asked for by its key is shown wherever it comes from.

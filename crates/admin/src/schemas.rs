@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::call::Call;
 use super::certificates::ServerNames;
 use super::draft::Draft;
-use super::entity::Answer;
+use super::entity::{Answer, refuse_expired};
 use super::error::ApiError;
 use super::reply;
 use doorward_core::clock;
@@ -101,6 +101,8 @@ fn validated(kind: Kind, call: &Call) -> Result<Response, ApiError> {
     }
     resource.stamp(&mut record, clock::random_uuid(), draft.now_ms);
     let record = resource.finish(record, Origin::Store)?;
+    let entities = call.state.control.entities();
+    refuse_expired(&entities, &*record, draft.now_ms)?;
     if let Some(plugin) = entities::typed::<Plugin>(&*record) {
         call.state.control.check_plugin(&plugin.value)?;
     }

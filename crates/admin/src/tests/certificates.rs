@@ -1,6 +1,6 @@
 //! Certificates with their server names, and those of authorities.
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
 use serde_json::{Value, json};
 
 use super::*;
@@ -15,8 +15,14 @@ pub(super) fn pair() -> (String, String) {
 
 /// An authority's certificate, in PEM.
 pub(super) fn ca() -> String {
+    ca_until(4096)
+}
+
+/// One that is good until this year.
+fn ca_until(year: i32) -> String {
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+    params.not_after = date_time_ymd(year, 1, 1);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.self_signed(&key).expect("signs").pem()
 }
@@ -192,4 +198,27 @@ async fn ca_certificates_are_told_apart_by_digest() {
         .send("PUT", "/ca_certificates/name", json!({"cert":ca()}))
         .await;
     assert_eq!(refused.expect(400).json()["code"], 1);
+}
+
+#[tokio::test]
+async fn an_authority_whose_time_is_over_vouches_for_nobody_new() {
+    let api = Api::new().await;
+    let expired = json!({"cert": ca_until(2023)});
+    let words = "schema violation (certificate expired, \"Not After\" time is in the past)";
+    for path in ["/ca_certificates", "/schemas/ca_certificates/validate"] {
+        let refused = api.send("POST", path, expired.clone()).await.expect(400);
+        assert_eq!(refused.json()["message"], words, "{path}");
+        let told = refused.json()["fields"]["@entity"].clone();
+        assert_eq!(told.as_array().map(Vec::len), Some(1), "{path}");
+    }
+    let made = api
+        .send("POST", "/ca_certificates", json!({"cert": ca_until(2024)}))
+        .await
+        .expect(201);
+    let path = format!("/ca_certificates/{}", made.id());
+    api.send("PATCH", &path, expired).await.expect(400);
+    // What is there already can be labelled when its time is over, too.
+    api.clock.advance(365 * 24 * 3600 * 1000);
+    let label = json!({"tags": ["old"]});
+    api.send("PATCH", &path, label).await.expect(200);
 }

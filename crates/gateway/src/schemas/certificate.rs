@@ -115,6 +115,12 @@ pub fn cert_digest(pem: &str) -> Option<String> {
     Some(hex::encode(digest(&SHA256, all.first()?)))
 }
 
+/// When the first certificate of a PEM text ends, in seconds since the epoch.
+pub fn cert_end(pem: &str) -> Option<i64> {
+    let all = certificates(pem).ok()?;
+    Some(x509::facts(all.first()?).ok()?.not_after)
+}
+
 fn text<'a>(record: &'a Map<String, Value>, field: &str) -> Option<&'a str> {
     record.get(field).and_then(Value::as_str)
 }

@@ -18,8 +18,8 @@ mod vault;
 mod tests;
 
 pub use address::target as full_target;
-pub use certificate::cert_digest;
 pub use certificate::{ca_certificate, certificate, sni};
+pub use certificate::{cert_digest, cert_end};
 pub use consumer::consumer;
 pub use credential::{MAX_TTL, credential};
 pub use key::{key, key_set};
