@@ -1,6 +1,8 @@
 //! What makes an endpoint.
 
+use super::State;
 use super::call::Call;
+use super::draft::Key;
 use super::entity::{self, Answer};
 use super::openapi::entities;
 use doorward_core::openapi::Operation;
@@ -15,6 +17,9 @@ pub(super) struct Endpoint {
     pub(super) handler: fn(Call) -> Answer,
     /// What the description of the interface says of a method.
     pub(super) describe: fn(&str) -> Operation,
+    /// Whether a record that the path names is missing, which is said before a
+    /// `DELETE` is refused.
+    pub(super) is_missing: fn(&State, &Key) -> bool,
 }
 
 pub(super) const READ: &[&str] = &["GET"];
@@ -35,6 +40,7 @@ pub(super) const fn endpoint(
         methods,
         handler,
         describe,
+        is_missing: |_, _| false,
     }
 }
 
@@ -68,7 +74,10 @@ pub(super) const fn child<P: Resource, T: Resource>(path: &'static str) -> Endpo
 /// `/things/{thing}/parent`.
 pub(super) const fn parent<T: Resource, P: Resource>(path: &'static str) -> Endpoint {
     let (handler, describe) = (entity::parent::<T, P>, entities::parent::<T, P>);
-    endpoint(path, PARENT, handler, describe)
+    Endpoint {
+        is_missing: entity::has_no_parent::<T, P>,
+        ..endpoint(path, PARENT, handler, describe)
+    }
 }
 
 impl Endpoint {

@@ -9,6 +9,7 @@ use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use super::State;
 use super::call::Call;
 use super::certificates::ServerNames;
 use super::credentials::SecretInput;
@@ -219,7 +220,10 @@ pub(super) async fn item_of<T: Resource>(
                 }
                 let record = match old {
                     Some(old) if patch => draft::update::<T>(entities, old, new, owner)?,
-                    None if patch && owner.is_some() => return Err(ApiError::NotFound),
+                    // Of plugins, the one that stands is looked for first.
+                    None if patch && (owner.is_some() || T::KIND == Kind::Plugin) => {
+                        return Err(ApiError::NotFound);
+                    }
                     None if patch => return Err(key.absent::<T>()),
                     _ => draft::replace::<T>(entities, &key, new, owner)?,
                 };
@@ -338,6 +342,14 @@ pub(super) fn refuse_expired(
     let mut violations = Violations::default();
     violations.put_entity("certificate expired, \"Not After\" time is in the past");
     Err(violations.into())
+}
+
+/// Whether what a path names by its child is not there: nothing can be done to it,
+/// whatever the method.
+pub(super) fn has_no_parent<T: Resource, P: Resource>(state: &State, key: &Key) -> bool {
+    let entities = state.control.entities();
+    let child = found::<T>(&entities, key, state.clock.now_ms());
+    !child.is_ok_and(|child| referenced::<P, T>(child).is_some())
 }
 
 /// What is asked for by its key is shown wherever it comes from.

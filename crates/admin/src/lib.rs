@@ -297,6 +297,10 @@ async fn dispatch(
         method => method,
     };
     if !endpoint.methods.contains(&method.as_str()) {
+        let key = draft::Key::of(params.first().map_or("", String::as_str));
+        if method == Method::DELETE && (endpoint.is_missing)(&state, &key) {
+            return Err(ApiError::NotFound);
+        }
         let mut response = ApiError::Method.into_response();
         cors::insert(response.headers_mut(), header::ALLOW, &endpoint.allow());
         return Ok(response);

@@ -1,5 +1,7 @@
 //! The targets of an upstream, by id or by `host:port`.
 
+use std::sync::Arc;
+
 use http::Method;
 
 use super::call::Call;
@@ -11,6 +13,7 @@ use super::openapi::entities::child;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
 use doorward_core::openapi::Operation;
+use doorward_gateway::entities::Record;
 
 /// `/upstreams/{upstream}/targets/{target}`. What is not there can't be made
 /// here, and its deletion is no success, unlike that of other entities.
@@ -20,7 +23,10 @@ pub(super) fn item(mut call: Call) -> Answer {
         let entities = call.state.control.entities();
         let owner = draft::find::<Upstream>(&entities, &upstream).ok_or(ApiError::NotFound)?;
         let owner = owner.value.id;
-        match health::target(&entities, owner, &key) {
+        let target = health::target(&entities, owner, &key);
+        // One that is switched off is not shown by itself, as in the imitated gateway.
+        let is_off = |target: &Arc<Record<Target>>| target.value.weight == 0;
+        match target.filter(|target| call.method != Method::GET || !is_off(target)) {
             Some(target) => {
                 // A PUT keeps what its body leaves out, as PATCH does.
                 if call.method == Method::PUT {

@@ -95,6 +95,11 @@ async fn targets_are_found_by_id_and_by_address() {
             .expect(200);
         assert_eq!(patched.json()["id"], made.id().as_str());
         assert_eq!(patched.json()["weight"], 0);
+        // One that is switched off is there for changes and in lists alone.
+        api.get(&path).await.expect(404);
+        let on = json!({"weight":1});
+        api.send("PATCH", &path, on).await.expect(200);
+        assert_eq!(api.get(&path).await.expect(200).json()["weight"], 1);
         let path = format!("/upstreams/v/targets/{key}");
         api.get(&path).await.expect(404);
     }
@@ -368,4 +373,66 @@ async fn all_kinds_survive_a_restart() {
     };
     assert_eq!(docs(&before).len(), 6);
     assert_eq!(docs(&before), docs(&again));
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_told_before_a_method_is_refused() {
+    let api = Api::new().await;
+    let missing = "/routes/00000000-0000-4000-8000-000000000000/service";
+    for path in [missing, "/routes/nope/service"] {
+        let gone = api.send("DELETE", path, json!({})).await.expect(404);
+        assert_eq!(gone.json()["message"], "Not found");
+        api.send("POST", path, json!({})).await.expect(405);
+    }
+    let service = json!({"name":"s","host":"a.example"});
+    api.send("POST", "/services", service).await.expect(201);
+    let alone = json!({"name":"alone","paths":["/a"]});
+    let route = json!({"name":"r","paths":["/r"],"service":{"name":"s"}});
+    for (route, path, status) in [
+        (alone, "/routes/alone/service", 404),
+        (route, "/routes/r/service", 405),
+    ] {
+        api.send("POST", "/routes", route).await.expect(201);
+        api.send("DELETE", path, json!({})).await.expect(status);
+    }
+    api.get("/routes/r/service").await.expect(200);
+}
+
+#[tokio::test]
+async fn a_patch_of_no_plugin_finds_nothing() {
+    let api = Api::new().await;
+    let patch = json!({"enabled":false});
+    for key in ["nope", "00000000-0000-4000-8000-000000000000"] {
+        let path = format!("/plugins/{key}");
+        let gone = api.send("PATCH", &path, patch.clone()).await.expect(404);
+        assert_eq!(gone.json()["message"], "Not found");
+        assert!(gone.json().get("code").is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_reference_holds_an_id_and_nothing_else() {
+    let api = Api::new().await;
+    let route = json!({"paths":["/a"],"service":{"foo":1}});
+    let refused = api.send("POST", "/routes", route).await.expect(400).json();
+    assert_eq!(
+        refused["message"],
+        "2 schema violations (service.foo: not a primary key; service.id: missing primary key)"
+    );
+    let fields = json!({"service":{"foo":"not a primary key","id":"missing primary key"}});
+    assert_eq!(refused["fields"], fields);
+}
+
+#[tokio::test]
+async fn the_url_of_a_service_leaves_out_its_query() {
+    let api = Api::new().await;
+    for (url, path) in [
+        ("http://a.example/p?q=1#f", json!("/p")),
+        ("http://a.example/?q", json!("/")),
+        ("http://a.example?q", Value::Null),
+    ] {
+        let made = api.send("POST", "/services", json!({"url":url})).await;
+        let made = made.expect(201).json();
+        assert_eq!((&made["host"], &made["path"]), (&json!("a.example"), &path));
+    }
 }
