@@ -87,7 +87,7 @@ fn origin(request: &HeaderMap) -> Option<&HeaderValue> {
 }
 
 /// What an answer says of the origin that asks.
-struct Told {
+struct OriginHeaders {
     /// `None`: it is not allowed.
     origin: Option<HeaderValue>,
     credentials: bool,
@@ -97,7 +97,7 @@ struct Told {
 
 impl Cors {
     /// What the origin of `request` is told of origins and credentials.
-    fn told(&self, request: &HeaderMap) -> Told {
+    fn origin_headers(&self, request: &HeaderMap) -> OriginHeaders {
         let Config {
             origins,
             credentials,
@@ -117,7 +117,7 @@ impl Cors {
             Allowed::None => None,
         };
         let tells_any = || origin.as_ref().is_some_and(|told| told == "*");
-        Told {
+        OriginHeaders {
             credentials: *credentials && !(is_any && tells_any()),
             origin,
             varies,
@@ -129,7 +129,7 @@ impl Cors {
     fn preflight(&self, request: &HeaderMap) -> Reply {
         let mut reply = Reply::empty(StatusCode::OK);
         let mut put = |name, value| reply.headers.push((name, value));
-        let told = self.told(request);
+        let told = self.origin_headers(request);
         if told.varies {
             put(VARY, VARIES);
         }
@@ -162,7 +162,7 @@ impl Cors {
         if is_preflight(request) {
             return;
         }
-        let told = self.told(&request.headers);
+        let told = self.origin_headers(&request.headers);
         if told.varies {
             vary(response);
         }
