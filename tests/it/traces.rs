@@ -121,3 +121,52 @@ plugins:
     }
     assert!(!has(b"s3cret") && !has(b"service.name\x12\x06\x0a\x04kong"));
 }
+
+#[tokio::test]
+async fn opentelemetry_posts_records_of_requests_as_logs() {
+    let (upstream, receiver) = (Upstream::echo().await, receiver().await);
+    let services = format!(
+        "
+- name: orders
+  url: {}
+  routes:
+  - {{name: orders, paths: [/orders]}}
+plugins:
+- name: opentelemetry
+  config: {{logs_endpoint: \"{}\", sampling_rate: 0, queue: {{max_batch_size: 1}}}}
+",
+        upstream.url(""),
+        receiver.url("/v1/logs"),
+    );
+    let door = Setup::new().services(&services).start().await;
+    assert_eq!(get(&door, "/orders/1?token=s3cret&a=b", &[]).await, 200);
+    assert_eq!(get(&door, "/nowhere", &[]).await, 404);
+    let seen = eventually("records", || async {
+        let seen = receiver.seen();
+        (seen.len() == 2).then_some(seen)
+    })
+    .await;
+    let has = |at: usize, part: &[u8]| {
+        let body = &seen[at].body;
+        body.windows(part.len()).any(|window| window == part)
+    };
+    assert!(seen.iter().all(|one| one.target == "/v1/logs"));
+    for part in [
+        "INFO",
+        "request.id",
+        "kong-internal",
+        "\"status\":200",
+        "a=b",
+    ] {
+        assert!(has(0, part.as_bytes()), "{part}");
+    }
+    for part in ["WARN", "/nowhere", "\"status\":404"] {
+        assert!(has(1, part.as_bytes()), "{part}");
+    }
+    assert!(has(0, b"token=REDACTED") && !has(0, b"s3cret"));
+    // The record names the trace that the upstream knows, also one without spans.
+    let sent = upstream.last();
+    let trace = sent.header("traceparent").expect("a context");
+    let trace = trace.split('-').nth(1).expect("an id");
+    assert!(has(0, format!("\"w3c\":\"{trace}\"").as_bytes()), "{trace}");
+}

@@ -8,7 +8,7 @@ mod custom_fields;
 pub(crate) mod file_log;
 pub(crate) mod http_log;
 pub(crate) mod loggly;
-mod record;
+pub(crate) mod record;
 pub(crate) mod syslog;
 pub(crate) mod tcp_log;
 #[cfg(test)]

@@ -39,7 +39,7 @@ const ADDRESSES: &[HeaderName] = &[header::LOCATION, header::CONTENT_LOCATION, h
 const PARAMETERS: usize = 100;
 
 /// The object of a request.
-pub(super) fn object(record: &RequestRecord<'_>) -> Map<String, Value> {
+pub(crate) fn object(record: &RequestRecord<'_>) -> Map<String, Value> {
     let mut object = Map::new();
     let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
     put("request", request(record));

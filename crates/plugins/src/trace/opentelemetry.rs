@@ -1,4 +1,5 @@
-//! The `opentelemetry` plugin: spans of requests go to a collector, over OTLP/HTTP.
+//! The `opentelemetry` plugin: spans and records of requests go to a collector, over
+//! OTLP/HTTP.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -14,8 +15,8 @@ use super::context::Format;
 use super::propagation::{self, Propagation};
 use super::{Beginning, Trace, begin, noted};
 use crate::delivery::{LEGACY_SPANS, Limits, Queue, Sender, queue_field};
-use crate::logging::OBSERVES;
 use crate::logging::http_log::endpoint;
+use crate::logging::{OBSERVES, record};
 use crate::settings::{Settings, header_name, url_text, wrong};
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
 use doorward_net::http::outbound::{Options, Outbound};
@@ -103,7 +104,12 @@ fn check_headers(config: &Map<String, Value>, violations: &mut Violations) {
     }
 }
 
-/// Sends spans.
+/// Severities of log records (OpenTelemetry logs data model).
+const INFO: (u64, &str) = (9, "INFO");
+const WARN: (u64, &str) = (13, "WARN");
+const ERROR: (u64, &str) = (17, "ERROR");
+
+/// Sends spans, or records.
 struct OtlpSender {
     outbound: Arc<Outbound>,
     metrics: Arc<Metrics>,
@@ -114,8 +120,9 @@ struct OtlpSender {
 }
 
 impl OtlpSender {
-    /// A request with these spans, each a field of its scope.
-    fn body(&self, spans: &[Vec<u8>]) -> Vec<u8> {
+    /// A request with these entries, each a field of its scope. Those of spans and of
+    /// records have the same numbers.
+    fn body(&self, entries: &[Vec<u8>]) -> Vec<u8> {
         let mut out = Vec::new();
         protobuf::message(&mut out, 1, |out| {
             protobuf::message(out, 1, |out| self.resource(out));
@@ -124,13 +131,15 @@ impl OtlpSender {
                     protobuf::bytes(out, 1, b"kong-internal");
                     protobuf::bytes(out, 2, b"0.1.0");
                 });
-                spans.iter().for_each(|span| out.extend_from_slice(span));
+                entries
+                    .iter()
+                    .for_each(|entry| out.extend_from_slice(entry));
             });
         });
         out
     }
 
-    /// What is the same for all spans. Attributes of the configuration go before.
+    /// What is the same for all entries. Attributes of the configuration go before.
     fn resource(&self, out: &mut Vec<u8>) {
         let (node, version) = self.metrics.kong.node();
         let own = [
@@ -161,18 +170,40 @@ struct OpenTelemetry {
     propagation: Propagation,
     beginning: Beginning,
     id_header: Option<HeaderName>,
-    queue: Queue,
+    spans: Option<Queue>,
+    records: Option<Queue>,
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
     let config = Settings(config);
-    if config.get("logs_endpoint").is_some() {
-        let message = "logs of the gateway can't be sent: leave it out, and collect its standard \
-                       error";
-        return Err(wrong("logs_endpoint", message));
-    }
-    let text = config.text("traces_endpoint").unwrap_or_default();
-    let (url, mut headers) = endpoint("traces_endpoint", text)?;
+    let queue = |field| -> Result<Option<Queue>, ConfigError> {
+        let sender = sender(field, config, parts)?;
+        let limits = Limits::read(config, &LEGACY_SPANS);
+        Ok(sender.map(|sender| Queue::new(KIND.name, parts, limits, sender)))
+    };
+    Ok(Arc::new(OpenTelemetry {
+        propagation: Propagation::read(config, Format::W3c)?,
+        beginning: Beginning {
+            id_size: 16,
+            ratio: config.number("sampling_rate").unwrap_or(RATIO),
+            is_final: false,
+        },
+        id_header: config.header("http_response_header_for_traceid")?,
+        spans: queue("traces_endpoint")?,
+        records: queue("logs_endpoint")?,
+    }))
+}
+
+/// What sends to the endpoint in this field, if there is one.
+fn sender(
+    field: &'static str,
+    config: Settings<'_>,
+    parts: &Parts,
+) -> Result<Option<OtlpSender>, ConfigError> {
+    let Some(text) = config.text(field) else {
+        return Ok(None);
+    };
+    let (url, mut headers) = endpoint(field, text)?;
     let kind = HeaderValue::from_static("application/x-protobuf");
     headers.insert(header::CONTENT_TYPE, kind);
     let extra = config.get("headers").and_then(Value::as_object);
@@ -188,7 +219,7 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
     let timeout: u64 = timeouts.into_iter().filter_map(millis).sum();
     let attributes = config.get("resource_attributes").and_then(Value::as_object);
     let attributes = attributes.into_iter().flatten();
-    let sender = OtlpSender {
+    Ok(Some(OtlpSender {
         outbound: parts.outbound.clone(),
         metrics: parts.metrics.clone(),
         url,
@@ -200,17 +231,6 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
         attributes: attributes
             .filter_map(|(name, value)| Some((name.as_str().into(), value.as_str()?.into())))
             .collect(),
-    };
-    let limits = Limits::read(config, &LEGACY_SPANS);
-    Ok(Arc::new(OpenTelemetry {
-        propagation: Propagation::read(config, Format::W3c)?,
-        beginning: Beginning {
-            id_size: 16,
-            ratio: config.number("sampling_rate").unwrap_or(RATIO),
-            is_final: false,
-        },
-        id_header: config.header("http_response_header_for_traceid")?,
-        queue: Queue::new(KIND.name, parts, limits, sender),
     }))
 }
 
@@ -229,6 +249,34 @@ fn spans(trace: &Trace, record: &RequestRecord<'_>) -> Vec<u8> {
     if record.upstream.tries.is_some() {
         protobuf::message(&mut out, 2, |out| balancer(out, trace, record));
     }
+    out
+}
+
+/// The record of a request, as a field of its scope: the object that log plugins
+/// write, without secrets, and the span that it belongs to.
+fn log_record(trace: &Trace, record: &RequestRecord<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    protobuf::message(&mut out, 2, |out| {
+        let end = nanos(record.started_ms, record.latencies.request);
+        protobuf::fixed64(out, 1, end);
+        let (number, text) = match record.response.status {
+            500.. => ERROR,
+            400.. => WARN,
+            _ => INFO,
+        };
+        protobuf::number(out, 2, number);
+        protobuf::bytes(out, 3, text.as_bytes());
+        let object = Value::Object(record::object(record)).to_string();
+        protobuf::message(out, 5, |out| protobuf::bytes(out, 1, object.as_bytes()));
+        if let Some(id) = record.request.id {
+            protobuf::text_attribute(out, 6, "request.id", id);
+        }
+        if let Some((trace_id, _)) = trace.context.trace_id {
+            protobuf::bytes(out, 9, &trace_id);
+        }
+        protobuf::bytes(out, 10, &trace.root);
+        protobuf::fixed64(out, 11, end);
+    });
     out
 }
 
@@ -358,8 +406,11 @@ impl Filter for OpenTelemetry {
                 headers,
             ))
         });
-        if trace.sampled {
-            self.queue.push(spans(trace, record));
+        if let Some(queue) = self.spans.as_ref().filter(|_| trace.sampled) {
+            queue.push(spans(trace, record));
+        }
+        if let Some(queue) = &self.records {
+            queue.push(log_record(trace, record));
         }
     }
 }
