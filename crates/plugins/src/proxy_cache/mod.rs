@@ -172,9 +172,10 @@ impl Filter for ProxyCache {
     fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
         let request = session.req_header();
         // Nobody else looks at what a client says of caching.
-        let directives = match self.config.cache_control {
-            true => Directives::of(&request.headers),
-            false => Directives::default(),
+        let directives = if self.config.cache_control {
+            Directives::of(&request.headers)
+        } else {
+            Directives::default()
         };
         let refuses = directives.no_store || directives.no_cache;
         let headers = key::Headers::of(request);
