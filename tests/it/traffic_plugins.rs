@@ -1,6 +1,7 @@
 //! Plugins that change bodies, count what answers cost and store answers, each seen
 //! through the real program.
 
+use jsonwebtoken::{EncodingKey, Header};
 use serde_json::json;
 
 use crate::support::{Answer, Door, Reply, Setup, Upstream, http, raw};
@@ -262,4 +263,138 @@ async fn a_stored_answer_is_changed_as_the_upstreams_would_be() {
         assert_eq!(answer.headers.get_all("x-more").iter().count(), 1);
     }
     assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn users_behind_one_credential_do_not_get_one_anothers_stored_answers() {
+    let upstream = Upstream::start(|seen| {
+        let of = |name| seen.header(name).unwrap_or("nobody").to_owned();
+        let body = format!("{} {}", of("authorization"), of("x-token"));
+        response("Content-Type: text/plain\r\n", &body)
+    })
+    .await;
+    let services = format!(
+        "
+- name: jwt
+  url: {0}
+  routes: [{{name: jwt, paths: [/jwt]}}]
+  plugins:
+  - {{name: jwt, config: {{header_names: [x-token, authorization]}}}}
+  - {CACHE}
+- name: key
+  url: {0}
+  routes: [{{name: key, paths: [/key]}}]
+  plugins:
+  - {{name: key-auth, config: {{hide_credentials: true}}}}
+  - {CACHE}
+- name: anonymous
+  url: {0}
+  routes: [{{name: anonymous, paths: [/anonymous]}}]
+  plugins:
+  - {{name: key-auth, config: {{anonymous: app}}}}
+  - {CACHE}
+consumers:
+- username: app
+  keyauth_credentials: [{{key: apps-key}}]
+  jwt_secrets: [{{key: issuer, secret: apps-secret}}]
+",
+        upstream.url("")
+    );
+    let door = Setup::new().services(&services).start().await;
+    let key = EncodingKey::from_secret(b"apps-secret");
+    let token = |user: &str| {
+        let claims = json!({"iss": "issuer", "sub": user});
+        let token = jsonwebtoken::encode(&Header::default(), &claims, &key);
+        format!("Bearer {}", token.expect("a token"))
+    };
+    let (anna, bert) = (token("anna"), token("bert"));
+    let app = ("apikey", "apps-key");
+    let (basic_anna, basic_bert) = ("Basic YW5uYTph", "Basic YmVydDpi");
+    for (path, one, other) in [
+        (
+            "/jwt",
+            vec![("authorization", anna.as_str())],
+            vec![("authorization", bert.as_str())],
+        ),
+        ("/jwt", vec![("x-token", &anna)], vec![("x-token", &bert)]),
+        (
+            "/key",
+            vec![app, ("authorization", basic_anna)],
+            vec![app, ("authorization", basic_bert)],
+        ),
+    ] {
+        for (headers, status) in [
+            (&one, "Miss"),
+            (&other, "Miss"),
+            (&one, "Hit"),
+            (&other, "Hit"),
+        ] {
+            let answer = door.get_with(path, headers).await.expect(200);
+            let (_, own) = headers[headers.len() - 1];
+            assert!(answer.body.contains(own), "{path}: {}", answer.body);
+            assert_eq!(answer.header("x-cache-status"), status, "{path}");
+        }
+    }
+    // What nobody has verified goes around the cache, for the anonymous consumer too.
+    for credential in [basic_anna, basic_bert] {
+        let headers = [("authorization", credential)];
+        let answer = door.get_with("/anonymous", &headers).await.expect(200);
+        assert_eq!(answer.header("x-cache-status"), "Bypass");
+        assert!(answer.body.contains(credential));
+    }
+}
+
+#[tokio::test]
+async fn what_clients_ask_of_a_cache_counts_where_that_is_configured() {
+    let upstream = Upstream::start(|seen| {
+        if seen.header("range").is_some() {
+            let part = "HTTP/1.1 206 Partial Content\r\nContent-Type: text/plain\r\n\
+                        Content-Range: bytes 0-1/4\r\nContent-Length: 2\r\n\r\nwh";
+            return Reply::Raw(part.as_bytes().to_vec());
+        }
+        response(
+            "Content-Type: text/plain\r\nETag: \"e\"\r\nCache-Control: max-age=60\r\n",
+            "whole",
+        )
+    })
+    .await;
+    let strict = CACHE.replace("strategy: memory", "strategy: memory, cache_control: true");
+    let services = format!(
+        "
+- name: loose
+  url: {0}
+  routes: [{{name: loose, paths: [/loose]}}]
+  plugins: [{CACHE}]
+- name: strict
+  url: {0}
+  routes: [{{name: strict, paths: [/strict]}}]
+  plugins: [{strict}]
+",
+        upstream.url("")
+    );
+    let door = Setup::new().services(&services).start().await;
+    let control = |directive| ("cache-control", directive);
+    let range = ("range", "bytes=0-1");
+    let condition = ("if-none-match", "\"e\"");
+    for (path, header, code, status, body) in [
+        // A part is not stored, and the whole will do for it.
+        ("/loose", range, 206, "Bypass", "wh"),
+        ("/loose", control("only-if-cached"), 200, "Miss", "whole"),
+        ("/loose", range, 200, "Hit", "whole"),
+        ("/loose", condition, 200, "Hit", "whole"),
+        ("/loose", control("no-store"), 200, "Hit", "whole"),
+        ("/loose", control("max-age=0"), 200, "Hit", "whole"),
+        ("/strict", control("only-if-cached"), 504, "", ""),
+        ("/strict", condition, 200, "Miss", "whole"),
+        ("/strict", condition, 200, "Hit", "whole"),
+        ("/strict", control("only-if-cached"), 200, "Hit", "whole"),
+        ("/strict", control("no-store"), 200, "Bypass", "whole"),
+        ("/strict", control("no-cache"), 200, "Bypass", "whole"),
+        ("/strict", control("min-fresh=120"), 200, "Refresh", "whole"),
+        ("/strict", control("max-age=3600"), 200, "Hit", "whole"),
+    ] {
+        let answer = door.get_with(path, &[header]).await.expect(code);
+        let told = (answer.header("x-cache-status"), answer.body.as_str());
+        assert_eq!(told, (status, body), "{path} {header:?}");
+    }
 }
