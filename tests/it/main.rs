@@ -2,6 +2,7 @@
 //! interface.
 
 mod access_log;
+mod access_plugins;
 mod acme;
 mod admin;
 mod admin_socket;
