@@ -1,25 +1,34 @@
-//! Groups: searched and looked at; users come and go.
+//! Groups: searched, looked at, made, renamed and deleted; users come and go.
 
 use axum::response::Response;
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::Call;
 use super::error::ManageError;
-use super::page::Page;
-use crate::respond;
+use super::page::{self, Page};
+use super::users::version;
+use crate::{respond, scim};
+use doorward_core::clock::random_uuid;
 use doorward_core::model::group::{Group, MemberChange, Membership};
 use doorward_core::model::query::{Filter, Op, Operand};
 use doorward_core::model::user::fold;
-use doorward_core::model::user::schema::GROUP;
-use doorward_store::{GroupChange, GroupOutcome, complete};
+use doorward_core::model::user::schema::{GROUP, RecordError};
+use doorward_store::{GroupChange, GroupOutcome, StoreError, complete};
+
+/// Most members that a new group is made with.
+const MEMBERS_MAX: usize = 1000;
+
+/// Members that are shown, and that no change is of.
+const SHOWN_ONLY: [&str; 5] = ["id", "realm", "version", "created_at", "updated_at"];
 
 /// `GET /identity/groups`: by ascending name. `q`: what the name begins with.
 pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
     let page = Page::of(&call)?;
     let realm = call.realm()?;
-    let search = call.query()?.get("q").unwrap_or_default().trim().to_owned();
+    let form = call.query()?;
+    let search = page::search(&form)?.to_owned();
     let filter = match GROUP.find("displayName") {
         Some(name) if !search.is_empty() => {
             Filter::Compare(name, Op::StartsWith, Operand::Text(fold(&search)))
@@ -27,15 +36,132 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
         _ => Filter::Always,
     };
     let query = page.query(filter);
-    let found = call.state.store.groups(&realm.path, &query).await?;
+    let store = &call.state.store;
+    let found = store.groups_uncounted(&realm.path, &query).await?;
     let shown = |group: &Group| (fold(&group.name), record(group));
-    page.answer(&call, "/groups", found.groups.iter().map(shown).collect())
+    page.answer(&call, "/groups", found.iter().map(shown).collect())
 }
 
 /// `GET /identity/groups/{id}`
 pub(super) async fn show(call: Call) -> Result<Response, ManageError> {
     let group = group(&call).await?;
     Ok(respond::json(StatusCode::OK, &record(&group)))
+}
+
+/// `POST /identity/groups`: `displayName`, and whom it has as members from the
+/// beginning.
+pub(super) async fn create(call: Call) -> Result<Response, ManageError> {
+    let realm = call.realm()?;
+    let mut sent = sent(&call)?;
+    let members = match sent.remove("members") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(members) => identifiers(&members)?,
+    };
+    let (name, external_id) = scim::group_names(&sent)?;
+    let group = Group {
+        id: random_uuid(),
+        realm: realm.path.clone(),
+        name,
+        external_id,
+        version: 1,
+        created_ms: call.now_ms,
+        updated_ms: call.now_ms,
+    };
+    let members = MemberChange {
+        clear: false,
+        steps: members.into_iter().map(|id| (true, id)).collect(),
+    };
+    tell(group.id);
+    let made = call.state.store.insert_group(&group, &members).await;
+    let group = outcome(made, &group.name)?;
+    Ok(respond::json(StatusCode::CREATED, &record(&group)))
+}
+
+/// `PATCH /identity/groups/{id}`: another name or external identifier. `version`:
+/// the one that the change is of.
+pub(super) async fn patch(call: Call) -> Result<Response, ManageError> {
+    let old = group(&call).await?;
+    let seen = version(&call.object()?)?;
+    let mut whole = Map::new();
+    whole.insert("displayName".to_owned(), old.name.clone().into());
+    whole.insert("externalId".to_owned(), json!(old.external_id));
+    for (name, value) in sent(&call)? {
+        whole.retain(|known, _| !known.eq_ignore_ascii_case(&name));
+        whole.insert(name, value);
+    }
+    let (name, external_id) = scim::group_names(&whole)?;
+    let change = GroupChange {
+        realm: old.realm,
+        id: old.id,
+        seen,
+        name: Some(name.clone()),
+        external_id: Some(external_id),
+        members: MemberChange::default(),
+        now_ms: call.now_ms,
+    };
+    tell(old.id);
+    let changed = call.state.store.change_group(&change).await;
+    let group = outcome(changed, &name)?;
+    Ok(respond::json(StatusCode::OK, &record(&group)))
+}
+
+/// `DELETE /identity/groups/{id}`: `version` of the query names the one that is
+/// meant.
+pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
+    let old = group(&call).await?;
+    let seen = page::version(&call.query()?)?;
+    tell(old.id);
+    let store = &call.state.store;
+    let gone = store.delete_group(&old.realm, old.id, seen).await;
+    outcome(gone, &old.name)?;
+    Ok(respond::empty(StatusCode::NO_CONTENT))
+}
+
+/// What the body says of a group.
+fn sent(call: &Call) -> Result<Map<String, Value>, ManageError> {
+    let mut sent = call.object()?;
+    sent.retain(|name, _| !SHOWN_ONLY.contains(&name.as_str()));
+    Ok(sent)
+}
+
+/// Users by their identifiers.
+fn identifiers(members: &Value) -> Result<Vec<Uuid>, ManageError> {
+    let wrong = |text: String| RecordError::new("members", text);
+    let list = members.as_array();
+    let list = list.ok_or_else(|| wrong("expected a list of identifiers".to_owned()))?;
+    if list.len() > MEMBERS_MAX {
+        return Err(wrong(format!("are more than {MEMBERS_MAX}")).into());
+    }
+    let read = |one: &Value| one.as_str().and_then(|id| id.parse::<Uuid>().ok());
+    let ids: Option<Vec<_>> = list.iter().map(read).collect();
+    let ids = ids.ok_or_else(|| wrong("expected a list of identifiers".to_owned()))?;
+    Ok(ids)
+}
+
+/// The record of the act says which group it is about.
+fn tell(id: Uuid) {
+    complete(|record| {
+        record.set_target(&format!("groups/{id}"));
+        record.set_detail("group", id.to_string().as_str());
+    });
+}
+
+/// The group that a write left, or why nothing was written; `name` is the one that
+/// it was to have.
+fn outcome(outcome: Result<GroupOutcome, StoreError>, name: &str) -> Result<Group, ManageError> {
+    match outcome {
+        Ok(GroupOutcome::Done(group)) => Ok(group),
+        Ok(GroupOutcome::Missing) => Err(ManageError::NotFound),
+        Ok(GroupOutcome::Stale(_)) => Err(ManageError::Changed),
+        Ok(GroupOutcome::NoUser(id)) => {
+            Err(RecordError::new("members", format!("there is no user {id}")).into())
+        }
+        Err(StoreError::Taken(_)) => Err(ManageError::Taken {
+            field: "displayName",
+            value: name.to_owned(),
+        }),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// `GET /identity/groups/{id}/members`: by ascending identifier.
@@ -71,11 +197,8 @@ async fn change(call: &Call, comes: bool) -> Result<Response, ManageError> {
     let store = &call.state.store;
     let known = store.user(&group.realm, user).await?;
     let known = known.ok_or(ManageError::NotFound)?;
-    complete(|record| {
-        record.set_user(known.id, &known.user_name);
-        record.set_target(&format!("groups/{}", group.id));
-        record.set_detail("group", group.id.to_string().as_str());
-    });
+    complete(|record| record.set_user(known.id, &known.user_name));
+    tell(group.id);
     let change = GroupChange {
         realm: group.realm,
         id: group.id,

@@ -8,11 +8,15 @@ use serde_json::{Value, json};
 
 use super::error::ManageError;
 use super::{Call, PREFIX};
+use crate::form::Form;
 use crate::respond;
 use doorward_core::model::query::{Filter, UserQuery};
 
 const DEFAULT_SIZE: usize = 100;
 const MAX_SIZE: usize = 1000;
+
+/// Longest text that is searched for, in bytes.
+const SEARCH_MAX: usize = 320;
 
 /// Which part of a list is wanted.
 #[derive(Debug)]
@@ -82,6 +86,27 @@ impl Page {
         }
         Ok(respond::json(StatusCode::OK, &body))
     }
+}
+
+/// What a list is searched for: `q` of the query.
+pub(super) fn search<'q>(query: &'q Form<'_>) -> Result<&'q str, ManageError> {
+    let search = query.get("q").unwrap_or_default().trim();
+    if search.len() > SEARCH_MAX {
+        return Err(ManageError::Option {
+            option: "q",
+            message: format!("is longer than {SEARCH_MAX} bytes"),
+        });
+    }
+    Ok(search)
+}
+
+/// The version that a deletion is of: `version` of the query.
+pub(super) fn version(query: &Form<'_>) -> Result<Option<i64>, ManageError> {
+    let version = query.get("version").map(str::parse::<i64>).transpose();
+    version.map_err(|_| ManageError::Option {
+        option: "version",
+        message: "expected an integer".to_owned(),
+    })
 }
 
 fn key(offset: &str) -> Result<String, ManageError> {

@@ -11,7 +11,7 @@ use super::Call;
 use super::error::ManageError;
 use super::identities::user;
 use super::lockouts;
-use super::page::Page;
+use super::page::{self, Page};
 use crate::password::NewPasswordError;
 use crate::password_policy::{own_texts, refusal_text};
 use crate::password_reset::{self, Refusal};
@@ -23,9 +23,6 @@ use doorward_core::model::secret::Secret;
 use doorward_core::model::user::schema::RecordError;
 use doorward_core::model::user::{Owner, User, name as user_name};
 use doorward_store::{StoreError, complete};
-
-/// Longest text that is searched for, in bytes.
-const SEARCH_MAX: usize = 320;
 
 /// Members that are shown, and that no change is of.
 const SHOWN_ONLY: [&str; 9] = [
@@ -52,7 +49,7 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
         return page.answer(&call, "/users", user.into_iter().map(shown).collect());
     }
     let mut users = Vec::new();
-    for filter in filters(call.query()?.get("q").unwrap_or_default())? {
+    for filter in filters(page::search(&call.query()?)?)? {
         let query = page.query(filter);
         users.extend(store.users_uncounted(&realm.path, &query).await?);
     }
@@ -74,15 +71,8 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
 /// The conditions of which one must hold. An index answers each of them; of both
 /// at once none does.
 fn filters(search: &str) -> Result<Vec<Filter>, ManageError> {
-    let search = search.trim();
     if search.is_empty() {
         return Ok(vec![Filter::Always]);
-    }
-    if search.len() > SEARCH_MAX {
-        return Err(ManageError::Option {
-            option: "q",
-            message: format!("is longer than {SEARCH_MAX} bytes"),
-        });
     }
     let begins = |attribute: &str| {
         let text = format!("{attribute} sw {}", Value::from(search));
@@ -171,6 +161,24 @@ pub(super) async fn patch(call: Call) -> Result<Response, ManageError> {
     shown(&call, &new.ok_or(ManageError::NotFound)?, StatusCode::OK).await
 }
 
+/// `DELETE /identity/users/{id}`: with sessions, tokens and all that belongs to the
+/// user. `version` of the query names the one that is meant.
+pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
+    let user = user(&call).await?;
+    let seen = page::version(&call.query()?)?;
+    complete(|record| record.set_user(user.id, &user.user_name));
+    let gone = call.state.store.delete_user(user.id, seen, call.now_ms);
+    match gone.await {
+        Ok(true) => {}
+        Ok(false) => return Err(ManageError::NotFound),
+        Err(StoreError::FileOwned(name)) => return Err(call.file_owned(format!("user {name}"))),
+        Err(error) => return Err(error.into()),
+    }
+    call.state.read_revocations().await?;
+    call.state.backchannel_logout.wake();
+    Ok(respond::empty(StatusCode::NO_CONTENT))
+}
+
 /// `POST /identity/users/{id}/reset`: sends the user a link for a new password.
 pub(super) async fn reset(call: Call) -> Result<Response, ManageError> {
     let user = user(&call).await?;
@@ -205,7 +213,8 @@ fn sent(call: &Call) -> Result<Map<String, Value>, ManageError> {
     Ok(sent)
 }
 
-fn version(sent: &Map<String, Value>) -> Result<Option<i64>, ManageError> {
+/// The version that a change is of, if the body names one.
+pub(super) fn version(sent: &Map<String, Value>) -> Result<Option<i64>, ManageError> {
     match sent.get("version") {
         None | Some(Value::Null) => Ok(None),
         Some(version) => match version.as_i64() {

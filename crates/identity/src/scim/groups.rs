@@ -21,7 +21,7 @@ use doorward_core::clock::random_uuid;
 use doorward_core::model::audit::{Event, Kind as AuditKind};
 use doorward_core::model::group::{Group, MemberChange};
 use doorward_core::model::query::{Filter, Op, Operand};
-use doorward_core::model::user::schema::{GROUP, GROUP_URN};
+use doorward_core::model::user::schema::{GROUP, GROUP_URN, RecordError};
 use doorward_core::model::user::{fold, name};
 use doorward_store::{GroupChange, GroupOutcome, GroupPage, StoreError};
 
@@ -269,33 +269,46 @@ fn group_input(call: &Call) -> Result<GroupInput, ScimError> {
         .find(|name| name.eq_ignore_ascii_case("members"));
     let members = named.cloned().and_then(|name| body.remove(&name));
     let members = members.as_ref().map(members::read).transpose()?;
-    let record = GROUP.canonical(&body).map_err(change::refused)?;
-    let name = record.get("displayName").and_then(Value::as_str);
-    let external_id = record.get("externalId").and_then(Value::as_str);
+    let (name, external_id) = group_names(&body).map_err(change::refused)?;
     Ok(GroupInput {
-        name: checked_name(name.unwrap_or_default())?,
-        external_id: external_id.map(checked_id).transpose()?,
+        name,
+        external_id,
         members,
     })
 }
 
+/// The name and the external identifier that a record of a group says (RFC 7643
+/// section 4.2).
+///
+/// # Errors
+/// The first attribute that can't be.
+pub(crate) fn group_names(
+    record: &Map<String, Value>,
+) -> Result<(String, Option<String>), RecordError> {
+    let record = GROUP.canonical(record)?;
+    let name = record.get("displayName").and_then(Value::as_str);
+    let external_id = record.get("externalId").and_then(Value::as_str);
+    let name = checked_name(name.unwrap_or_default())?;
+    Ok((name, external_id.map(checked_id).transpose()?))
+}
+
 /// The name as it is kept: in one composition, because tokens tell it and other
 /// programs compare it.
-fn checked_name(name: &str) -> Result<String, ScimError> {
-    let bad = |text: String| Err(ScimError::bad("invalidValue", text));
+fn checked_name(name: &str) -> Result<String, RecordError> {
+    let bad = |text: String| Err(RecordError::new("displayName", text));
     let composed: String = name.trim().nfc().collect();
     if composed.is_empty() || fold(&composed).len().max(name.len()) > TEXT_MAX {
-        return bad(format!("displayName: must have from 1 to {TEXT_MAX} bytes"));
+        return bad(format!("must have from 1 to {TEXT_MAX} bytes"));
     }
     if composed.chars().any(name::is_unseen) {
-        return bad("displayName: must have no characters that nobody sees".to_owned());
+        return bad("must have no characters that nobody sees".to_owned());
     }
     Ok(composed)
 }
 
-fn checked_id(id: &str) -> Result<String, ScimError> {
+fn checked_id(id: &str) -> Result<String, RecordError> {
     if id.len() > TEXT_MAX || id.contains('\0') {
-        Err(ScimError::bad("invalidValue", "externalId: too long"))
+        Err(RecordError::new("externalId", "too long"))
     } else {
         Ok(id.to_owned())
     }
@@ -453,9 +466,11 @@ fn step(wanted: &mut GroupChange, operation: &patch::Operation) -> Result<(), Sc
     patch::apply(&GROUP, &mut record, operation)?;
     let text = |name: &str| record.get(name).and_then(Value::as_str);
     if operation.path.target().path == "displayName" {
-        wanted.name = Some(checked_name(text("displayName").unwrap_or_default())?);
+        let name = checked_name(text("displayName").unwrap_or_default());
+        wanted.name = Some(name.map_err(change::refused)?);
     } else {
-        wanted.external_id = Some(text("externalId").map(checked_id).transpose()?);
+        let id = text("externalId").map(checked_id).transpose();
+        wanted.external_id = Some(id.map_err(change::refused)?);
     }
     Ok(())
 }

@@ -40,6 +40,7 @@ use doorward_core::model::user::schema::USER;
 
 pub(super) use access::tell_who_reads;
 pub(super) use change::{changed, merged};
+pub(super) use groups::group_names;
 pub(super) use record::STANDARD;
 
 /// Longest body of a request, in bytes.

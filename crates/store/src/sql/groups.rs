@@ -41,6 +41,20 @@ impl Store {
         })
     }
 
+    /// The groups of one page of a query, without counting those of all pages.
+    ///
+    /// # Errors
+    /// As [`Store::users`].
+    pub async fn groups_uncounted(
+        &self,
+        realm: &str,
+        query: &UserQuery,
+    ) -> Result<Vec<Group>, StoreError> {
+        let records = (Records::Groups, Total::Omitted);
+        let page = page::read(&self.database, records, realm, query).await?;
+        page.rows.iter().map(read).collect()
+    }
+
     /// Members of a group by ascending identifier: those after `after`, at most
     /// `limit`.
     pub async fn members(

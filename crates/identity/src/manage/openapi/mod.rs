@@ -315,8 +315,9 @@ fn of_user(operation: Operation) -> Operation {
 }
 
 pub(super) use users::{
-    add_member, create_user, list_consents, list_groups, list_members, list_users, patch_user,
-    remove_member, reset_password, show_group, show_user, withdraw_consent,
+    add_member, create_group, create_user, delete_group, delete_user, list_consents, list_groups,
+    list_members, list_users, patch_group, patch_user, remove_member, reset_password, show_group,
+    show_user, withdraw_consent,
 };
 
 pub(super) fn list_factors() -> Operation {

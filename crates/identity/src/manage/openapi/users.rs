@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{list, of, of_user, realm};
-use doorward_core::openapi::{Operation, Parameter, text};
+use doorward_core::openapi::{Operation, Parameter, fields, text};
 
 /// The attributes are those of the schema of users, which checks them: the
 /// description leaves them open.
@@ -53,6 +53,18 @@ pub(in crate::manage) fn patch_user() -> Operation {
         .refuses(&["409"])
 }
 
+fn version() -> Parameter {
+    let says = "The version that is meant. Another one is refused with 412.";
+    Parameter::query("version", json!({"type": "integer"}), says)
+}
+
+pub(in crate::manage) fn delete_user() -> Operation {
+    let summary = "Deletes a user with sessions, tokens and all else that belongs to the user.";
+    of_user(Operation::new(summary))
+        .takes([version()])
+        .ends(204, "There is no such user any more.")
+}
+
 pub(in crate::manage) fn reset_password() -> Operation {
     of_user(Operation::new("Sends a user a link for a new password."))
         .ends(204, "The letter is on its way.")
@@ -81,6 +93,46 @@ pub(in crate::manage) fn list_groups() -> Operation {
         realm(),
         Parameter::query("q", text(), "What the name begins with."),
     ])
+}
+
+fn group_input(more: &str, schema: Value, required: &[&str]) -> Value {
+    let external_id = json!({"type": ["string", "null"]});
+    let members = [
+        ("displayName", text()),
+        ("externalId", external_id),
+        (more, schema),
+    ];
+    fields(members, required)
+}
+
+pub(in crate::manage) fn create_group() -> Operation {
+    let members = json!({
+        "type": ["array", "null"],
+        "items": {"type": "string", "format": "uuid"},
+        "maxItems": 1000,
+        "description": "The identifiers of the users in it.",
+    });
+    Operation::new("Makes a group.")
+        .takes([realm()])
+        .body(&group_input("members", members, &["displayName"]))
+        .answers(201, "The group.", &of("group"))
+}
+
+pub(in crate::manage) fn patch_group() -> Operation {
+    let version = json!({
+        "type": ["integer", "null"],
+        "description": "The version that the change is of. Another one is refused with 412.",
+    });
+    of_group(Operation::new("Renames a group."))
+        .body(&group_input("version", version, &[]))
+        .answers(200, "The group as it is now.", &of("group"))
+        .refuses(&["409"])
+}
+
+pub(in crate::manage) fn delete_group() -> Operation {
+    of_group(Operation::new("Deletes a group. Its members stay."))
+        .takes([version()])
+        .ends(204, "There is no such group any more.")
 }
 
 pub(in crate::manage) fn show_group() -> Operation {
