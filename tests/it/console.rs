@@ -102,6 +102,23 @@ impl<'a> Browser<'a> {
         self.submit(path, &fields).await
     }
 
+    /// Says yes to the difference that a page shows.
+    pub(crate) async fn confirm(&mut self, page: &str) -> Answer {
+        let at = page.find("name=\"change\"").unwrap_or_default();
+        let begin = page[..at].rfind("<form").unwrap_or_default();
+        let address = attribute(&page[begin..], "", "action").to_owned();
+        let change = attribute(page, "name=\"change\"", "value").to_owned();
+        assert!(!change.is_empty(), "{page}");
+        self.post(&address, &[("change", &change)]).await
+    }
+
+    /// Posts a form, and says yes to the difference; gives the page behind it.
+    pub(crate) async fn agree(&mut self, path: &str, fields: &[(&str, &str)]) -> String {
+        let page = self.post(path, fields).await.expect(200).body;
+        let answer = self.confirm(&page).await.expect(303);
+        answer.header("location").to_owned()
+    }
+
     /// Goes through the difference, and applies it.
     pub(crate) async fn change(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
         let preview = format!("/console/preview/{path}");

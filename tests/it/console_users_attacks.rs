@@ -8,13 +8,18 @@ use crate::console_sign_in::Office;
 use crate::support::http::send;
 
 /// What only owners do to a user or a group.
-const OF_OWNERS: [&str; 6] = [
+const OF_OWNERS: [&str; 11] = [
     "users/ID/switch",
     "users/ID/reset-factors",
     "users/ID/edit",
+    "users/ID/delete",
     "users/new",
     "groups/ID/add",
     "groups/ID/remove",
+    "groups/ID/edit",
+    "groups/ID/delete",
+    "groups/new",
+    "apply",
 ];
 
 /// What operators do as well.
@@ -98,7 +103,7 @@ async fn a_stale_form_changes_no_user() {
         ("name", "dan"),
         ("f.userName", "dan"),
     ];
-    for action in ["switch", "edit", "end-sessions", "unlock"] {
+    for action in ["switch", "edit", "delete", "end-sessions", "unlock"] {
         let path = format!("/console/identity/users/{id}/{action}");
         let answer = owner.post(&path, &fields).await;
         assert_eq!(answer.status, 409, "{action}: {}", answer.body);
@@ -167,9 +172,22 @@ async fn hostile_names_of_users_and_groups_are_shown_as_text() {
         format!("/console/identity/users/{id}/edit"),
         "/console/identity/groups".to_owned(),
         format!("/console/identity/groups/{group}"),
+        format!("/console/identity/groups/{group}/edit"),
     ] {
         let page = owner.get(&path).await.body;
         for markup in ["<img", "<script>", "<b>mallory", "href=\"javascript"] {
+            assert!(!page.contains(markup), "{path}: {page}");
+        }
+    }
+    let fields = [("realm", "/"), ("version", "1"), ("active", "false")];
+    for path in [
+        format!("users/{id}/delete"),
+        format!("users/{id}/switch"),
+        format!("groups/{group}/delete"),
+    ] {
+        let path = format!("/console/identity/{path}");
+        let page = owner.post(&path, &fields).await.expect(200).body;
+        for markup in ["<img", "<script>", "<b>mallory"] {
             assert!(!page.contains(markup), "{path}: {page}");
         }
     }

@@ -77,7 +77,7 @@ pub(super) async fn answer(
 /// What an operator does whom another part of the process has let in. Of a person
 /// it is found by name and realm.
 fn by_operator(event: Event, operator: &Operator) -> Event {
-    let event = event.with("via", operator.via);
+    let event = operator.mark(event);
     match &operator.actor {
         Actor::Person(person) => event.realm(&person.realm).user(person.id, &person.name),
         _ => event,

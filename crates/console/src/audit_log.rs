@@ -1,13 +1,13 @@
-//! The audit log, with its filters.
+//! The audit log, with its filters. Changes of the last hour are undone from here.
 
 use axum::response::Response;
 use serde_json::Value;
 
 use super::error::PageError;
 use super::paged_list::PagedList;
-use super::record;
-use super::table::{Cell, Filter, Mark, Row};
+use super::table::{Button, Cell, Filter, Mark, Row};
 use super::visit::Visit;
+use super::{path, record};
 
 const SECTION: &str = "/console/audit";
 /// What the Admin API narrows its log down by, and the page with it.
@@ -74,7 +74,7 @@ fn row(visit: &Visit, one: &Value) -> Row {
     } else {
         text("event")
     };
-    Row::new(vec![
+    let mut row = Row::new(vec![
         Cell::code(text("time")),
         Cell::new(event),
         Cell::new(who),
@@ -83,5 +83,18 @@ fn row(visit: &Visit, one: &Value) -> Row {
         Cell::new(text("client")),
         Cell::code(text("address")),
         outcome,
-    ])
+    ]);
+    if let Some(change) = details["change"].as_str()
+        && one["outcome"] == "success"
+        && visit.parts().undo.offers(visit, change)
+    {
+        row.buttons.push(Button {
+            text: t.undo.to_owned(),
+            label: format!("{}: {} {}", t.undo, text("event"), text("time")),
+            address: path::join("/console/undo", [change]),
+            fields: Vec::new(),
+            danger: false,
+        });
+    }
+    row
 }

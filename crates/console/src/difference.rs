@@ -1,8 +1,81 @@
-//! What a change makes of a record.
+//! What a change makes of a record, and the page that asks whether to make it.
 
+use askama::Template;
+use axum::response::Response;
 use serde_json::{Map, Value};
 
+use super::api::ApiAnswer;
+use super::error::PageError;
+use super::frame::{self, Frame};
 use super::record;
+use super::visit::Visit;
+
+/// A change that waits for a yes.
+pub(crate) struct Confirmation {
+    /// The name of what is changed; "": the page does not tell.
+    pub(crate) subject: String,
+    /// The entry of the navigation.
+    pub(crate) section: String,
+    pub(crate) lines: Vec<Line>,
+    /// Where the change is made.
+    pub(crate) address: String,
+    /// What the seal of the change is for.
+    pub(crate) context: String,
+    /// Where it leads who says no.
+    pub(crate) back: String,
+    pub(crate) is_deletion: bool,
+    /// What undoing does not bring back.
+    pub(crate) note: &'static str,
+}
+
+#[derive(Template)]
+#[template(path = "difference.html")]
+struct DifferencePage {
+    frame: Frame,
+    asked: Confirmation,
+    change: String,
+    error: String,
+    violations: Vec<(String, String)>,
+}
+
+impl Confirmation {
+    /// The page, with the change sealed for the visitor; with what the Admin API said,
+    /// if it refused the change.
+    pub(crate) fn show(
+        self,
+        visit: &Visit,
+        change: &[u8],
+        refusal: Option<&ApiAnswer>,
+    ) -> Result<Response, PageError> {
+        let t = visit.texts;
+        let session = visit.session().ok_or(PageError::NoSession)?;
+        let sessions = &visit.parts().sessions;
+        let sealed = sessions.seal_change(session, &self.context, change);
+        let title = if self.is_deletion {
+            t.delete_title
+        } else {
+            t.difference
+        };
+        let mut response = frame::show(&DifferencePage {
+            frame: Frame::of(visit, title, &self.section),
+            asked: self,
+            change: sealed.ok_or(PageError::Unreadable)?,
+            error: refusal.map_or_else(String::new, |answer| answer.message().to_owned()),
+            violations: refusal.map_or_else(Vec::new, ApiAnswer::violations),
+        })?;
+        if let Some(answer) = refusal {
+            *response.status_mut() = answer.status;
+        }
+        Ok(response)
+    }
+}
+
+/// The patch that shows a record as gone.
+pub(crate) fn removal(record: &Value) -> Value {
+    let map = record.as_object().into_iter().flatten();
+    let named = map.filter(|(_, value)| !value.is_null());
+    Value::Object(named.map(|(name, _)| (name.clone(), Value::Null)).collect())
+}
 
 /// A field that a change is about.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! Changes of entities: a form, the difference that it makes, and then the change.
 
-use askama::Template;
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::response::Response;
 use base64::Engine;
@@ -10,43 +9,56 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::api::ApiAnswer;
-use super::difference::{self, Line};
+use super::difference::{self, Confirmation, removal};
 use super::entities::{ListPage, hides_keys};
 use super::error::PageError;
 use super::fields::{self, Field, Input};
 use super::form::{self, FormPage};
 use super::frame::{self, Frame};
 use super::kinds::{self, Place};
+use super::session::Role;
 use super::table::{Cell, Row, Table};
+use super::undo_log::{Undo, change_id};
 use super::visit::Visit;
 use super::{path, record};
 
-/// A change that waits for a yes.
-#[derive(Debug, Serialize, Deserialize)]
-struct Change {
+/// A change of an entity.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct EntityChange {
+    /// The parts of the path that name its list or the record ([`Place::params`]).
+    params: Vec<String>,
     method: String,
     /// Null: none.
     body: Value,
-    /// Of the record that it was made for.
+    /// Of the record that it was made for; "" of a new one.
     version: String,
 }
 
-#[derive(Template)]
-#[template(path = "difference.html")]
-struct DifferencePage {
-    frame: Frame,
-    lines: Vec<Line>,
-    address: String,
-    change: String,
-    back: String,
-    is_deletion: bool,
-    error: String,
-    violations: Vec<(String, String)>,
+impl EntityChange {
+    fn new(place: &Place, method: &Method, body: Value, version: String) -> Self {
+        Self {
+            params: place.params(),
+            method: method.to_string(),
+            body,
+            version,
+        }
+    }
+
+    /// Who may make it.
+    pub(crate) fn role(&self) -> Role {
+        Place::of(&self.params).map_or(Role::Owner, |place| place.kind.changed_by)
+    }
+
+    fn is(&self, method: &Method) -> bool {
+        self.method == method.as_str()
+    }
 }
 
 /// A record as it is now.
 struct Current {
-    /// As the Admin API shows it, without secrets.
+    /// As the Admin API shows it.
+    whole: Value,
+    /// The same without secrets.
     record: Value,
     version: String,
 }
@@ -66,7 +78,11 @@ async fn current(visit: &Visit, place: &Place) -> Result<Current, PageError> {
     }
     let record = record::masked(&found, hides_keys(place.kind));
     let version = version(&record);
-    Ok(Current { record, version })
+    Ok(Current {
+        whole: found,
+        record,
+        version,
+    })
 }
 
 /// What the path names: a list to add to, or a record.
@@ -158,13 +174,8 @@ pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
         return Err(PageError::Changed);
     }
     if visit.field("view") == "delete" {
-        let change = Change {
-            method: "DELETE".to_owned(),
-            body: Value::Null,
-            version: current.version,
-        };
-        let lines = difference::lines(&current.record, &removal(&current.record));
-        return difference_page(&visit, &place, &change, lines, None);
+        let change = EntityChange::new(&place, &Method::DELETE, Value::Null, current.version);
+        return ask(&visit, change).await;
     }
     let plugin = current.record["name"].as_str();
     let fields = fields_of(&visit, &place, plugin).await?;
@@ -175,21 +186,55 @@ pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
             return with_errors(page.typed(&visit), errors);
         }
     };
-    let hidden = record::masked(&patch, hides_keys(place.kind));
-    let lines = difference::lines(&current.record, &hidden);
-    let change = Change {
-        method: "PATCH".to_owned(),
-        body: patch,
-        version: current.version,
-    };
-    difference_page(&visit, &place, &change, lines, None)
+    let change = EntityChange::new(&place, &Method::PATCH, patch, current.version);
+    ask(&visit, change).await
 }
 
-/// The patch that shows a record as gone.
-fn removal(record: &Value) -> Value {
-    let map = record.as_object().into_iter().flatten();
-    let named = map.filter(|(_, value)| !value.is_null());
-    Value::Object(named.map(|(name, _)| (name.clone(), Value::Null)).collect())
+/// Shows what the change does to what is there now, and asks for a yes.
+pub(crate) async fn ask(visit: &Visit, change: EntityChange) -> Result<Response, PageError> {
+    let place = Place::of(&change.params).ok_or(PageError::NotFound)?;
+    let mut before = Value::Null;
+    let mut note = "";
+    if place.key.is_some() {
+        let current = current(visit, &place).await?;
+        if current.version != change.version {
+            return Err(PageError::Changed);
+        }
+        if change.is(&Method::DELETE) && !comes_back(visit, &place, &current).await? {
+            note = visit.texts.no_entity_back;
+        }
+        before = current.record;
+    }
+    difference_page(visit, (&place, note), &change, &before, None)
+}
+
+/// Whether a record that is deleted can be made anew: with all that it holds, and if
+/// nothing goes with it.
+async fn comes_back(visit: &Visit, place: &Place, current: &Current) -> Result<bool, PageError> {
+    if record::has_mask(&current.whole) {
+        return Ok(false);
+    }
+    for plural in place.kind.children {
+        let list = path::join(&place.path(""), [*plural]);
+        let list = path::with_query(&list, [("size", "1"), ("declared", "true")]);
+        let answer = visit.api().send(Method::GET, &list, None).await?;
+        if answer.body["data"]
+            .as_array()
+            .is_some_and(|all| !all.is_empty())
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The record without what the Admin API sets itself, but for its identifier.
+fn without_stamps(record: &Value) -> Value {
+    let mut record = record.clone();
+    if let Value::Object(members) = &mut record {
+        members.retain(|name, _| name == "id" || !fields::is_automatic(name));
+    }
+    record
 }
 
 async fn preview_new(visit: &Visit, place: &Place) -> Result<Response, PageError> {
@@ -222,14 +267,8 @@ async fn preview_new(visit: &Visit, place: &Place) -> Result<Response, PageError
         let page = form::page(visit, place, &fields, &base, "");
         return with_errors(page.typed(visit), errors);
     }
-    let hidden = record::masked(&made, hides_keys(place.kind));
-    let lines = difference::lines(&Value::Null, &hidden);
-    let change = Change {
-        method: "POST".to_owned(),
-        body: made,
-        version: String::new(),
-    };
-    difference_page(visit, place, &change, lines, None)
+    let change = EntityChange::new(place, &Method::POST, made, String::new());
+    ask(visit, change).await
 }
 
 fn with_errors(page: FormPage, errors: Vec<(String, String)>) -> Result<Response, PageError> {
@@ -241,42 +280,33 @@ fn with_errors(page: FormPage, errors: Vec<(String, String)>) -> Result<Response
 /// The page that asks whether to go on.
 fn difference_page(
     visit: &Visit,
-    place: &Place,
-    change: &Change,
-    lines: Vec<Line>,
+    (place, note): (&Place, &'static str),
+    change: &EntityChange,
+    before: &Value,
     refusal: Option<&ApiAnswer>,
 ) -> Result<Response, PageError> {
-    let t = visit.texts;
     let text = serde_json::to_vec(change).map_err(|_| PageError::Unreadable)?;
-    let session = visit.session().ok_or(PageError::NoSession)?;
-    let sealed = visit
-        .parts()
-        .sessions
-        .seal_change(session, &place.path(""), &text);
-    let is_deletion = change.method == "DELETE";
+    let is_deletion = change.is(&Method::DELETE);
+    let patch = if is_deletion {
+        removal(before)
+    } else {
+        record::masked(&change.body, hides_keys(place.kind))
+    };
     let section = place
         .owner
         .as_ref()
         .map_or(place.kind, |(parent, _)| *parent);
-    let title = if is_deletion {
-        t.delete_title
-    } else {
-        t.difference
-    };
-    let mut response = frame::show(&DifferencePage {
-        frame: Frame::of(visit, title, &section.address()),
-        lines,
+    let confirmation = Confirmation {
+        subject: String::new(),
+        section: section.address(),
+        lines: difference::lines(before, &patch),
         address: place.path("/console/apply"),
-        change: sealed.ok_or(PageError::Unreadable)?,
+        context: place.path(""),
         back: place.path("/console/gateway"),
         is_deletion,
-        error: refusal.map_or_else(String::new, |answer| answer.message().to_owned()),
-        violations: refusal.map_or_else(Vec::new, ApiAnswer::violations),
-    })?;
-    if let Some(answer) = refusal {
-        *response.status_mut() = answer.status;
-    }
-    Ok(response)
+        note,
+    };
+    confirmation.show(visit, &text, refusal)
 }
 
 /// `POST /apply/{place}`: makes the change that was shown, if the record is still
@@ -285,37 +315,34 @@ pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
     let place = place(&visit)?;
     let session = visit.session().ok_or(PageError::NoSession)?;
     let sealed = visit.field("change");
-    let opened = visit
-        .parts()
-        .sessions
-        .open_change(session, &place.path(""), sealed);
+    let sessions = &visit.parts().sessions;
+    let opened = sessions.open_change(session, &place.path(""), sealed);
     let opened = opened.ok_or(PageError::Stale)?;
-    let change: Change = serde_json::from_slice(&opened).map_err(|_| PageError::Stale)?;
-    let method = change
-        .method
-        .parse::<Method>()
-        .map_err(|_| PageError::Stale)?;
-    let mut before = Value::Null;
+    let change: EntityChange = serde_json::from_slice(&opened).map_err(|_| PageError::Stale)?;
+    let method = change.method.parse::<Method>();
+    let method = method.map_err(|_| PageError::Stale)?;
+    let mut before = None;
+    let mut returns = true;
     if place.key.is_some() {
         let current = current(&visit, &place).await?;
         if current.version != change.version {
             return Err(PageError::Changed);
         }
-        before = current.record;
+        if method == Method::DELETE {
+            returns = comes_back(&visit, &place, &current).await?;
+        }
+        before = Some(current);
     }
     let body = Some(&change.body).filter(|body| !body.is_null());
-    let answer = visit
-        .api()
-        .send(method.clone(), &place.path(""), body)
-        .await?;
+    let id = change_id();
+    let api = visit.api_for(&id);
+    let answer = api.send(method.clone(), &place.path(""), body).await?;
     if !answer.status.is_success() {
-        let patch = if method == Method::DELETE {
-            removal(&before)
-        } else {
-            record::masked(&change.body, hides_keys(place.kind))
-        };
-        let lines = difference::lines(&before, &patch);
-        return difference_page(&visit, &place, &change, lines, Some(&answer));
+        let before = before.map_or(Value::Null, |current| current.record);
+        return difference_page(&visit, (&place, ""), &change, &before, Some(&answer));
+    }
+    if returns {
+        keep(&visit, &place, (before.as_ref(), &answer), id).await;
     }
     if method == Method::DELETE {
         return Ok(frame::lead(&place.list().path("/console/gateway")));
@@ -325,6 +352,46 @@ pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
     }
     let id = answer.body["id"].as_str().unwrap_or_default();
     Ok(frame::lead(&place.record(id).path("/console/gateway")))
+}
+
+/// Keeps how the change is undone that led from `before` to `answer`. What can't be
+/// read again is not undone.
+async fn keep(
+    visit: &Visit,
+    place: &Place,
+    (before, answer): (Option<&Current>, &ApiAnswer),
+    id: String,
+) {
+    let made = answer.body["id"].as_str();
+    let undo = match (before, made) {
+        // It is gone.
+        (Some(before), None) => {
+            let body = without_stamps(&before.whole);
+            EntityChange::new(&place.list(), &Method::POST, body, String::new())
+        }
+        (None, None) => return,
+        (before, Some(made)) => {
+            let place = place.record(made);
+            let Ok(now) = current(visit, &place).await else {
+                return;
+            };
+            match before {
+                None => EntityChange::new(&place, &Method::DELETE, Value::Null, now.version),
+                Some(before) => {
+                    let [was, is] = [&before.whole, &now.whole].map(without_stamps);
+                    let patch = difference::patch(&is, &was);
+                    if record::has_mask(&patch) {
+                        return;
+                    }
+                    EntityChange::new(&place, &Method::PATCH, patch, now.version)
+                }
+            }
+        }
+    };
+    visit
+        .parts()
+        .undo
+        .keep(id, Undo::Entity(undo), visit.now_ms());
 }
 
 /// The page with a secret that the Admin API shows in the answer that made it, and

@@ -43,6 +43,14 @@ pub(crate) enum PageError {
     Changed,
     /// A file owns the record.
     FileOwned(String),
+    /// The configuration file declares the user.
+    FileUser,
+    /// It would take the visitor's own account away.
+    OwnAccount,
+    /// Without it the visitor would be no owner any more.
+    LastOwnerGroup,
+    /// The change is too old to be undone, or was undone before.
+    NotUndoable,
     /// The Admin API said no.
     Api(ApiAnswer),
     /// The Admin API's answer makes no page.
@@ -89,7 +97,8 @@ impl PageError {
             Self::NoSession => StatusCode::UNAUTHORIZED,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::SignIn(_) | Self::Form => StatusCode::BAD_REQUEST,
-            Self::Changed | Self::FileOwned(_) => StatusCode::CONFLICT,
+            Self::Changed | Self::FileOwned(_) | Self::FileUser => StatusCode::CONFLICT,
+            Self::OwnAccount | Self::LastOwnerGroup | Self::NotUndoable => StatusCode::CONFLICT,
             Self::Api(answer) => answer.status,
             Self::Unreadable => StatusCode::BAD_GATEWAY,
         }
@@ -128,6 +137,10 @@ impl PageError {
             Self::Stale => (texts.stale.to_owned(), Vec::new()),
             Self::Changed => (texts.changed.to_owned(), Vec::new()),
             Self::FileOwned(file) => (format!("{} {file}", texts.file_owned), Vec::new()),
+            Self::FileUser => (texts.user_of_file.to_owned(), Vec::new()),
+            Self::OwnAccount => (texts.own_account.to_owned(), Vec::new()),
+            Self::LastOwnerGroup => (texts.last_owner_group.to_owned(), Vec::new()),
+            Self::NotUndoable => (texts.not_undoable.to_owned(), Vec::new()),
             Self::Api(answer) => (answer.message().to_owned(), answer.violations()),
             Self::Unreadable => (texts.unreadable.to_owned(), Vec::new()),
         };

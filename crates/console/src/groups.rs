@@ -1,33 +1,45 @@
-//! Groups of the identity provider: searched, looked at, and who is in them.
+//! Groups of the identity provider: searched, looked at and changed, and who is in
+//! them.
 
 use axum::response::Response;
-use http::Method;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::account_change::{AccountChange, What};
+use super::account_form::{AccountForm, AccountInput, complaints};
+use super::accounts::{
+    self, ACCOUNTS_CHANGED_BY, Ask, GROUPS as LIST, RecordPage, group_address, has_identity,
+    version,
+};
+use super::api::ApiAnswer;
 use super::error::PageError;
 use super::frame::{self, Frame};
 use super::identity::cell;
 use super::paged_list::{PagedList, SIZE};
 use super::table::{Button, Cell, Row, Table};
-use super::users::{
-    self, ACCOUNTS_CHANGED_BY, Ask, GROUPS as LIST, RecordPage, group_address, has_identity,
-};
 use super::visit::Visit;
 use super::{path, record};
+
+/// The attributes that the form has.
+const NAMES: [&str; 2] = ["displayName", "externalId"];
 
 /// `GET /identity/groups`.
 pub(crate) async fn list(visit: Visit) -> Result<Response, PageError> {
     has_identity(&visit)?;
     let t = visit.texts;
+    let new = path::with_query(&format!("{LIST}/new"), [("realm", visit.query("realm"))]);
     let columns = ["displayName", "externalId", "updated_at"];
     let list = PagedList {
         title: t.groups,
         lead: "",
         address: LIST,
         path: "/identity/groups",
-        filters: users::search_filters(&visit),
+        filters: accounts::search_filters(&visit),
         columns: columns.map(str::to_owned).to_vec(),
-        links: Vec::new(),
+        links: if visit.may(ACCOUNTS_CHANGED_BY) {
+            vec![(t.create.to_owned(), new)]
+        } else {
+            Vec::new()
+        },
     };
     let row = |group: &Value| {
         let mut cells = columns.map(|column| cell(column, &group[column])).to_vec();
@@ -75,12 +87,27 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
         label: t.user_name,
         text: t.add_member,
     });
+    let edit = path::join(LIST, [visit.param(0), "edit"]);
+    let edit = path::with_query(&edit, [("realm", realm)]);
+    let may_change = visit.may(ACCOUNTS_CHANGED_BY);
     frame::show(&RecordPage {
-        frame: Frame::of(&visit, name, LIST),
         list: (t.groups, path::with_query(LIST, [("realm", realm)])),
-        links: Vec::new(),
-        buttons: Vec::new(),
-        done: "",
+        links: if may_change {
+            vec![(t.edit.to_owned(), edit)]
+        } else {
+            Vec::new()
+        },
+        buttons: if may_change {
+            vec![delete_button(&visit, &group)]
+        } else {
+            Vec::new()
+        },
+        frame: Frame::of(&visit, name, LIST),
+        done: if visit.query("done").is_empty() {
+            ""
+        } else {
+            t.done
+        },
         notes: Vec::new(),
         ask,
         tables: vec![Table {
@@ -94,6 +121,21 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
     })
 }
 
+fn delete_button(visit: &Visit, group: &Value) -> Button {
+    let text = visit.texts.delete;
+    let field = |name: &str, value: String| (name.to_owned(), value);
+    Button {
+        text: text.to_owned(),
+        label: format!("{text}: {}", record::text(&group["displayName"])),
+        address: path::join(LIST, [visit.param(0), "delete"]),
+        fields: vec![
+            field("realm", record::text(&group["realm"])),
+            field("version", record::text(&group["version"])),
+        ],
+        danger: true,
+    }
+}
+
 fn row(visit: &Visit, member: &Value) -> Row {
     let t = visit.texts;
     let (id, name) = (
@@ -101,7 +143,9 @@ fn row(visit: &Visit, member: &Value) -> Row {
         record::text(&member["userName"]),
     );
     let realm = visit.query("realm");
-    let mut row = Row::new(vec![Cell::new(name.clone()).to(users::address(&id, realm))]);
+    let mut row = Row::new(vec![
+        Cell::new(name.clone()).to(accounts::address(&id, realm)),
+    ]);
     if visit.may(ACCOUNTS_CHANGED_BY) {
         row.buttons.push(Button {
             text: t.remove.to_owned(),
@@ -128,21 +172,143 @@ pub(crate) async fn add(visit: Visit) -> Result<Response, PageError> {
     let found = visit.api().get(&found).await?;
     let id = found["data"][0]["id"].as_str();
     let id = id.filter(|_| !visit.field("user").is_empty());
-    change(&visit, Method::PUT, id.ok_or(PageError::NoUser)?).await
+    member(&visit, id.ok_or(PageError::NoUser)?, true).await
 }
 
 /// `POST /identity/groups/{id}/remove`: a user, by identifier.
 pub(crate) async fn remove(visit: Visit) -> Result<Response, PageError> {
-    has_identity(&visit)?;
-    change(&visit, Method::DELETE, visit.field("member")).await
+    member(&visit, visit.field("member"), false).await
 }
 
-async fn change(visit: &Visit, method: Method, user: &str) -> Result<Response, PageError> {
+async fn member(visit: &Visit, user: &str, comes: bool) -> Result<Response, PageError> {
+    let what = What::Member {
+        group: visit.param(0).to_owned(),
+        user: user.to_owned(),
+        comes,
+    };
+    AccountChange::new(visit.field("realm"), what)
+        .ask(visit)
+        .await
+}
+
+/// The form of `group`, null for a new one, with what is in `typed`.
+fn form(
+    visit: &Visit,
+    realm: &str,
+    (group, typed): (&Value, &Value),
+    errors: Vec<(String, String)>,
+) -> Result<Response, PageError> {
+    let is_new = group.is_null();
+    let (title, address, back) = if is_new {
+        let list = path::with_query(LIST, [("realm", realm)]);
+        let title = visit.texts.new_group.to_owned();
+        (title, format!("{LIST}/new"), list)
+    } else {
+        let id = text(&group["id"]);
+        let edit = path::join(LIST, [id.as_str(), "edit"]);
+        let back = group_address(&id, realm);
+        (record::text(&group["displayName"]), edit, back)
+    };
+    let [name, external] = NAMES.map(|name| AccountInput::new(name, text(&typed[name]), ""));
+    let form = AccountForm {
+        title,
+        section: LIST,
+        address,
+        back,
+        version: if is_new {
+            String::new()
+        } else {
+            record::text(&group["version"])
+        },
+        realm: realm.to_owned(),
+        inputs: vec![name.required(), external],
+        errors,
+    };
+    form.show(visit)
+}
+
+/// What a text field shows of a member.
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// What the form makes of `group`: members that differ.
+fn patch(visit: &Visit, group: &Value) -> Map<String, Value> {
+    let typed = |name: &str| visit.field(&format!("f.{name}")).trim().to_owned();
+    let differing = NAMES
+        .iter()
+        .filter(|name| typed(name) != text(&group[**name]));
+    let value = |name: &str| match typed(name) {
+        empty if empty.is_empty() => Value::Null,
+        typed => typed.into(),
+    };
+    differing
+        .map(|name| ((*name).to_owned(), value(name)))
+        .collect()
+}
+
+/// `GET /identity/groups/new`.
+pub(crate) async fn new(visit: Visit) -> Result<Response, PageError> {
+    has_identity(&visit)?;
+    let none = (&Value::Null, &Value::Null);
+    form(&visit, visit.query("realm"), none, Vec::new())
+}
+
+/// `GET /identity/groups/{id}/edit`.
+pub(crate) async fn edit(visit: Visit) -> Result<Response, PageError> {
+    has_identity(&visit)?;
+    let realm = visit.query("realm");
+    let target = target(&visit, &[], &[("realm", realm)]);
+    let group = visit.api().get(&target).await?;
+    form(&visit, realm, (&group, &group), Vec::new())
+}
+
+/// The form again, with what was typed, and what is wrong.
+pub(crate) fn again(
+    visit: &Visit,
+    realm: &str,
+    (group, typed): (&Value, &Value),
+    answer: &ApiAnswer,
+) -> Result<Response, PageError> {
+    let errors = complaints(visit, "displayName", answer);
+    form(visit, realm, (group, typed), errors)
+}
+
+/// `POST /identity/groups/new`: shows what will be made.
+pub(crate) async fn create(visit: Visit) -> Result<Response, PageError> {
+    let body = Value::Object(patch(&visit, &Value::Null));
     let realm = visit.field("realm");
-    let target = target(visit, &["members", user], &[("realm", realm)]);
-    let answer = visit.api().send(method, &target, None).await?;
-    if !answer.status.is_success() {
-        return Err(PageError::Api(answer));
+    if body.get("displayName").is_none() {
+        let error = ("displayName".to_owned(), visit.texts.required.to_owned());
+        return form(&visit, realm, (&Value::Null, &body), vec![error]);
     }
-    Ok(frame::lead(&group_address(visit.param(0), realm)))
+    let change = AccountChange::new(realm, What::CreateGroup { body });
+    change.ask(&visit).await
+}
+
+/// `POST /identity/groups/{id}/edit`: shows what will differ, if the group is still
+/// what the form was made of.
+pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
+    has_identity(&visit)?;
+    let version = version(&visit)?;
+    let realm = visit.field("realm");
+    let target = target(&visit, &[], &[("realm", realm)]);
+    let group = visit.api().get(&target).await?;
+    let what = What::PatchGroup {
+        id: visit.param(0).to_owned(),
+        version,
+        patch: patch(&visit, &group),
+    };
+    AccountChange::new(realm, what).ask(&visit).await
+}
+
+/// `POST /identity/groups/{id}/delete`: shows what would be gone.
+pub(crate) async fn delete(visit: Visit) -> Result<Response, PageError> {
+    let what = What::DeleteGroup {
+        id: visit.param(0).to_owned(),
+        version: version(&visit)?,
+    };
+    AccountChange::new(visit.field("realm"), what)
+        .ask(&visit)
+        .await
 }

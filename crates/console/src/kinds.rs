@@ -230,13 +230,22 @@ impl Place {
 
     /// Its path below `prefix`; that of the Admin API below "".
     pub(crate) fn path(&self, prefix: &str) -> String {
+        path::join(prefix, self.parts())
+    }
+
+    /// The parts of its path ([`Place::of`]).
+    pub(crate) fn params(&self) -> Vec<String> {
+        self.parts().into_iter().map(str::to_owned).collect()
+    }
+
+    fn parts(&self) -> Vec<&str> {
         let mut parts = Vec::new();
         if let Some((parent, owner)) = &self.owner {
             parts.extend([parent.plural, owner.as_str()]);
         }
         parts.push(self.kind.plural);
         parts.extend(self.key.as_deref());
-        path::join(prefix, parts)
+        parts
     }
 
     /// Its list.

@@ -4,6 +4,9 @@
 //! the server and work without a script. What they show and change passes the
 //! Admin API ([`api`]): validation, refusals and audit records are the same.
 
+mod account_change;
+mod account_form;
+mod accounts;
 mod api;
 mod assets;
 mod audit_log;
@@ -31,6 +34,7 @@ mod sign_in;
 mod table;
 mod texts;
 mod throttling;
+mod undo_log;
 mod user_form;
 mod users;
 mod visit;
@@ -56,11 +60,13 @@ use doorward_net::http::listener::Gate;
 use doorward_net::session::seal::SealError;
 use doorward_net::telemetry::Telemetry;
 
+use accounts::ACCOUNTS_CHANGED_BY;
 use error::PageError;
 use kinds::Place;
 use live::Live;
 use provider::Provider;
 use session::{Role, Session, Sessions};
+use undo_log::UndoLog;
 use visit::Visit;
 
 pub use config::{ConsoleConfig, ConsoleSettings, Listeners, RoleGroups};
@@ -109,6 +115,7 @@ struct Parts {
     token: bool,
     guesses: GuessLimiter,
     live: Live,
+    undo: UndoLog,
 }
 
 impl Parts {
@@ -206,22 +213,30 @@ static PAGES: &[Page] = &[
     page("GET", "/route-files/{}", Role::Viewer, |visit| Box::pin(route_files::show(visit))),
     page("GET", "/audit", Role::Viewer, |visit| Box::pin(audit_log::show(visit))),
     page("GET", "/identity/users", Role::Viewer, |visit| Box::pin(users::list(visit))),
-    page("GET", "/identity/users/new", users::ACCOUNTS_CHANGED_BY, |visit| Box::pin(user_form::new(visit))),
-    page("POST", "/identity/users/new", users::ACCOUNTS_CHANGED_BY, |visit| Box::pin(user_form::create(visit))),
-    page("GET", "/identity/users/{}/edit", users::ACCOUNTS_CHANGED_BY, |visit| Box::pin(user_form::edit(visit))),
-    page("POST", "/identity/users/{}/edit", users::ACCOUNTS_CHANGED_BY, |visit| Box::pin(user_form::apply(visit))),
+    page("GET", "/identity/users/new", ACCOUNTS_CHANGED_BY, |visit| Box::pin(user_form::new(visit))),
+    page("POST", "/identity/users/new", ACCOUNTS_CHANGED_BY, |visit| Box::pin(user_form::create(visit))),
+    page("GET", "/identity/users/{}/edit", ACCOUNTS_CHANGED_BY, |visit| Box::pin(user_form::edit(visit))),
+    page("POST", "/identity/users/{}/edit", ACCOUNTS_CHANGED_BY, |visit| Box::pin(user_form::preview(visit))),
     page("GET", "/identity/groups", Role::Viewer, |visit| Box::pin(groups::list(visit))),
+    page("GET", "/identity/groups/new", ACCOUNTS_CHANGED_BY, |visit| Box::pin(groups::new(visit))),
+    page("POST", "/identity/groups/new", ACCOUNTS_CHANGED_BY, |visit| Box::pin(groups::create(visit))),
+    page("GET", "/identity/groups/{}/edit", ACCOUNTS_CHANGED_BY, |visit| Box::pin(groups::edit(visit))),
+    page("POST", "/identity/groups/{}/edit", ACCOUNTS_CHANGED_BY, |visit| Box::pin(groups::preview(visit))),
+    page("POST", "/identity/groups/{}/delete", ACCOUNTS_CHANGED_BY, |visit| Box::pin(groups::delete(visit))),
     page("GET", "/identity/groups/{}", Role::Viewer, |visit| Box::pin(groups::show(visit))),
-    page("POST", "/identity/groups/{}/add", users::ACCOUNTS_CHANGED_BY, |visit| Box::pin(groups::add(visit))),
-    page("POST", "/identity/groups/{}/remove", users::ACCOUNTS_CHANGED_BY, |visit| Box::pin(groups::remove(visit))),
+    page("POST", "/identity/groups/{}/add", ACCOUNTS_CHANGED_BY, |visit| Box::pin(groups::add(visit))),
+    page("POST", "/identity/groups/{}/remove", ACCOUNTS_CHANGED_BY, |visit| Box::pin(groups::remove(visit))),
     page("GET", "/identity/users/{}", Role::Viewer, |visit| Box::pin(users::show(visit))),
     page("POST", "/identity/users/{}/session", Role::Operator, |visit| Box::pin(users::end_session(visit))),
     page("POST", "/identity/users/{}/end-sessions", Role::Operator, |visit| Box::pin(users::end_sessions(visit))),
     page("POST", "/identity/users/{}/consent", Role::Operator, |visit| Box::pin(users::withdraw_consent(visit))),
     page("POST", "/identity/users/{}/unlock", Role::Operator, |visit| Box::pin(users::unlock(visit))),
     page("POST", "/identity/users/{}/reset", Role::Operator, |visit| Box::pin(users::send_letter(visit))),
-    page("POST", "/identity/users/{}/reset-factors", users::ACCOUNTS_CHANGED_BY, |visit| Box::pin(users::reset_factors(visit))),
-    page("POST", "/identity/users/{}/switch", users::ACCOUNTS_CHANGED_BY, |visit| Box::pin(users::switch(visit))),
+    page("POST", "/identity/users/{}/reset-factors", ACCOUNTS_CHANGED_BY, |visit| Box::pin(users::reset_factors(visit))),
+    page("POST", "/identity/users/{}/switch", ACCOUNTS_CHANGED_BY, |visit| Box::pin(users::switch(visit))),
+    page("POST", "/identity/users/{}/delete", ACCOUNTS_CHANGED_BY, |visit| Box::pin(users::delete(visit))),
+    page("POST", "/identity/apply", ACCOUNTS_CHANGED_BY, |visit| Box::pin(account_change::apply(visit))),
+    page("POST", "/undo/{}", Role::Operator, |visit| Box::pin(undo_log::ask(visit))),
     page("GET", "/identity/{}", Role::Viewer, |visit| Box::pin(identity::list(visit))),
     page("GET", "/identity/{}/{*}", Role::Viewer, |visit| Box::pin(identity::show(visit))),
     page("POST", "/end/{}/{}", Role::Operator, |visit| Box::pin(identity::end(visit))),
@@ -246,6 +261,7 @@ impl Console {
             clock: state.clock,
             guesses: GuessLimiter::default(),
             live,
+            undo: UndoLog::default(),
         })))
     }
 

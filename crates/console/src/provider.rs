@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use doorward_core::clock::random_bytes;
 use doorward_core::model::audit::Person;
-use doorward_identity::{CodeExchange, ExchangeError, OwnClient, SignIn, SignInRequest};
+use doorward_identity::{CodeExchange, ExchangeError, Member, OwnClient, SignIn, SignInRequest};
 use doorward_net::session::cookie::{SameSite, Style};
 use doorward_net::session::seal::{SealError, Sealer};
 use doorward_net::telemetry::warn_limited;
@@ -82,8 +82,8 @@ pub(crate) enum SignInStatus {
     Ended,
     /// None of the person's groups has a role.
     NoRole(Person),
-    /// The person has this role.
-    Role(Person, Role),
+    /// The person, who is in these groups, has this role.
+    Role(Member, Role),
 }
 
 /// Where a browser goes that is to sign in.
@@ -281,9 +281,14 @@ impl Provider {
             None => SignInStatus::Ended,
             Some(member) => match self.parts.roles.role_of(&member.groups) {
                 None => SignInStatus::NoRole(member.person),
-                Some(role) => SignInStatus::Role(member.person, role),
+                Some(role) => SignInStatus::Role(member, role),
             },
         })
+    }
+
+    /// The role of a person who is in these groups.
+    pub(crate) fn role_of(&self, groups: &[String]) -> Option<Role> {
+        self.parts.roles.role_of(groups)
     }
 
     /// The console as a client.

@@ -76,8 +76,11 @@ texts! {
     user_of_file: "The configuration file declares this user. Attributes are changed there.", "Die Konfigurationsdatei deklariert diesen Benutzer. Attribute werden dort geändert.";
     letter_sent: "A message with a link for a new password is on its way.", "Eine Nachricht mit einem Link für ein neues Passwort ist unterwegs.";
     new_user: "New user", "Neuer Benutzer";
+    new_group: "New group", "Neue Gruppe";
+    own_account: "This is your own account. Another owner can deactivate or delete it. Nothing was changed.", "Das ist Ihr eigenes Konto. Ein anderer Eigentümer kann es deaktivieren oder löschen. Es wurde nichts geändert.";
+    last_owner_group: "You are an owner by this group alone. Another owner can change it. Nothing was changed.", "Nur durch diese Gruppe sind Sie Eigentümer. Ein anderer Eigentümer kann sie ändern. Es wurde nichts geändert.";
     user_name: "User name", "Benutzername";
-    name_taken: "Another user has this name.", "Ein anderer Benutzer hat diesen Namen.";
+    name_taken: "This name is taken.", "Dieser Name ist vergeben.";
     no_user: "There is no user of this name. Nothing was changed.", "Es gibt keinen Benutzer dieses Namens. Es wurde nichts geändert.";
     members: "Members", "Mitglieder";
     add_member: "Add", "Hinzufügen";
@@ -177,6 +180,14 @@ texts! {
     no_difference: "Nothing differs.", "Es gibt keinen Unterschied.";
     delete_title: "Delete?", "Löschen?";
     delete_lead: "Nothing is deleted yet. This record will be gone:", "Noch ist nichts gelöscht. Dieser Eintrag wird weg sein:";
+    undo: "Undo", "Rückgängig";
+    not_undoable: "This change can't be undone any more. It was undone before, is older than an hour, or was made before the program started.", "Diese Änderung lässt sich nicht mehr rückgängig machen. Sie wurde schon rückgängig gemacht, ist älter als eine Stunde oder älter als der Start des Programms.";
+    no_user_back: "This can't be undone. Sessions, tokens, second factors, consents and memberships of the user are gone for good.", "Das lässt sich nicht rückgängig machen. Sitzungen, Tokens, zweite Faktoren, Einwilligungen und Mitgliedschaften des Benutzers sind endgültig weg.";
+    no_factors_back: "This can't be undone. The sessions of the user end, too.", "Das lässt sich nicht rückgängig machen. Auch die Sitzungen des Benutzers enden.";
+    no_password_back: "The old password can't be brought back. The sessions of the user end.", "Das alte Passwort lässt sich nicht wiederherstellen. Die Sitzungen des Benutzers enden.";
+    no_group_back: "This can't be undone: the group has more than 1,000 members.", "Das lässt sich nicht rückgängig machen: Die Gruppe hat mehr als 1.000 Mitglieder.";
+    group_comes_back: "For an hour the audit log can make the group anew, with its members and another identifier.", "Eine Stunde lang kann das Audit-Log die Gruppe neu anlegen, mit ihren Mitgliedern und einer anderen Kennung.";
+    no_entity_back: "This can't be undone: secrets of the record, or records below it, are gone for good.", "Das lässt sich nicht rückgängig machen: Geheimnisse des Eintrags oder Einträge darunter sind endgültig weg.";
     before: "Before", "Vorher";
     after: "After", "Nachher";
     shown_once: "Keep this secret", "Bewahren Sie dieses Geheimnis auf";

@@ -1,14 +1,13 @@
 //! The form of a user: made and changed by owners.
 
-use askama::Template;
 use axum::response::Response;
-use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
+use super::account_change::{AccountChange, What};
+use super::account_form::{AccountForm, AccountInput, complaints};
+use super::accounts::{USERS as LIST, address, has_identity, target, version};
 use super::api::ApiAnswer;
 use super::error::PageError;
-use super::frame::{self, Frame};
-use super::users::{LIST, address, has_identity, target};
 use super::visit::Visit;
 use super::{path, record};
 
@@ -16,24 +15,6 @@ use super::{path, record};
 const PLAIN: [&str; 2] = ["userName", "displayName"];
 /// Parts of `name` (RFC 7643 section 4.1.1).
 const NAMES: [&str; 2] = ["givenName", "familyName"];
-
-struct Input {
-    name: &'static str,
-    value: String,
-    hint: &'static str,
-}
-
-#[derive(Template)]
-#[template(path = "user_form.html")]
-struct UserFormPage {
-    frame: Frame,
-    address: String,
-    back: String,
-    version: String,
-    realm: String,
-    inputs: Vec<Input>,
-    errors: Vec<(String, String)>,
-}
 
 /// What a text field shows of a member.
 fn text(value: &Value) -> String {
@@ -50,72 +31,76 @@ fn lines(user: &Value) -> String {
 }
 
 /// What the form shows of `user`; of none it is null.
-fn inputs(visit: &Visit, user: &Value) -> Vec<Input> {
+fn inputs(visit: &Visit, user: &Value, is_new: bool) -> Vec<AccountInput> {
     let t = visit.texts;
-    let input = |name, value, hint| Input { name, value, hint };
-    let plain = PLAIN.map(|name| input(name, text(&user[name]), ""));
-    let names = NAMES.map(|name| input(name, text(&user["name"][name]), ""));
-    let hint = if user.is_null() { "" } else { t.password_stays };
-    let mut all: Vec<_> = plain.into_iter().chain(names).collect();
-    all.push(input("emails", lines(user), t.emails_hint));
-    all.push(input("password", String::new(), hint));
+    let [name, display] = PLAIN.map(|name| AccountInput::new(name, text(&user[name]), ""));
+    let names = NAMES.map(|name| AccountInput::new(name, text(&user["name"][name]), ""));
+    let hint = if is_new { "" } else { t.password_stays };
+    let mut all = vec![name.required(), display];
+    all.extend(names);
+    all.push(AccountInput::new("emails", lines(user), t.emails_hint));
+    all.push(AccountInput::new("password", String::new(), hint));
     all
 }
 
-fn page(
+/// The form of `user`, null for a new one, with what is in `typed`.
+fn form(
     visit: &Visit,
-    user: &Value,
-    inputs: Vec<Input>,
+    realm: &str,
+    (user, typed): (&Value, &Value),
     errors: Vec<(String, String)>,
 ) -> Result<Response, PageError> {
-    let t = visit.texts;
     let is_new = user.is_null();
-    let realm = match visit.field("realm") {
-        "" => visit.query("realm"),
-        realm => realm,
-    };
     let (title, address, back) = if is_new {
         let list = path::with_query(LIST, [("realm", realm)]);
-        (t.new_user.to_owned(), format!("{LIST}/new"), list)
+        let title = visit.texts.new_user.to_owned();
+        (title, format!("{LIST}/new"), list)
     } else {
-        let edit = path::join(LIST, [visit.param(0), "edit"]);
-        let back = address(visit.param(0), realm);
-        (record::text(&user["userName"]), edit, back)
+        let id = text(&user["id"]);
+        let edit = path::join(LIST, [id.as_str(), "edit"]);
+        (record::text(&user["userName"]), edit, address(&id, realm))
     };
-    let is_refused = !errors.is_empty();
-    let version = match visit.field("version") {
-        "" if !is_new => record::text(&user["version"]),
-        version => version.to_owned(),
-    };
-    let mut response = frame::show(&UserFormPage {
-        frame: Frame::of(visit, title, LIST),
+    let form = AccountForm {
+        title,
+        section: LIST,
         address,
         back,
-        version,
+        version: if is_new {
+            String::new()
+        } else {
+            record::text(&user["version"])
+        },
         realm: realm.to_owned(),
-        inputs,
+        inputs: inputs(visit, typed, is_new),
         errors,
-    })?;
-    if is_refused {
-        *response.status_mut() = StatusCode::BAD_REQUEST;
-    }
-    Ok(response)
+    };
+    form.show(visit)
 }
 
 /// `GET /identity/users/new`.
 pub(crate) async fn new(visit: Visit) -> Result<Response, PageError> {
     has_identity(&visit)?;
-    let inputs = inputs(&visit, &Value::Null);
-    page(&visit, &Value::Null, inputs, Vec::new())
+    let none = (&Value::Null, &Value::Null);
+    form(&visit, visit.query("realm"), none, Vec::new())
 }
 
 /// `GET /identity/users/{id}/edit`.
 pub(crate) async fn edit(visit: Visit) -> Result<Response, PageError> {
     has_identity(&visit)?;
-    let target = target(&visit, &[], visit.query("realm"));
-    let user = visit.api().get(&target).await?;
-    let inputs = inputs(&visit, &user);
-    page(&visit, &user, inputs, Vec::new())
+    let realm = visit.query("realm");
+    let user = visit.api().get(&target(&visit, &[], realm)).await?;
+    form(&visit, realm, (&user, &user), Vec::new())
+}
+
+/// The form again, with what was typed but the password, and what is wrong.
+pub(crate) fn again(
+    visit: &Visit,
+    realm: &str,
+    (user, typed): (&Value, &Value),
+    answer: &ApiAnswer,
+) -> Result<Response, PageError> {
+    let errors = complaints(visit, "userName", answer);
+    form(visit, realm, (user, typed), errors)
 }
 
 /// What the form makes of `user`: members that differ.
@@ -192,64 +177,31 @@ fn emails(user: &Value, typed: &str) -> Value {
     }
 }
 
-/// The form again, with what was typed but the password, and what is wrong.
-fn again(visit: &Visit, user: &Value, answer: &ApiAnswer) -> Result<Response, PageError> {
-    let mut inputs = inputs(visit, user);
-    for input in &mut inputs {
-        if input.name != "password" {
-            input.value = visit.field(&format!("f.{}", input.name)).to_owned();
-        }
-    }
-    let mut errors = answer.violations();
-    if answer.status == StatusCode::CONFLICT && !errors.is_empty() {
-        errors = vec![("userName".to_owned(), visit.texts.name_taken.to_owned())];
-    }
-    if errors.is_empty() {
-        errors.push((String::new(), answer.message().to_owned()));
-    }
-    page(visit, user, inputs, errors)
-}
-
-/// `POST /identity/users/new`.
+/// `POST /identity/users/new`: shows what will be made.
 pub(crate) async fn create(visit: Visit) -> Result<Response, PageError> {
-    has_identity(&visit)?;
     let mut made = patch(&visit, &Value::Null);
     made.retain(|_, value| !value.is_null());
-    let realm = visit.field("realm");
-    let target = path::with_query("/identity/users", [("realm", realm)]);
     let body = Value::Object(made);
-    let answer = visit.api().send(Method::POST, &target, Some(&body)).await?;
-    if !answer.status.is_success() {
-        return again(&visit, &Value::Null, &answer);
+    let realm = visit.field("realm");
+    if body.get("userName").is_none() {
+        let error = ("userName".to_owned(), visit.texts.required.to_owned());
+        return form(&visit, realm, (&Value::Null, &body), vec![error]);
     }
-    let id = text(&answer.body["id"]);
-    Ok(frame::lead(&address(&id, realm)))
+    let change = AccountChange::new(realm, What::CreateUser { body });
+    change.ask(&visit).await
 }
 
-/// `POST /identity/users/{id}/edit`: if the user is still what the form was made
-/// of.
-pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
+/// `POST /identity/users/{id}/edit`: shows what will differ, if the user is still
+/// what the form was made of.
+pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
     has_identity(&visit)?;
-    let version = visit.field("version").parse::<i64>();
-    let version = version.map_err(|_| PageError::Form)?;
+    let version = version(&visit)?;
     let realm = visit.field("realm");
-    let target = target(&visit, &[], realm);
-    let user = visit.api().get(&target).await?;
-    if user["version"] != version {
-        return Err(PageError::Changed);
-    }
-    let mut patch = patch(&visit, &user);
-    patch.insert("version".to_owned(), version.into());
-    let body = Value::Object(patch);
-    let answer = visit
-        .api()
-        .send(Method::PATCH, &target, Some(&body))
-        .await?;
-    if answer.status == StatusCode::PRECONDITION_FAILED {
-        return Err(PageError::Changed);
-    }
-    if !answer.status.is_success() {
-        return again(&visit, &user, &answer);
-    }
-    Ok(frame::lead(&address(visit.param(0), realm)))
+    let user = visit.api().get(&target(&visit, &[], realm)).await?;
+    let what = What::PatchUser {
+        id: visit.param(0).to_owned(),
+        version,
+        patch: patch(&visit, &user),
+    };
+    AccountChange::new(realm, what).ask(&visit).await
 }

@@ -1,82 +1,28 @@
 //! Users of the identity provider: searched, looked at, and what operators do for
 //! them.
 
-use askama::Template;
 use axum::response::Response;
 use http::{Method, StatusCode};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use doorward_core::model::audit::instant;
 
+use super::account_change::{AccountChange, What};
+use super::accounts::{
+    ACCOUNTS_CHANGED_BY, RecordPage, USERS as LIST, address, group_address, has_identity,
+    search_filters, target, version,
+};
 use super::error::PageError;
 use super::frame::{self, Frame};
 use super::identity::{self, cell};
 use super::paged_list::{PagedList, SIZE};
 use super::session::Role;
-use super::table::{Button, Cell, Filter, Mark, Row, Table};
+use super::table::{Button, Cell, Mark, Row, Table};
 use super::visit::Visit;
 use super::{path, record};
 
-/// Where the list is.
-pub(crate) const LIST: &str = "/console/identity/users";
-/// Where the list of groups is.
-pub(crate) const GROUPS: &str = "/console/identity/groups";
-
 /// Members of a user's record that the page shows elsewhere, or that say nothing.
 const SHOWN_ELSEWHERE: [&str; 4] = ["schemas", "groups", "locked_until", "userName"];
-
-/// Who may take an account out of service, or its factors away: whoever may do
-/// this to an owner could have the console alone.
-pub(crate) const ACCOUNTS_CHANGED_BY: Role = Role::Owner;
-
-/// A record with what can be done to it, and tables of what belongs to it.
-#[derive(Template)]
-#[template(path = "user.html")]
-pub(crate) struct RecordPage {
-    pub(crate) frame: Frame,
-    /// The list that the record is of: name and address.
-    pub(crate) list: (&'static str, String),
-    pub(crate) links: Vec<(String, String)>,
-    pub(crate) buttons: Vec<Button>,
-    /// What has just been done.
-    pub(crate) done: &'static str,
-    pub(crate) notes: Vec<String>,
-    /// A form that asks for the name of a user.
-    pub(crate) ask: Option<Ask>,
-    pub(crate) tables: Vec<Table>,
-}
-
-/// A form that asks for the name of a user.
-pub(crate) struct Ask {
-    pub(crate) address: String,
-    pub(crate) realm: String,
-    pub(crate) label: &'static str,
-    pub(crate) text: &'static str,
-}
-
-/// The page of a user.
-pub(crate) fn address(id: &str, realm: &str) -> String {
-    path::with_query(&path::join(LIST, [id]), [("realm", realm)])
-}
-
-/// The page of a group.
-pub(crate) fn group_address(id: &str, realm: &str) -> String {
-    path::with_query(&path::join(GROUPS, [id]), [("realm", realm)])
-}
-
-/// The Admin API's path of the user whom the address names, and below it.
-pub(crate) fn target(visit: &Visit, below: &[&str], realm: &str) -> String {
-    let parts = [visit.param(0)].into_iter().chain(below.iter().copied());
-    path::with_query(&path::join("/identity/users", parts), [("realm", realm)])
-}
-
-pub(crate) fn has_identity(visit: &Visit) -> Result<(), PageError> {
-    if visit.parts().admin.has_identity() {
-        Ok(())
-    } else {
-        Err(PageError::NotFound)
-    }
-}
 
 /// `GET /identity/users`.
 pub(crate) async fn list(visit: Visit) -> Result<Response, PageError> {
@@ -104,15 +50,6 @@ pub(crate) async fn list(visit: Visit) -> Result<Response, PageError> {
         },
     };
     list.show(&visit, row).await
-}
-
-/// What lists of users and groups are narrowed down by.
-pub(crate) fn search_filters(visit: &Visit) -> Vec<Filter> {
-    let t = visit.texts;
-    vec![
-        Filter::of(visit, "q", t.search, t.begins_hint),
-        Filter::of(visit, "realm", t.realm, "/"),
-    ]
 }
 
 fn row(user: &Value) -> Row {
@@ -218,6 +155,7 @@ fn buttons(visit: &Visit, user: &Value) -> Vec<Button> {
         (t.activate, false)
     };
     offer(!of_file, ACCOUNTS_CHANGED_BY, "switch", text, danger);
+    offer(!of_file, ACCOUNTS_CHANGED_BY, "delete", t.delete, true);
     buttons
 }
 
@@ -359,11 +297,10 @@ fn table(
 async fn act(
     visit: &Visit,
     (method, target): (Method, &str),
-    body: Option<&Value>,
     done: &str,
 ) -> Result<Response, PageError> {
     has_identity(visit)?;
-    let answer = visit.api().send(method, target, body).await?;
+    let answer = visit.api().send(method, target, None).await?;
     if answer.status == StatusCode::PRECONDITION_FAILED {
         return Err(PageError::Changed);
     }
@@ -379,7 +316,7 @@ async fn act(
 pub(crate) async fn end_session(visit: Visit) -> Result<Response, PageError> {
     let target = path::join("/identity/sessions", [visit.field("session")]);
     let target = path::with_query(&target, [("realm", visit.field("realm"))]);
-    act(&visit, (Method::DELETE, &target), None, "session").await
+    act(&visit, (Method::DELETE, &target), "session").await
 }
 
 /// `POST /identity/users/{id}/end-sessions`: ends all of them.
@@ -387,14 +324,14 @@ pub(crate) async fn end_sessions(visit: Visit) -> Result<Response, PageError> {
     let name = name(&visit).await?;
     let query = [("realm", visit.field("realm")), ("user", &name)];
     let target = path::with_query("/identity/sessions", query);
-    act(&visit, (Method::DELETE, &target), None, "session").await
+    act(&visit, (Method::DELETE, &target), "session").await
 }
 
 /// `POST /identity/users/{id}/consent`: withdraws what a client was let have.
 pub(crate) async fn withdraw_consent(visit: Visit) -> Result<Response, PageError> {
     let below = ["consents", visit.field("client")];
     let target = target(&visit, &below, visit.field("realm"));
-    act(&visit, (Method::DELETE, &target), None, "consent").await
+    act(&visit, (Method::DELETE, &target), "consent").await
 }
 
 /// `POST /identity/users/{id}/unlock`: lifts the lock of the name.
@@ -402,7 +339,7 @@ pub(crate) async fn unlock(visit: Visit) -> Result<Response, PageError> {
     let name = name(&visit).await?;
     let query = [("realm", visit.field("realm")), ("name", &name)];
     let target = path::with_query("/identity/lockouts", query);
-    act(&visit, (Method::DELETE, &target), None, "unlock").await
+    act(&visit, (Method::DELETE, &target), "unlock").await
 }
 
 /// The user's name now. The one of the form may be another's by now.
@@ -421,25 +358,42 @@ async fn name(visit: &Visit) -> Result<String, PageError> {
 /// `POST /identity/users/{id}/reset`: sends a link for a new password.
 pub(crate) async fn send_letter(visit: Visit) -> Result<Response, PageError> {
     let target = target(&visit, &["reset"], visit.field("realm"));
-    act(&visit, (Method::POST, &target), None, "letter").await
+    act(&visit, (Method::POST, &target), "letter").await
 }
 
-/// `POST /identity/users/{id}/reset-factors`: removes all second factors.
+/// `POST /identity/users/{id}/reset-factors`: shows which second factors would go.
 pub(crate) async fn reset_factors(visit: Visit) -> Result<Response, PageError> {
-    let target = target(&visit, &["factors"], visit.field("realm"));
-    act(&visit, (Method::DELETE, &target), None, "factors").await
+    let id = visit.param(0).to_owned();
+    ask(&visit, What::ResetFactors { id }).await
 }
 
-/// `POST /identity/users/{id}/switch`: activates or deactivates the account.
+/// `POST /identity/users/{id}/delete`: shows what would be gone.
+pub(crate) async fn delete(visit: Visit) -> Result<Response, PageError> {
+    let what = What::DeleteUser {
+        id: visit.param(0).to_owned(),
+        version: version(&visit)?,
+    };
+    ask(&visit, what).await
+}
+
+/// `POST /identity/users/{id}/switch`: shows that the account would be activated or
+/// deactivated.
 pub(crate) async fn switch(visit: Visit) -> Result<Response, PageError> {
-    let version = visit.field("version").parse::<i64>();
-    let version = version.map_err(|_| PageError::Form)?;
-    let active = match visit.field("active") {
-        "true" => true,
-        "false" => false,
+    let status = match visit.field("active") {
+        "true" => "Active",
+        "false" => "Deactivated",
         _ => return Err(PageError::Form),
     };
-    let body = json!({"active": active, "version": version});
-    let target = target(&visit, &[], visit.field("realm"));
-    act(&visit, (Method::PATCH, &target), Some(&body), "switch").await
+    let what = What::PatchUser {
+        id: visit.param(0).to_owned(),
+        version: version(&visit)?,
+        patch: Map::from_iter([("accountStatus".to_owned(), status.into())]),
+    };
+    ask(&visit, what).await
+}
+
+async fn ask(visit: &Visit, what: What) -> Result<Response, PageError> {
+    AccountChange::new(visit.field("realm"), what)
+        .ask(visit)
+        .await
 }

@@ -25,6 +25,8 @@ pub(crate) struct Visit {
     session: Option<Session>,
     /// Who the visitor is, if the provider said so.
     person: Option<Person>,
+    /// The groups of this person.
+    groups: Vec<String>,
     cookies: Vec<HeaderValue>,
     pub(crate) texts: &'static Texts,
     /// The open parts of the path.
@@ -55,6 +57,7 @@ impl Visit {
             console: console.clone(),
             session: console.session(&head.headers),
             person: None,
+            groups: Vec::new(),
             cookies: Vec::new(),
             texts: texts::choose(&head.headers),
             params: Vec::new(),
@@ -96,6 +99,16 @@ impl Visit {
         self.person.as_ref()
     }
 
+    /// The names of the groups that the person is in.
+    pub(crate) fn groups(&self) -> &[String] {
+        &self.groups
+    }
+
+    /// The role of a person who is in these groups alone.
+    pub(crate) fn role_of(&self, groups: &[String]) -> Option<Role> {
+        self.parts().provider.as_ref()?.role_of(groups)
+    }
+
     /// Asks the provider whether the session's sign-in still counts, and for what.
     /// Who has no role any more is known, and has no session. `used`: somebody
     /// does something, and not just a page that was left open.
@@ -113,8 +126,9 @@ impl Visit {
         match status {
             SignInStatus::Ended => {}
             SignInStatus::NoRole(person) => self.person = Some(person),
-            SignInStatus::Role(person, role) => {
-                self.person = Some(person);
+            SignInStatus::Role(member, role) => {
+                self.person = Some(member.person);
+                self.groups = member.groups;
                 self.session = session.map(|mut session| {
                     session.role = role;
                     session
@@ -232,9 +246,19 @@ impl Visit {
 
     /// The Admin API on behalf of the visitor.
     pub(crate) fn api(&self) -> Api {
+        self.api_with(None)
+    }
+
+    /// The same for a change that the audit log calls `change`.
+    pub(crate) fn api_for(&self, change: &str) -> Api {
+        self.api_with(Some(change.to_owned()))
+    }
+
+    fn api_with(&self, change: Option<String>) -> Api {
         let operator = Operator {
             actor: self.actor(),
             via: "console",
+            change,
         };
         Api::new(self.parts().admin.clone(), operator, self.client)
     }

@@ -39,6 +39,20 @@ pub struct Operator {
     pub actor: Actor,
     /// The part that let the operator in: `details.via` of audit records.
     pub via: &'static str,
+    /// What that part calls the change: `details.change` of audit records.
+    pub change: Option<String>,
+}
+
+impl Operator {
+    /// The event with what it tells of the way that the operator came.
+    #[must_use]
+    pub fn mark(&self, event: Event) -> Event {
+        let event = event.with("via", self.via);
+        match &self.change {
+            Some(change) => event.with("change", change.as_str()),
+            None => event,
+        }
+    }
 }
 
 /// Who did it.

@@ -31,7 +31,7 @@ pub(super) async fn record_change(
 /// What the request itself tells. Handlers complete it where they know more.
 fn event(kind: Kind, call: &Call) -> Event {
     let mut event = match &call.operator {
-        Some(operator) => Event::new(kind, operator.actor.clone()).with("via", operator.via),
+        Some(operator) => operator.mark(Event::new(kind, operator.actor.clone())),
         None => Event::new(kind, Actor::Admin),
     };
     event = event.address(call.address);

@@ -1,0 +1,567 @@
+//! Changes of users and groups: the difference first, then the change, and for an
+//! hour the way back.
+
+use axum::response::Response;
+use http::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use doorward_core::model::user::name;
+
+use super::accounts::{self, ACCOUNTS_CHANGED_BY, GROUPS, USERS, has_identity};
+use super::api::ApiAnswer;
+use super::difference::{self, Confirmation, Line, removal};
+use super::error::PageError;
+use super::session::Role;
+use super::undo_log::{Undo, change_id};
+use super::visit::Visit;
+use super::{frame, groups, path, record, user_form};
+
+/// What the seal of these changes is for.
+const CONTEXT: &str = "accounts";
+/// Where a change is made.
+const APPLY: &str = "/console/identity/apply";
+/// Members that a deleted group can be made with anew: a page of the Admin API.
+const MEMBERS: &str = "1000";
+/// Members whose names a difference shows.
+const SHOWN_MEMBERS: usize = 20;
+
+/// A change of a user or a group.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct AccountChange {
+    /// The path of the realm; "": `/`.
+    pub(crate) realm: String,
+    pub(crate) what: What,
+    /// The change that this one takes back.
+    pub(crate) undoes: Option<String>,
+}
+
+/// What is changed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum What {
+    CreateUser {
+        body: Value,
+    },
+    PatchUser {
+        id: String,
+        version: i64,
+        patch: Map<String, Value>,
+    },
+    DeleteUser {
+        id: String,
+        version: i64,
+    },
+    ResetFactors {
+        id: String,
+    },
+    CreateGroup {
+        body: Value,
+    },
+    PatchGroup {
+        id: String,
+        version: i64,
+        patch: Map<String, Value>,
+    },
+    DeleteGroup {
+        id: String,
+        version: i64,
+    },
+    /// A user comes into a group, or goes.
+    Member {
+        group: String,
+        user: String,
+        comes: bool,
+    },
+}
+
+/// What is known of a change before it is made.
+struct Outlook {
+    /// What is changed, by name.
+    name: String,
+    lines: Vec<Line>,
+    /// How the change is taken back, but for what only its answer tells.
+    reversal: Option<What>,
+    /// What does not come back.
+    note: &'static str,
+}
+
+impl AccountChange {
+    pub(crate) fn new(realm: &str, what: What) -> Self {
+        Self {
+            realm: realm.to_owned(),
+            what,
+            undoes: None,
+        }
+    }
+
+    /// Who may make it.
+    pub(crate) fn role(&self) -> Role {
+        ACCOUNTS_CHANGED_BY
+    }
+
+    /// The request to the Admin API that makes it.
+    fn request(&self) -> (Method, String, Option<Value>) {
+        let users = |parts: &[&str]| self.target("/identity/users", parts, None);
+        let groups = |parts: &[&str]| self.target("/identity/groups", parts, None);
+        let versioned = |patch: &Map<String, Value>, version: i64| {
+            let mut body = patch.clone();
+            body.insert("version".to_owned(), version.into());
+            Some(Value::Object(body))
+        };
+        match &self.what {
+            What::CreateUser { body } => (Method::POST, users(&[]), Some(body.clone())),
+            What::PatchUser { id, version, patch } => {
+                (Method::PATCH, users(&[id]), versioned(patch, *version))
+            }
+            What::DeleteUser { id, version } => {
+                let target = self.target("/identity/users", &[id], Some(*version));
+                (Method::DELETE, target, None)
+            }
+            What::ResetFactors { id } => (Method::DELETE, users(&[id, "factors"]), None),
+            What::CreateGroup { body } => (Method::POST, groups(&[]), Some(body.clone())),
+            What::PatchGroup { id, version, patch } => {
+                (Method::PATCH, groups(&[id]), versioned(patch, *version))
+            }
+            What::DeleteGroup { id, version } => {
+                let target = self.target("/identity/groups", &[id], Some(*version));
+                (Method::DELETE, target, None)
+            }
+            What::Member { group, user, comes } => {
+                let method = if *comes { Method::PUT } else { Method::DELETE };
+                (method, groups(&[group, "members", user]), None)
+            }
+        }
+    }
+
+    fn target(&self, list: &str, parts: &[&str], version: Option<i64>) -> String {
+        let version = version.map_or_else(String::new, |version| version.to_string());
+        let query = [("realm", self.realm.as_str()), ("version", &version)];
+        path::with_query(&path::join(list, parts.iter().copied()), query)
+    }
+
+    async fn user(&self, visit: &Visit, id: &str) -> Result<Value, PageError> {
+        let target = self.target("/identity/users", &[id], None);
+        visit.api().get(&target).await
+    }
+
+    /// The user, whom the store owns.
+    async fn own_user(&self, visit: &Visit, id: &str) -> Result<Value, PageError> {
+        let user = self.user(visit, id).await?;
+        if user["owner"] == "file" {
+            return Err(PageError::FileUser);
+        }
+        Ok(user)
+    }
+
+    async fn group(&self, visit: &Visit, id: &str) -> Result<Value, PageError> {
+        let target = self.target("/identity/groups", &[id], None);
+        visit.api().get(&target).await
+    }
+
+    /// What the change does to what is there now, if the visitor may make it.
+    async fn outlook(&self, visit: &Visit) -> Result<Outlook, PageError> {
+        match &self.what {
+            What::CreateUser { body } => Ok(creation(body, "userName", |id, version| {
+                What::DeleteUser { id, version }
+            })),
+            What::CreateGroup { body } => Ok(creation(body, "displayName", |id, version| {
+                What::DeleteGroup { id, version }
+            })),
+            What::PatchUser { id, version, patch } => {
+                let user = self.own_user(visit, id).await?;
+                if patch.get("accountStatus").is_some_and(|to| to != "Active") {
+                    self.spares_own_account(visit, id)?;
+                }
+                let mut outlook = update(&user, "userName", *version, patch)?;
+                outlook.reversal = reversal(&user, patch).map(|patch| What::PatchUser {
+                    id: id.clone(),
+                    version: 0,
+                    patch,
+                });
+                if patch.contains_key("password") {
+                    outlook.note = visit.texts.no_password_back;
+                }
+                Ok(outlook)
+            }
+            What::DeleteUser { id, version } => {
+                self.spares_own_account(visit, id)?;
+                let user = self.own_user(visit, id).await?;
+                Ok(Outlook {
+                    note: visit.texts.no_user_back,
+                    ..deletion(&user, "userName", *version)?
+                })
+            }
+            What::ResetFactors { id } => self.factors_outlook(visit, id).await,
+            What::PatchGroup { id, version, patch } => {
+                let group = self.group(visit, id).await?;
+                if patch.contains_key("displayName") {
+                    self.spares_own_role(visit, &group)?;
+                }
+                let mut outlook = update(&group, "displayName", *version, patch)?;
+                outlook.reversal = reversal(&group, patch).map(|patch| What::PatchGroup {
+                    id: id.clone(),
+                    version: 0,
+                    patch,
+                });
+                Ok(outlook)
+            }
+            What::DeleteGroup { id, version } => self.group_end(visit, id, *version).await,
+            What::Member { group, user, comes } => {
+                let group = self.group(visit, group).await?;
+                self.member_outlook(visit, &group, user, *comes).await
+            }
+        }
+    }
+
+    async fn factors_outlook(&self, visit: &Visit, id: &str) -> Result<Outlook, PageError> {
+        let user = self.user(visit, id).await?;
+        let target = self.target("/identity/users", &[id, "factors"], None);
+        let factors = visit.api().get(&target).await?;
+        let factors = factors["data"].as_array().into_iter().flatten();
+        let lines = factors.map(|factor| Line {
+            name: record::text(&factor["kind"]),
+            before: record::text(&factor["name"]),
+            after: record::text(&Value::Null),
+        });
+        Ok(Outlook {
+            name: record::text(&user["userName"]),
+            lines: lines.collect(),
+            reversal: None,
+            note: visit.texts.no_factors_back,
+        })
+    }
+
+    async fn group_end(&self, visit: &Visit, id: &str, version: i64) -> Result<Outlook, PageError> {
+        let group = self.group(visit, id).await?;
+        self.spares_own_role(visit, &group)?;
+        let members = self.target("/identity/groups", &[id, "members"], None);
+        let joint = if members.contains('?') { '&' } else { '?' };
+        let members = format!("{members}{joint}size={MEMBERS}");
+        let members = visit.api().get(&members).await?;
+        let has_more = members["offset"].is_string();
+        let members = members["data"].as_array().cloned().unwrap_or_default();
+        let mut outlook = deletion(&group, "displayName", version)?;
+        if !members.is_empty() {
+            outlook.lines.push(Line {
+                name: "members".to_owned(),
+                before: member_names(&members, has_more),
+                after: record::text(&Value::Null),
+            });
+        }
+        if has_more {
+            outlook.note = visit.texts.no_group_back;
+            return Ok(outlook);
+        }
+        let ids: Vec<_> = members.iter().map(|member| member["id"].clone()).collect();
+        let mut body = json!({"displayName": group["displayName"], "members": ids});
+        if group["externalId"].is_string() {
+            body["externalId"] = group["externalId"].clone();
+        }
+        outlook.reversal = Some(What::CreateGroup { body });
+        outlook.note = visit.texts.group_comes_back;
+        Ok(outlook)
+    }
+
+    async fn member_outlook(
+        &self,
+        visit: &Visit,
+        group: &Value,
+        user: &str,
+        comes: bool,
+    ) -> Result<Outlook, PageError> {
+        let id = record::text(&group["id"]);
+        let user = self.user(visit, user).await?;
+        let groups = user["groups"].as_array().into_iter().flatten();
+        let is_member = groups.clone().any(|one| one["value"] == id.as_str());
+        let user_id = record::text(&user["id"]);
+        if !comes && self.is_own(visit, &user_id) {
+            self.spares_own_role(visit, group)?;
+        }
+        let (name, none) = (record::text(&user["userName"]), record::text(&Value::Null));
+        let (before, after) = if comes { (none, name) } else { (name, none) };
+        let line = Line {
+            name: "members".to_owned(),
+            before,
+            after,
+        };
+        let differs = comes != is_member;
+        Ok(Outlook {
+            name: record::text(&group["displayName"]),
+            lines: if differs { vec![line] } else { Vec::new() },
+            reversal: differs.then(|| What::Member {
+                group: id,
+                user: user_id,
+                comes: !comes,
+            }),
+            note: "",
+        })
+    }
+
+    /// Whether this is the visitor's own account.
+    fn is_own(&self, visit: &Visit, id: &str) -> bool {
+        let person = visit.person();
+        person.is_some_and(|person| person.id.to_string().eq_ignore_ascii_case(id))
+    }
+
+    /// Refuses a change that would take the visitor's own account away.
+    fn spares_own_account(&self, visit: &Visit, id: &str) -> Result<(), PageError> {
+        if self.is_own(visit, id) {
+            Err(PageError::OwnAccount)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Refuses a change after which the visitor, who is in `group`, is no owner.
+    fn spares_own_role(&self, visit: &Visit, group: &Value) -> Result<(), PageError> {
+        let Some(person) = visit.person() else {
+            return Ok(());
+        };
+        if group["realm"] != person.realm.as_str() {
+            return Ok(());
+        }
+        let gone = name::key(group["displayName"].as_str().unwrap_or_default());
+        let is_gone = |one: &&String| name::key(one) == gone;
+        if !visit.groups().iter().any(|one| is_gone(&one)) {
+            return Ok(());
+        }
+        let left = visit.groups().iter().filter(|one| !is_gone(one));
+        let left: Vec<String> = left.cloned().collect();
+        if visit.role_of(&left) == Some(Role::Owner) {
+            Ok(())
+        } else {
+            Err(PageError::LastOwnerGroup)
+        }
+    }
+
+    /// The change that takes this one back, as `answer` completes it.
+    fn reversed(&self, reversal: Option<What>, answer: &ApiAnswer) -> Option<Self> {
+        let mut what = reversal?;
+        let made = record::text(&answer.body["id"]);
+        let now = answer.body["version"].as_i64();
+        match &mut what {
+            What::PatchUser { version, .. } | What::PatchGroup { version, .. } => *version = now?,
+            What::DeleteUser { id, version } | What::DeleteGroup { id, version } => {
+                *id = made;
+                *version = now?;
+            }
+            What::CreateUser { .. }
+            | What::CreateGroup { .. }
+            | What::ResetFactors { .. }
+            | What::Member { .. } => {}
+        }
+        Some(Self::new(&self.realm, what))
+    }
+
+    /// Where it is about, and where it leads when it is done.
+    fn page(&self, answer: Option<&ApiAnswer>) -> String {
+        let list = |list: &str| path::with_query(list, [("realm", self.realm.as_str())]);
+        let made = answer.and_then(|answer| answer.body["id"].as_str());
+        let is_done = answer.is_some();
+        match &self.what {
+            What::CreateUser { .. } => match made {
+                Some(id) => accounts::address(id, &self.realm),
+                None => list(USERS),
+            },
+            What::CreateGroup { .. } => match made {
+                Some(id) => accounts::group_address(id, &self.realm),
+                None => list(GROUPS),
+            },
+            What::DeleteUser { .. } if is_done => list(USERS),
+            What::DeleteGroup { .. } if is_done => list(GROUPS),
+            What::PatchUser { id, .. }
+            | What::DeleteUser { id, .. }
+            | What::ResetFactors { id } => accounts::address(id, &self.realm),
+            What::PatchGroup { id, .. } | What::DeleteGroup { id, .. } => {
+                accounts::group_address(id, &self.realm)
+            }
+            What::Member { group, .. } => accounts::group_address(group, &self.realm),
+        }
+    }
+
+    fn is_of_user(&self) -> bool {
+        matches!(
+            self.what,
+            What::CreateUser { .. }
+                | What::PatchUser { .. }
+                | What::DeleteUser { .. }
+                | What::ResetFactors { .. }
+        )
+    }
+
+    /// Shows what the change does, and asks for a yes.
+    pub(crate) async fn ask(&self, visit: &Visit) -> Result<Response, PageError> {
+        has_identity(visit)?;
+        let outlook = self.outlook(visit).await?;
+        self.difference(visit, outlook, None)
+    }
+
+    fn difference(
+        &self,
+        visit: &Visit,
+        outlook: Outlook,
+        refusal: Option<&ApiAnswer>,
+    ) -> Result<Response, PageError> {
+        let change = serde_json::to_vec(self).map_err(|_| PageError::Unreadable)?;
+        let is_deletion = matches!(
+            self.what,
+            What::DeleteUser { .. } | What::DeleteGroup { .. }
+        );
+        let confirmation = Confirmation {
+            subject: outlook.name,
+            section: if self.is_of_user() {
+                USERS.to_owned()
+            } else {
+                GROUPS.to_owned()
+            },
+            lines: outlook.lines,
+            address: APPLY.to_owned(),
+            context: CONTEXT.to_owned(),
+            back: self.page(None),
+            is_deletion,
+            note: outlook.note,
+        };
+        confirmation.show(visit, &change, refusal)
+    }
+}
+
+/// A record that is made, and its end by identifier and version.
+fn creation(body: &Value, key: &str, end: fn(String, i64) -> What) -> Outlook {
+    let shown = record::masked(body, false);
+    Outlook {
+        name: record::text(&shown[key]),
+        lines: difference::lines(&Value::Null, &shown),
+        reversal: Some(end(String::new(), 0)),
+        note: "",
+    }
+}
+
+/// A change of the record that is still of this version.
+fn update(
+    current: &Value,
+    key: &str,
+    version: i64,
+    patch: &Map<String, Value>,
+) -> Result<Outlook, PageError> {
+    if current["version"] != version {
+        return Err(PageError::Changed);
+    }
+    let shown = record::masked(&Value::Object(patch.clone()), false);
+    Ok(Outlook {
+        name: record::text(&current[key]),
+        lines: difference::lines(&record::masked(current, false), &shown),
+        reversal: None,
+        note: "",
+    })
+}
+
+/// What sets the members of `patch` to what they are now; a password is not known.
+fn reversal(current: &Value, patch: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let members = patch.keys().filter(|name| *name != "password");
+    let back: Map<_, _> = members
+        .map(|name| (name.clone(), current[name].clone()))
+        .collect();
+    (!back.is_empty()).then_some(back)
+}
+
+/// The end of a record that is still of this version.
+fn deletion(current: &Value, key: &str, version: i64) -> Result<Outlook, PageError> {
+    if current["version"] != version {
+        return Err(PageError::Changed);
+    }
+    let mut shown = record::masked(current, false);
+    if let Value::Object(members) = &mut shown {
+        let silent = ["schemas", "meta", "version", "created_at", "updated_at"];
+        members.retain(|name, value| !silent.contains(&name.as_str()) && *value != json!([]));
+        if let Some(groups) = members.get_mut("groups") {
+            let names = groups.as_array().into_iter().flatten();
+            *groups = names.map(|group| group["display"].clone()).collect();
+        }
+    }
+    Ok(Outlook {
+        name: record::text(&current[key]),
+        lines: difference::lines(&shown, &removal(&shown)),
+        reversal: None,
+        note: "",
+    })
+}
+
+fn member_names(members: &[Value], has_more: bool) -> String {
+    let names = members.iter().take(SHOWN_MEMBERS);
+    let names: Vec<_> = names
+        .map(|member| record::text(&member["userName"]))
+        .collect();
+    let more = if has_more || members.len() > SHOWN_MEMBERS {
+        " …"
+    } else {
+        ""
+    };
+    format!("{}{more}", names.join(", "))
+}
+
+/// `POST /identity/apply`: makes the change that was shown, if what it is of is still
+/// what it was shown for.
+pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
+    has_identity(&visit)?;
+    let session = visit.session().ok_or(PageError::NoSession)?;
+    let sessions = &visit.parts().sessions;
+    let opened = sessions.open_change(session, CONTEXT, visit.field("change"));
+    let opened = opened.ok_or(PageError::Stale)?;
+    let change: AccountChange = serde_json::from_slice(&opened).map_err(|_| PageError::Stale)?;
+    let outlook = change.outlook(&visit).await?;
+    let (method, target, body) = change.request();
+    let id = change_id();
+    let answer = visit
+        .api_for(&id)
+        .send(method, &target, body.as_ref())
+        .await?;
+    if answer.status == http::StatusCode::PRECONDITION_FAILED {
+        return Err(PageError::Changed);
+    }
+    if !answer.status.is_success() {
+        return refused(&visit, &change, outlook, &answer).await;
+    }
+    let undo = &visit.parts().undo;
+    if let Some(undone) = &change.undoes {
+        undo.forget(undone);
+    }
+    if let Some(back) = change.reversed(outlook.reversal, &answer) {
+        undo.keep(id, Undo::Account(back), visit.now_ms());
+    }
+    let page = change.page(Some(&answer));
+    let joint = if page.contains('?') { '&' } else { '?' };
+    Ok(frame::lead(&format!("{page}{joint}done=change")))
+}
+
+/// What the Admin API did not like: in the form, where there is one.
+async fn refused(
+    visit: &Visit,
+    change: &AccountChange,
+    outlook: Outlook,
+    answer: &ApiAnswer,
+) -> Result<Response, PageError> {
+    let realm = &change.realm;
+    match &change.what {
+        What::CreateUser { body } => user_form::again(visit, realm, (&Value::Null, body), answer),
+        What::PatchUser { id, patch, .. } if !patch.contains_key("accountStatus") => {
+            let user = change.user(visit, id).await?;
+            let mut typed = user.clone();
+            for (name, value) in patch {
+                typed[name] = value.clone();
+            }
+            user_form::again(visit, realm, (&user, &typed), answer)
+        }
+        What::CreateGroup { body } if change.undoes.is_none() => {
+            groups::again(visit, realm, (&Value::Null, body), answer)
+        }
+        What::PatchGroup { id, patch, .. } => {
+            let group = change.group(visit, id).await?;
+            let mut typed = group.clone();
+            for (name, value) in patch {
+                typed[name] = value.clone();
+            }
+            groups::again(visit, realm, (&group, &typed), answer)
+        }
+        _ => change.difference(visit, outlook, Some(answer)),
+    }
+}
