@@ -18,6 +18,7 @@ mod config_api;
 mod connections;
 mod console;
 mod console_groups;
+mod console_keys;
 mod console_sign_in;
 mod console_sign_in_attacks;
 mod console_step_up;

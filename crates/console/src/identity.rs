@@ -1,4 +1,4 @@
-//! The identity provider: realms, clients, sessions, keys and locks.
+//! The identity provider: realms, clients, sessions and locks.
 
 use axum::response::Response;
 use http::Method;
@@ -71,22 +71,6 @@ static LISTS: &[List] = &[
         ],
         filters: &["realm", "user", "client_id"],
         ends: true,
-        page: false,
-    },
-    List {
-        plural: "keys",
-        title: |t| t.keys,
-        key: "kid",
-        columns: &[
-            "kid",
-            "alg",
-            "state",
-            "created_at",
-            "active_from",
-            "expires_at",
-        ],
-        filters: &[],
-        ends: false,
         page: false,
     },
     List {
@@ -218,11 +202,12 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
     let body = visit.api().get(&path::with_query(&target, query)).await?;
     let shown = record::masked(&body, false);
     let title = record::text(&shown[list.key]);
+    let table = fields(visit.texts, (list.title)(visit.texts), &shown);
     frame::show(&ListPage {
         frame: Frame::of(&visit, title, &list.address()),
         lead: "",
         filters: Vec::new(),
-        tables: vec![fields(visit.texts, (list.title)(visit.texts), &shown)],
+        tables: vec![table],
     })
 }
 

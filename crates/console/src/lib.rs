@@ -31,6 +31,7 @@ mod record;
 mod route_files;
 mod session;
 mod sign_in;
+mod signing_keys;
 mod table;
 mod texts;
 mod throttling;
@@ -237,6 +238,9 @@ static PAGES: &[Page] = &[
     page("POST", "/identity/users/{}/delete", ACCOUNTS_CHANGED_BY, |visit| Box::pin(users::delete(visit))),
     page("POST", "/identity/apply", ACCOUNTS_CHANGED_BY, |visit| Box::pin(account_change::apply(visit))),
     page("POST", "/undo/{}", Role::Operator, |visit| Box::pin(undo_log::ask(visit))),
+    page("GET", "/identity/keys", Role::Viewer, |visit| Box::pin(signing_keys::list(visit))),
+    page("POST", "/identity/keys/rotate", signing_keys::KEYS_CHANGED_BY, |visit| Box::pin(signing_keys::ask(visit))),
+    page("POST", "/identity/keys/apply", signing_keys::KEYS_CHANGED_BY, |visit| Box::pin(signing_keys::apply(visit))),
     page("GET", "/identity/{}", Role::Viewer, |visit| Box::pin(identity::list(visit))),
     page("GET", "/identity/{}/{*}", Role::Viewer, |visit| Box::pin(identity::show(visit))),
     page("POST", "/end/{}/{}", Role::Operator, |visit| Box::pin(identity::end(visit))),
