@@ -17,6 +17,7 @@ mod compression;
 mod config_api;
 mod connections;
 mod console;
+mod console_clients;
 mod console_groups;
 mod console_keys;
 mod console_sign_in;

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use doorward_core::model::audit::instant;
 
+use super::client_wizard::CLIENTS_CHANGED_BY;
 use super::entities::ListPage;
 use super::error::PageError;
 use super::frame::{self, Frame};
@@ -118,9 +119,19 @@ pub(crate) async fn list(visit: Visit) -> Result<Response, PageError> {
         path: &path::join("/identity", [list.plural]),
         filters: filters.collect(),
         columns: list.columns.iter().map(|one| (*one).to_owned()).collect(),
-        links: Vec::new(),
+        links: links(&visit, list),
     };
     page.show(&visit, |one| row(&visit, list, one)).await
+}
+
+/// What can be done beside a list.
+fn links(visit: &Visit, list: &List) -> Vec<(String, String)> {
+    if list.plural != "clients" || !visit.may(CLIENTS_CHANGED_BY) {
+        return Vec::new();
+    }
+    let new = format!("{}/new", list.address());
+    let new = path::with_query(&new, [("realm", visit.query("realm"))]);
+    vec![(visit.texts.create.to_owned(), new)]
 }
 
 /// A value, moments in words: they are seconds since the epoch.

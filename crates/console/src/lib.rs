@@ -10,6 +10,7 @@ mod accounts;
 mod api;
 mod assets;
 mod audit_log;
+mod client_wizard;
 mod config;
 mod difference;
 mod edit;
@@ -241,6 +242,9 @@ static PAGES: &[Page] = &[
     page("GET", "/identity/keys", Role::Viewer, |visit| Box::pin(signing_keys::list(visit))),
     page("POST", "/identity/keys/rotate", signing_keys::KEYS_CHANGED_BY, |visit| Box::pin(signing_keys::ask(visit))),
     page("POST", "/identity/keys/apply", signing_keys::KEYS_CHANGED_BY, |visit| Box::pin(signing_keys::apply(visit))),
+    page("GET", "/identity/clients/new", client_wizard::CLIENTS_CHANGED_BY, |visit| Box::pin(client_wizard::new(visit))),
+    page("POST", "/identity/clients/new", client_wizard::CLIENTS_CHANGED_BY, |visit| Box::pin(client_wizard::preview(visit))),
+    page("POST", "/identity/clients/apply", client_wizard::CLIENTS_CHANGED_BY, |visit| Box::pin(client_wizard::apply(visit))),
     page("GET", "/identity/{}", Role::Viewer, |visit| Box::pin(identity::list(visit))),
     page("GET", "/identity/{}/{*}", Role::Viewer, |visit| Box::pin(identity::show(visit))),
     page("POST", "/end/{}/{}", Role::Operator, |visit| Box::pin(identity::end(visit))),

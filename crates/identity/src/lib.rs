@@ -146,6 +146,7 @@ pub use password_policy::{
     Rules as PasswordRules, own_texts, refusal_text as password_refusal_text,
 };
 pub use records::{check_metadata, new_user};
+pub use register::check_redirects;
 pub use scim::{parse_filter, user_record};
 pub use stored_hash::StoredHash;
 

@@ -43,6 +43,7 @@ use doorward_store::StoreError;
 use metadata::Refused;
 
 pub(super) use rate::Rate;
+pub use redirects::check as check_redirects;
 
 /// Members of the answer that the client must not send back (RFC 7592 §2.2).
 const MANAGED: [&str; 4] = [

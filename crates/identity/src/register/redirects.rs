@@ -6,9 +6,13 @@ use url::{Host, Url};
 use doorward_core::model::client::{ApplicationType, ClientMetadata};
 use doorward_core::model::user::schema::RecordError;
 
-/// Refuses what would carry codes and tokens over an open line, or to whoever
-/// takes a name that belongs to nobody.
-pub(super) fn check(metadata: &ClientMetadata) -> Result<(), RecordError> {
+/// Refuses redirect URIs that would carry codes and tokens over an open line, or to
+/// whoever takes a name that belongs to nobody (OpenID Connect Registration section 2,
+/// RFC 8252 section 7, RFC 9700 section 2.1).
+///
+/// # Errors
+/// The first that is refused.
+pub fn check(metadata: &ClientMetadata) -> Result<(), RecordError> {
     let grants = &metadata.grant_types;
     let redirects = |grant: &String| matches!(grant.as_str(), "authorization_code" | "implicit");
     if metadata.redirect_uris.is_empty() && grants.iter().any(redirects) {
