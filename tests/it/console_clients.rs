@@ -115,12 +115,10 @@ async fn the_wizard_makes_the_four_usual_kinds_of_clients() {
         let shown = owner.get(&own).await.expect(200).body;
         assert!(!shown.contains(secret), "{shown}");
         if kind == "service" {
-            let asked = [
-                ("client_id", kind),
-                ("client_secret", secret),
-                ("grant_type", "client_credentials"),
-            ];
-            office.door.token_request(&asked).await.expect(200);
+            let request = client().post(office.door.proxy_url("/oauth2/access_token"));
+            let request = request.basic_auth(kind, Some(secret));
+            let request = request.form(&[("grant_type", "client_credentials")]);
+            send(request).await.expect(200);
         }
     }
     let record = newest(&office, "client.create").await;
