@@ -20,6 +20,7 @@ mod console;
 mod console_clients;
 mod console_groups;
 mod console_keys;
+mod console_probes;
 mod console_sign_in;
 mod console_sign_in_attacks;
 mod console_step_up;

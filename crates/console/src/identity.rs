@@ -15,7 +15,7 @@ use super::session::Role;
 use super::table::{Button, Cell, Filter, Row, Table};
 use super::texts::Texts;
 use super::visit::Visit;
-use super::{difference, path, record};
+use super::{difference, path, probes, record};
 
 /// A list of the provider.
 struct List {
@@ -213,7 +213,10 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
     let body = visit.api().get(&path::with_query(&target, query)).await?;
     let shown = record::masked(&body, false);
     let title = record::text(&shown[list.key]);
-    let table = fields(visit.texts, (list.title)(visit.texts), &shown);
+    let mut table = fields(visit.texts, (list.title)(visit.texts), &shown);
+    if list.plural == "realms" {
+        table.links = vec![(visit.texts.probes.to_owned(), probes::address(&title))];
+    }
     frame::show(&ListPage {
         frame: Frame::of(&visit, title, &list.address()),
         lead: "",

@@ -27,6 +27,7 @@ mod live;
 mod overview;
 mod paged_list;
 mod path;
+mod probes;
 mod provider;
 mod record;
 mod route_files;
@@ -242,6 +243,8 @@ static PAGES: &[Page] = &[
     page("GET", "/identity/keys", Role::Viewer, |visit| Box::pin(signing_keys::list(visit))),
     page("POST", "/identity/keys/rotate", signing_keys::KEYS_CHANGED_BY, |visit| Box::pin(signing_keys::ask(visit))),
     page("POST", "/identity/keys/apply", signing_keys::KEYS_CHANGED_BY, |visit| Box::pin(signing_keys::apply(visit))),
+    page("GET", "/identity/probes", Role::Viewer, |visit| Box::pin(probes::show(visit))),
+    page("POST", "/identity/probes", probes::TESTED_BY, |visit| Box::pin(probes::test(visit))),
     page("GET", "/identity/clients/new", client_wizard::CLIENTS_CHANGED_BY, |visit| Box::pin(client_wizard::new(visit))),
     page("POST", "/identity/clients/new", client_wizard::CLIENTS_CHANGED_BY, |visit| Box::pin(client_wizard::preview(visit))),
     page("POST", "/identity/clients/apply", client_wizard::CLIENTS_CHANGED_BY, |visit| Box::pin(client_wizard::apply(visit))),

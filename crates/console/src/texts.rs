@@ -107,6 +107,15 @@ texts! {
     pkce_hint: "Codes are good only with the proof of who asked for them (RFC 7636).", "Codes gelten nur mit dem Beweis dessen, der sie verlangt hat (RFC 7636).";
     pkce_needed: "A client without a secret needs PKCE.", "Ein Client ohne Geheimnis braucht PKCE.";
     secret_needed: "A service proves who it is.", "Ein Dienst weist sich aus.";
+    mail: "Mail", "E-Mail";
+    probes: "Test connections", "Verbindungen testen";
+    probes_lead: "Only what the configuration names is asked. Twenty tests are made in five minutes at most.", "Gefragt wird nur, was die Konfiguration nennt. In fünf Minuten gibt es höchstens zwanzig Tests.";
+    probe_provider: "Fetch metadata and keys", "Metadaten und Schlüssel holen";
+    probe_directory: "Bind and search", "Anmelden und suchen";
+    probe_name: "Name to search for", "Gesuchter Name";
+    probe_mail: "Send a test message", "Testnachricht senden";
+    probe_to: "E-mail address", "E-Mail-Adresse";
+    probe_absent: "The configuration names nothing of this kind.", "Die Konfiguration nennt nichts dieser Art.";
     keys: "Signing keys", "Signaturschlüssel";
     keys_lead: "The keys belong to all realms. A key signs from its day on, and older ones check what they signed.", "Die Schlüssel gehören allen Realms. Ein Schlüssel signiert von seinem Tag an, ältere prüfen, was sie signiert haben.";
     key_use: "Use", "Verwendung";

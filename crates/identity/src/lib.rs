@@ -61,6 +61,7 @@ mod par;
 mod password;
 mod password_policy;
 mod password_reset;
+pub mod probe;
 mod profile;
 mod provider_description;
 mod realm;
@@ -183,6 +184,8 @@ struct State {
     locks_read_ms: AtomicI64,
     metrics: OnceLock<Arc<Metrics>>,
     mailer: Mailer,
+    /// Tests of operators.
+    probes: probe::Pace,
     /// Wrong secrets of clients.
     secrets: GuessLimiter,
     /// Links for new passwords that were asked for.
@@ -352,6 +355,7 @@ impl Identity {
             guesses: Lockout::new(),
             factors,
             mailer: Mailer::new(),
+            probes: probe::Pace::default(),
             resets: Lockout::new(),
             secrets: GuessLimiter::default(),
             registrations: register::Rate::new(),

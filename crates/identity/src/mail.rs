@@ -15,7 +15,7 @@ use lettre::message::{Mailbox, Message};
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::{AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use url::Url;
 use uuid::Uuid;
@@ -187,6 +187,33 @@ async fn deliver(state: &State, letter: &Letter) {
     }
 }
 
+/// Whether this is one address alone (RFC 5321 section 4.1.2).
+pub(super) fn is_address(text: &str) -> bool {
+    text.parse::<lettre::Address>().is_ok()
+}
+
+/// Delivers a letter without content to `to`: one try, whose outcome is told.
+pub(super) async fn test(state: &State, to: &str) -> Result<String, String> {
+    let base_url = state.live().base_url.clone();
+    let subject = "Test message".to_owned();
+    let text = format!("This is a test of the mail settings of {base_url}.\n");
+    let told = json!({
+        "event": "mail.test",
+        "user": {"email": to},
+        "subject": subject,
+        "text": text,
+    });
+    let letter = Letter {
+        to: to.to_owned(),
+        subject,
+        text,
+        told,
+    };
+    let sent = attempt(state, &letter, random_uuid()).await;
+    let sent = sent.map(|()| "was taken for delivery".to_owned());
+    sent.map_err(|error| error.to_string())
+}
+
 async fn attempt(state: &State, letter: &Letter, id: Uuid) -> Result<(), MailError> {
     // Never closed.
     let _active = state.mailer.active.acquire().await;
@@ -261,8 +288,6 @@ async fn tell(state: &State, webhook: &WebhookConfig, letter: &Letter) -> Result
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -1,11 +1,8 @@
 //! `doorward check --online`: whether what the configuration names answers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use url::Url;
 
@@ -14,19 +11,16 @@ use crate::config::Config;
 use crate::server::tls::Tls;
 use doorward_core::clock::Clock;
 use doorward_gateway::snapshot::Snapshot;
-use doorward_identity::config::SmtpTls;
+use doorward_identity::config::{FederationProvider, LdapConfig};
+use doorward_identity::probe::{self, Finding, PATIENCE};
 use doorward_net::http::outbound::{Authorities, Options, Outbound};
 use doorward_net::shared::Redis;
 use doorward_net::telemetry::Telemetry;
 use doorward_openid_connect::discovery_urls;
 use doorward_store::{self as store, Store};
 
-/// How long each may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Most issuers that are asked.
 const ISSUERS: usize = 100;
-/// Longest greeting of a mail server that is read, in bytes.
-const GREETING: u64 = 512;
 const DAY: i64 = 86_400;
 
 /// One thing that was asked, and what came of it.
@@ -58,6 +52,7 @@ pub(super) async fn probes(config: &Config, clock: &Clock) -> Vec<Probe> {
     probes.certificates(snapshot.as_ref(), clock);
     probes.acme().await;
     probes.issuers(snapshot.as_ref()).await;
+    probes.providers().await;
     probes.directories().await;
     probes.mail().await;
     probes.base_url(store.as_deref()).await;
@@ -156,7 +151,7 @@ impl Probes<'_> {
         }
     }
 
-    /// The providers of plugins, and those that users may sign in through.
+    /// The providers of plugins.
     async fn issuers(&mut self, snapshot: Option<&Snapshot>) {
         let mut issuers: Vec<String> = Vec::new();
         let plugins = snapshot
@@ -169,18 +164,36 @@ impl Probes<'_> {
                 issuers.extend(issuer.map(str::to_owned));
             }
         }
-        for settings in self.realms() {
-            let federation = settings.get("federation").and_then(Value::as_array);
-            let providers = federation.into_iter().flatten();
-            let named = providers.filter_map(|one| one.get("issuer")?.as_str());
-            issuers.extend(named.map(str::to_owned));
-        }
         issuers.sort();
         issuers.dedup();
         for issuer in issuers.into_iter().take(ISSUERS) {
             let outcome = self.metadata(&issuer).await;
             let outcome = outcome.map(|_| "publishes its metadata".to_owned());
             self.tell(format!("issuer {issuer}"), outcome);
+        }
+    }
+
+    /// The providers that users may sign in through.
+    async fn providers(&mut self) {
+        let identity = self.config.identity.as_ref();
+        // What is wrong with the section was found before.
+        let client = identity.and_then(|section| probe::client(section).ok());
+        let Some(client) = client else {
+            return;
+        };
+        let all = self.realms().into_iter().filter_map(|settings| {
+            let written = settings.get("federation")?.clone();
+            serde_json::from_value::<Vec<FederationProvider>>(written).ok()
+        });
+        let all: Vec<_> = all.flatten().filter(|one| one.enabled).collect();
+        for provider in all.iter().take(ISSUERS) {
+            self.findings(probe::provider(&client, provider).await);
+        }
+    }
+
+    fn findings(&mut self, findings: Vec<Finding>) {
+        for finding in findings {
+            self.tell(finding.key, finding.outcome);
         }
     }
 
@@ -219,19 +232,12 @@ impl Probes<'_> {
     }
 
     async fn directories(&mut self) {
-        for settings in self.realms() {
-            let urls = settings
-                .get("ldap")
-                .and_then(|ldap| ldap.get("urls")?.as_array());
-            let urls: Vec<String> = urls
-                .into_iter()
-                .flatten()
-                .filter_map(|url| url.as_str().map(str::to_owned))
-                .collect();
-            for url in urls {
-                let outcome = connect_to_directory(&url).await;
-                self.tell(format!("ldap {url}"), outcome);
-            }
+        let all = self.realms().into_iter().filter_map(|settings| {
+            let written = settings.get("ldap")?.clone();
+            serde_json::from_value::<LdapConfig>(written).ok()
+        });
+        for written in all.collect::<Vec<_>>() {
+            self.findings(probe::directory(&written, None).await);
         }
     }
 
@@ -240,9 +246,7 @@ impl Probes<'_> {
         let Some(smtp) = identity.and_then(|section| section.mail.smtp.as_ref()) else {
             return;
         };
-        // Behind implicit TLS the server does not greet in the clear.
-        let greets = smtp.tls != SmtpTls::Implicit;
-        let outcome = greeting(&smtp.host, smtp.port(), greets).await;
+        let outcome = probe::relay(smtp).await;
         self.tell("identity.mail.smtp", outcome);
     }
 
@@ -295,42 +299,6 @@ fn validity(not_after: i64, now: i64) -> Result<String, String> {
         return Err("has expired".to_owned());
     }
     Ok(format!("is valid for {} more days", left / DAY))
-}
-
-/// A connection. Messages do not look like the place of a finding, `FILE:LINE: `.
-async fn connect(host: &str, port: u16) -> Result<TcpStream, String> {
-    let connected = timeout(PATIENCE, TcpStream::connect((host, port))).await;
-    let connected = connected.map_err(|_| format!("{host} port {port} gives no answer"))?;
-    connected.map_err(|error| format!("{host} port {port}: {error}"))
-}
-
-async fn connect_to_directory(url: &str) -> Result<String, String> {
-    let url = Url::parse(url).map_err(|error| error.to_string())?;
-    let usual = if url.scheme() == "ldaps" { 636 } else { 389 };
-    let host = url.host_str().unwrap_or_default();
-    // An address of IPv6 stands in brackets there.
-    let host = host.trim_matches(['[', ']']);
-    connect(host, url.port().unwrap_or(usual)).await?;
-    Ok("accepts connections".to_owned())
-}
-
-/// What a mail server says first.
-async fn greeting(host: &str, port: u16, greets: bool) -> Result<String, String> {
-    let stream = connect(host, port).await?;
-    if !greets {
-        return Ok("accepts connections".to_owned());
-    }
-    let mut line = String::new();
-    let mut reader = BufReader::new(tokio::io::AsyncReadExt::take(stream, GREETING));
-    let read = timeout(PATIENCE, reader.read_line(&mut line)).await;
-    match read {
-        Ok(Ok(_)) if line.starts_with("220") => Ok("greets".to_owned()),
-        Ok(Ok(_)) => Err(format!(
-            "{host} port {port} does not greet as a mail server does"
-        )),
-        Ok(Err(error)) => Err(format!("{host} port {port}: {error}")),
-        Err(_) => Err(format!("{host} port {port} does not greet")),
-    }
 }
 
 #[cfg(test)]

@@ -120,19 +120,23 @@ impl Documents {
         if let Some(known) = source.usable(now_ms)? {
             return Ok(known);
         }
-        let fetched = self.fetch(issuer).await;
+        let fetched = fetch(&self.outbound, issuer).await;
         source.keep(issuer, fetched, now_ms)
     }
+}
 
-    async fn fetch(&self, issuer: &Url) -> Result<Metadata, MetadataError> {
-        let base = issuer.as_str().trim_end_matches('/');
-        let url = format!("{base}/.well-known/openid-configuration");
-        let url = Url::parse(&url).map_err(|_| OutboundError::Url)?;
-        let (by, bounds) = (ChosenBy::Operator, Bounds::default());
-        let document = self.outbound.document(&url, by, bounds).await?;
-        let document = json::object(&document).map_err(MetadataError::Json)?;
-        Metadata::read(issuer, &document)
-    }
+/// Fetches what the issuer says of itself now.
+pub(super) async fn fetch(
+    outbound: &GuardedClient,
+    issuer: &Url,
+) -> Result<Metadata, MetadataError> {
+    let base = issuer.as_str().trim_end_matches('/');
+    let url = format!("{base}/.well-known/openid-configuration");
+    let url = Url::parse(&url).map_err(|_| OutboundError::Url)?;
+    let (by, bounds) = (ChosenBy::Operator, Bounds::default());
+    let document = outbound.document(&url, by, bounds).await?;
+    let document = json::object(&document).map_err(MetadataError::Json)?;
+    Metadata::read(issuer, &document)
 }
 
 impl Source {

@@ -11,6 +11,7 @@ mod exchange;
 mod id_token;
 mod mapping;
 mod metadata;
+mod probe;
 mod provider;
 mod provider_choices;
 mod refusal;
@@ -24,6 +25,7 @@ use serde_json::{Map, Value};
 
 pub(super) use id_token::{Expected, Parties, check as check_id_token};
 pub(super) use mapping::{MappedAttributes, Mapping};
+pub(super) use probe::probe;
 pub(super) use provider::{Provider, compile, issuer_name};
 pub(super) use provider_choices::{ProviderChoices, ProviderLink};
 

@@ -44,6 +44,11 @@ pub(crate) struct Provider {
 }
 
 impl Provider {
+    /// As the configuration has it.
+    pub(crate) fn written(&self) -> &FederationProvider {
+        &self.written
+    }
+
     /// Its name in addresses, logs and metrics.
     pub(crate) fn name(&self) -> &str {
         &self.written.name

@@ -129,7 +129,11 @@ impl Directory {
         Ok(Some(Arc::new(compiled)))
     }
 
-    fn read(written: &LdapConfig) -> Result<Self, RecordError> {
+    /// The directory of this configuration.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn read(written: &LdapConfig) -> Result<Self, RecordError> {
         super::check::check(written)?;
         let filter = Pattern::parse(&written.filter, Place::Filter);
         let filter = filter.map_err(|text| RecordError::new("filter", text))?;
@@ -174,6 +178,11 @@ impl Directory {
             good: AtomicUsize::new(0),
             not_before: AtomicI64::new(i64::MIN),
         })
+    }
+
+    /// Whether entries are searched for, and not named by a pattern.
+    pub(super) fn searches(&self) -> bool {
+        self.user_dn.is_none()
     }
 
     /// The issuer of links to its entries.
@@ -270,7 +279,7 @@ impl Directory {
         asked.await.unwrap_or(Err(DirectoryError::Timeout))
     }
 
-    async fn connect(&self, url: &str) -> Result<Ldap, DirectoryError> {
+    pub(super) async fn connect(&self, url: &str) -> Result<Ldap, DirectoryError> {
         // `main` has done this already; a second time changes nothing.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let mut settings = LdapConnSettings::new()
@@ -314,7 +323,7 @@ impl Directory {
         Ok(found.map(|(_, entry)| entry))
     }
 
-    async fn bind_service(&self, ldap: &mut Ldap) -> Result<(), DirectoryError> {
+    pub(super) async fn bind_service(&self, ldap: &mut Ldap) -> Result<(), DirectoryError> {
         let dn = self.written.bind_dn.as_deref().unwrap_or_default();
         let password = self.written.bind_password.as_ref().map(Secret::expose);
         let LdapResult { rc, .. } = ldap.simple_bind(dn, password.unwrap_or_default()).await?;
@@ -325,7 +334,7 @@ impl Directory {
     }
 
     /// The entry that the filter finds, if it is one alone.
-    async fn search(
+    pub(super) async fn search(
         &self,
         ldap: &mut Ldap,
         name: &str,

@@ -8,6 +8,7 @@
 mod check;
 mod directory;
 mod pattern;
+mod probe;
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 pub(super) use directory::{Directory, is_entry};
 use directory::{DirectoryError, Entry};
+pub(super) use probe::probe;
 
 use super::error::Fault;
 use super::federation::MappedAttributes;

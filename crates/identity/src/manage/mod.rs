@@ -16,6 +16,7 @@ mod keys;
 mod lockouts;
 mod openapi;
 mod page;
+mod probes;
 mod realms;
 mod retired_names;
 mod sessions;
@@ -123,6 +124,9 @@ static ENDPOINTS: &[Endpoint] = &[
     on("GET", "/lockouts", |call| Box::pin(lockouts::list(call)), openapi::list_lockouts),
     on("DELETE", "/lockouts", |call| Box::pin(lockouts::lift_named(call)), openapi::lift_named_lockout).tells(Kind::LockoutEnd),
     on("DELETE", "/lockouts/{id}", |call| Box::pin(lockouts::lift(call)), openapi::lift_lockout).tells(Kind::LockoutEnd),
+    on("POST", "/probes/federation", |call| Box::pin(probes::provider(call)), openapi::probe_provider).tells(Kind::ConnectionTest),
+    on("POST", "/probes/ldap", |call| Box::pin(probes::directory(call)), openapi::probe_directory).tells(Kind::ConnectionTest),
+    on("POST", "/probes/mail", |call| Box::pin(probes::letter(call)), openapi::probe_mail).tells(Kind::ConnectionTest),
     on("GET", "/realms", |call| Box::pin(realms::list(call)), openapi::list_realms),
     on("POST", "/realms", |call| Box::pin(realms::create(call)), openapi::create_realm).tells(Kind::RealmCreate),
     on("GET", "/realms/{*}", |call| Box::pin(realms::show(call)), openapi::show_realm),

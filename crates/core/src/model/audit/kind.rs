@@ -106,6 +106,8 @@ kinds! {
     InitialTokenDelete = "initial_token.delete",
     /// A signing key was made to take over.
     KeyRotate = "key.rotate",
+    /// Another provider, a directory or the mail relay was asked whether it answers.
+    ConnectionTest = "connection.test",
     /// An entity of the gateway was made.
     EntityCreate = "entity.create",
     /// An entity of the gateway was changed, or made under a given name.

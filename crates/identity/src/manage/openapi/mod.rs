@@ -2,6 +2,7 @@
 //! OpenAPI 3.1: each row of the table names its part of it.
 
 mod client;
+mod probes;
 mod records;
 mod users;
 
@@ -314,6 +315,7 @@ fn of_user(operation: Operation) -> Operation {
         .names("id", "The identifier of the user, a UUID.")
 }
 
+pub(super) use probes::{probe_directory, probe_mail, probe_provider};
 pub(super) use users::{
     add_member, create_group, create_user, delete_group, delete_user, list_consents, list_groups,
     list_members, list_users, patch_group, patch_user, remove_member, reset_password, show_group,

@@ -449,3 +449,33 @@ fn what_a_directory_cannot_be_is_named() {
         assert!(error.contains(told), "{change}: {error}");
     }
 }
+
+#[tokio::test]
+async fn a_test_of_the_directory_binds_and_searches_as_a_sign_in_does() {
+    let server = Server::open().await;
+    server.person("ann", "her secret");
+    let with = provider(&server, json!({"starttls": false})).await;
+    let test = async |body: Value| {
+        let answer = with.manage("POST", "/probes/ldap", &body).await;
+        assert_eq!(answer.status.as_u16(), 200);
+        let body = answer.json();
+        let message = body["findings"][0]["message"].as_str().expect("a text");
+        (body["ok"] == true, message.to_owned())
+    };
+    let (ok, told) = test(json!({"name": "ann"})).await;
+    assert!(ok && told.contains("uid=ann,ou=people,dc=x"), "{told}");
+    assert!(server.asked().contains(&DirectoryRequest::Bind(
+        "cn=door,dc=x".to_owned(),
+        "service secret".to_owned()
+    )));
+    let (ok, told) = test(json!({"name": "nobody"})).await;
+    assert!(ok && told.contains("no single entry for nobody"), "{told}");
+    let (ok, told) = test(json!({})).await;
+    assert!(ok && told.contains("answers a search"), "{told}");
+    server.hold("cn=door,dc=x", "another secret", &[]);
+    let (ok, told) = test(json!({})).await;
+    assert!(!ok && told.contains("refuses bind_dn"), "{told}");
+    server.dumb.store(true, Ordering::SeqCst);
+    let (ok, _) = test(json!({})).await;
+    assert!(!ok);
+}
