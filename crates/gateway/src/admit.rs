@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
-use http::{HeaderName, StatusCode, header};
+use http::{HeaderName, Method, StatusCode, header};
 use ipnet::IpNet;
 use pingora::http::RequestHeader;
 
@@ -48,9 +48,12 @@ pub(super) fn admit(request: &RequestHeader) -> Result<Admitted<'_>, Reply> {
 /// The path as sent, if it is text.
 fn origin_form(request: &RequestHeader) -> Option<&str> {
     if request.raw_path_is_utf8() {
-        let path = request.uri.path();
-        // `OPTIONS *` asks the server itself; no route can mean it.
-        return Some(if path == "*" { "/" } else { path });
+        return match request.uri.path() {
+            // `OPTIONS *` asks the server itself; no route can mean it. No other
+            // method may ask so (RFC 9112 §3.2.4).
+            "*" => (request.method == Method::OPTIONS).then_some("/"),
+            path => Some(path),
+        };
     }
     None
 }
@@ -197,6 +200,19 @@ mod tests {
         ] {
             assert_eq!(split_authority(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn the_server_itself_is_asked_for_its_options_alone() {
+        let path = |method| {
+            let mut request = RequestHeader::build(method, b"*", None).expect("a request");
+            request.insert_header("host", "a.test").expect("a header");
+            let admitted = admit(&request).map(|admitted| admitted.path.into_owned());
+            admitted.map_err(|reply| reply.status)
+        };
+        assert_eq!(path("OPTIONS"), Ok("/".to_owned()));
+        assert_eq!(path("GET"), Err(StatusCode::BAD_REQUEST));
+        assert_eq!(path("POST"), Err(StatusCode::BAD_REQUEST));
     }
 
     fn client_behind(chains: &[&[u8]]) -> String {
