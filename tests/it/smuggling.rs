@@ -239,13 +239,15 @@ async fn oversized_heads_are_refused() {
 }
 
 #[tokio::test]
-async fn two_spellings_of_an_identity_header_do_not_both_arrive() {
+async fn two_spellings_of_a_header_that_says_who_asks_or_how_long_do_not_both_arrive() {
     let upstream = Upstream::echo().await;
     let door = door_to(&upstream).await;
     let request = http::client()
         .get(door.proxy_url("/"))
         .header("x_forwarded_for", "6.6.6.6")
         .header("X_Real_IP", "6.6.6.6")
+        .header("Content_Length", "5")
+        .header("Transfer_Encoding", "chunked")
         .header("X_Forwarded_Host", "evil.test");
     http::send(request).await.expect(200);
     for (name, _) in &upstream.last().headers {

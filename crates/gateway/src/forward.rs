@@ -177,6 +177,7 @@ fn strip_owned(headers: &mut HeaderMap, owned: &[HeaderName], guards_identity: b
     let is_owned = |name: &HeaderName| {
         let dashed = name.as_str().replace('_', "-");
         owned.iter().any(|own| own.as_str() == dashed)
+            || matches!(&*dashed, "content-length" | "transfer-encoding")
             || is_gateways(&dashed)
             || is_identity(&dashed)
     };
