@@ -123,6 +123,12 @@ pub(super) fn is_persistent(head: &ResponseHeader) -> bool {
     !has_option(headers, b"close")
 }
 
+/// Whether both a length and a coding say where the body ends. The coding is believed,
+/// but whoever wrote the length may end the answer elsewhere (RFC 9112 §6.3).
+pub(super) fn has_two_lengths(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::TRANSFER_ENCODING) && headers.contains_key(header::CONTENT_LENGTH)
+}
+
 /// Whether `Connection` has `option`.
 pub(super) fn has_option(headers: &HeaderMap, option: &[u8]) -> bool {
     let is_option = |one: &[u8]| one.trim_ascii().eq_ignore_ascii_case(option);

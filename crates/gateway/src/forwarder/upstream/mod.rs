@@ -181,6 +181,7 @@ impl<'t> UpstreamSession<'t> {
             return Ok(Some(HttpTask::Header(response, false)));
         }
         self.persistent &= head::is_persistent(&response);
+        self.persistent &= !head::has_two_lengths(&response.headers);
         self.idle = head::idle_seconds(&response.headers).map(Duration::from_secs);
         let body = head::body(&mut response, &self.method)?;
         self.persistent &= !matches!(body, BodyReader::UntilClose);
