@@ -19,6 +19,7 @@ use futures_util::future::join_all;
 use pingora::apps::HttpServerOptions;
 use pingora::connectors::ConnectorOptions;
 use pingora::listeners::{ListenerConfig, TcpSocketOptions};
+use pingora::protocols::http::v2::server::{H2Options, default_h2_options};
 use pingora::protocols::l4::stream::L4BufferSettings;
 use pingora::proxy::http_proxy;
 use pingora::server::configuration::ServerConf;
@@ -50,6 +51,9 @@ use places::Place;
 /// thousands of idle connections, large enough to send a common answer whole.
 const READ_BUFFER: usize = 1 << 10;
 const WRITE_BUFFER: usize = 8 << 10;
+/// Most bytes of an answer that wait in a stream of HTTP/2 until they are sent. A client
+/// can let a hundred streams of a connection wait; the engine would take 400 KiB for each.
+const STREAM_BUFFER: usize = 64 << 10;
 /// Which part of a worker's idle upstream connections is for long request bodies, and
 /// which for what else the engine serves; the others are the forwarding loop's.
 const UPLOAD_PART: usize = 8;
@@ -336,6 +340,13 @@ impl Drain {
 type RouterGreeter = ProtocolDispatcher<RouterApp>;
 type ProxyService = Service<ProtocolDispatcher<Forwarder>>;
 
+/// What the streams of a client's connection of HTTP/2 may take.
+fn streams() -> H2Options {
+    let mut options = default_h2_options();
+    options.max_send_buffer_size(STREAM_BUFFER);
+    options
+}
+
 /// One worker's listeners: without TLS, and with it.
 fn proxy_services(
     config: &ProxyConfig,
@@ -376,6 +387,7 @@ fn proxy_services(
         options.allow_connect_method_proxying = true;
         let mut engine = http_proxy(&conf, gateway.clone());
         engine.server_options = Some(options);
+        engine.h2_options = Some(streams());
         let mut connections = ConnectorOptions::from_server_conf(&conf);
         connections.keepalive_pool_size = shares.pool - upload_pool - engine_pool;
         Arc::new(Forwarder::new(gateway, engine, connections))
