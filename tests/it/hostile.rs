@@ -353,6 +353,46 @@ async fn hpack_bomb_is_not_inflated() {
 }
 
 #[tokio::test]
+async fn a_list_of_fields_that_is_too_long_is_answered_and_not_to_be_tried_again() {
+    let door = door("").await;
+    let mut references = GET.to_vec();
+    references.extend([0x40, 0x01, b'x', 0x7f, 0xa1, 0x1e]);
+    references.extend([b'y'; 4000]);
+    references.extend([0xbe; 20]);
+    // The same length in one field, which takes several frames.
+    let mut long = GET.to_vec();
+    long.extend([0x00, 0x01, b'x', 0x7f, 0xe1, 0xa1, 0x04]);
+    long.extend([b'y'; 70_000 - 16]);
+    for address in listeners(&door) {
+        let mut attack = Attack::open(&address).await;
+        for (stream, block) in [(1, &*references), (3, GET), (5, &*long), (7, GET)] {
+            let mut pieces = block.chunks(16 << 10).peekable();
+            let (mut kind, mut flags) = (HEADERS, END_STREAM);
+            while let Some(piece) = pieces.next() {
+                let last = if pieces.peek().is_none() {
+                    END_HEADERS
+                } else {
+                    0
+                };
+                attack
+                    .flood(&frame(kind, flags | last, stream, piece))
+                    .await;
+                (kind, flags) = (CONTINUATION, 0);
+            }
+            let (kinds, code) = attack.frames(HEADERS).await;
+            assert_eq!(code, None);
+            // REFUSED_STREAM would have clients send it again.
+            assert!(!kinds.contains(&RST_STREAM), "{kinds:?}");
+        }
+    }
+    let is_logged = |line: &str| line.contains("\"refusal\":\"malformed_request\"");
+    let line = door.wait_log("a refused request", is_logged).await;
+    let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    assert_eq!(line["status"], 400, "{line}");
+    counted(&door, "status=\"4xx\"} 2").await;
+}
+
+#[tokio::test]
 async fn floods_of_pings_and_settings_are_not_queued() {
     let door = door("").await;
     let before = door.memory_kib("VmRSS");

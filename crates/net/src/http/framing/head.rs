@@ -76,7 +76,7 @@ const LINE: Refusal = bad("Invalid request line");
 const TARGET: Refusal = bad("Invalid request target");
 const HOST: Refusal = bad("Invalid Host header");
 pub(super) const FIELD: Refusal = bad("Invalid request header");
-const TOO_LARGE: Refusal = bad("Request header or cookie too large");
+pub(super) const TOO_LARGE: Refusal = bad("Request header or cookie too large");
 const TLS: Refusal = bad("TLS was spoken to a port without it");
 const VERSION: Refusal = Refusal {
     status: StatusCode::HTTP_VERSION_NOT_SUPPORTED,

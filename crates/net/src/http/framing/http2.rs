@@ -2,8 +2,9 @@
 //! the end of a connection concerns a stream alone (RFC 9113 §8.1.1), and what it
 //! takes for no URI is percent-encoded.
 //!
-//! In the place of a request with a malformed value comes one that says so, as with
-//! HTTP/1. A malformed name and other malformed blocks are the error of their stream.
+//! In the place of a request with a malformed value, or with more fields than are
+//! taken, comes one that says so, as with HTTP/1. A malformed name and other malformed
+//! blocks are the error of their stream.
 //!
 //! Frames pass as they are until a block needs mending. From then on every block of
 //! the connection is written anew, without a table, for the engine's no longer is
@@ -27,14 +28,18 @@ const PREFACE: usize = 24;
 const FRAME: usize = 9;
 /// Longest frame that is sent without asking (RFC 9113 §6.5.2).
 const PAYLOAD: usize = 16 << 10;
-/// Most frames and bytes of one block; the engine ends connections with more.
+/// Most frames and bytes of one block: twice as much as is taken, so that what is not
+/// gets an answer. To more, the engine says that it was not looked at, or ends the
+/// connection.
 const FRAMES: usize = 16;
-const BLOCK: usize = 64 << 10;
+const BLOCK: usize = 128 << 10;
 /// Most refused requests of one connection; later ones are errors of their streams,
 /// of which the engine bears a bounded number.
 const REFUSED: u32 = 100;
 /// Longest path, authority and other field of a refused request that is told.
 const SHOWN: usize = 1024;
+/// Why requests are refused here, and what says so after the [`mark`].
+const REFUSALS: [(Refusal, &[u8]); 2] = [(head::FIELD, b""), (head::TOO_LARGE, b"-large")];
 /// The field of a request that stands for a refused one.
 const MARK: HeaderName = HeaderName::from_static("doorward-refused");
 const HEADERS: u8 = 1;
@@ -80,7 +85,7 @@ enum Fate {
     /// It is written anew.
     Mended,
     /// A request that says so stands in its place.
-    Refused,
+    Refused(Refusal),
     /// Its stream comes to an end.
     Malformed,
 }
@@ -188,25 +193,23 @@ impl FieldBlocks {
         if self.decoder.decode(fragment, &mut self.fields).is_err() {
             return self.give_up();
         }
-        let fate = judge(&self.fields);
+        let fate = match self.fields.too_many {
+            true => Fate::Refused(head::TOO_LARGE),
+            false => judge(&self.fields),
+        };
         let stream = u32::from_be_bytes(block.stream);
         let begins = stream > self.newest;
         self.newest = self.newest.max(stream);
         if matches!(fate, Fate::Stays) && !self.anew {
             return Some(block.length);
         }
-        // The engine says itself that a list is too long, as long as it can read it.
-        if self.fields.too_many && !self.anew {
-            return Some(block.length);
-        }
         self.anew = true;
         let fragment = match fate {
-            Fate::Refused if begins && self.refused < REFUSED => {
+            Fate::Refused(refusal) if begins && self.refused < REFUSED => {
                 self.refused += 1;
-                refused(&self.fields)
+                refused(&self.fields, refusal)
             }
-            Fate::Refused | Fate::Malformed => malformed(),
-            _ if self.fields.too_many => malformed(),
+            Fate::Refused(_) | Fate::Malformed => malformed(),
             Fate::Stays | Fate::Mended => anew(&self.fields),
         };
         self.instead = Some((block.length, frames(&block, &fragment)));
@@ -289,7 +292,7 @@ fn judge(fields: &Fields) -> Fate {
     for (name, value) in fields.iter() {
         let is_sound = match name {
             b":path" => {
-                if head::is_to_be_encoded(value) && !matches!(fate, Fate::Refused) {
+                if head::is_to_be_encoded(value) && !matches!(fate, Fate::Refused(_)) {
                     fate = Fate::Mended;
                 }
                 true
@@ -300,7 +303,7 @@ fn judge(fields: &Fields) -> Fate {
             _ => is_value(value),
         };
         if !is_sound {
-            fate = Fate::Refused;
+            fate = Fate::Refused(head::FIELD);
         }
     }
     fate
@@ -340,11 +343,12 @@ fn malformed() -> Vec<u8> {
 
 /// Why the request with these fields is refused, if it stands for one that is.
 pub(super) fn refusal(headers: &HeaderMap) -> Option<Refusal> {
-    let value = headers.get(MARK)?;
-    (value.as_bytes() == mark()).then_some(head::FIELD)
+    let value = headers.get(MARK)?.as_bytes().strip_prefix(mark())?;
+    let is_named = |(_, name): &&(Refusal, &[u8])| *name == value;
+    REFUSALS.iter().find(is_named).map(|(refusal, _)| *refusal)
 }
 
-/// The value of [`MARK`], which no client knows.
+/// How the value of [`MARK`] begins, which no client knows.
 fn mark() -> &'static [u8] {
     static VALUE: OnceLock<String> = OnceLock::new();
     let value = VALUE.get_or_init(|| format!("{:032x}", u128::from_be_bytes(random_bytes())));
@@ -352,7 +356,7 @@ fn mark() -> &'static [u8] {
 }
 
 /// What stands for a request that is refused: whatever of it can be told.
-fn refused(fields: &Fields) -> Vec<u8> {
+fn refused(fields: &Fields, refusal: Refusal) -> Vec<u8> {
     let only = |wanted: &[u8]| {
         let mut named = fields.iter().filter(|(name, _)| *name == wanted);
         let value = named.next().map(|(_, value)| value);
@@ -382,7 +386,9 @@ fn refused(fields: &Fields) -> Vec<u8> {
             encode(name, value, &mut out);
         }
     }
-    encode(MARK.as_str().as_bytes(), mark(), &mut out);
+    let named = REFUSALS.iter().find(|(known, _)| *known == refusal);
+    let name = named.map_or(&b""[..], |(_, name)| name);
+    encode(MARK.as_str().as_bytes(), &[mark(), name].concat(), &mut out);
     out
 }
 
