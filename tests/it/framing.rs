@@ -119,6 +119,12 @@ const REFUSED: &[(&[u8], u16, &str, &str)] = &[
         "Invalid request target",
     ),
     (
+        b"GET /a#/../b HTTP/1.1\r\nHost: a.test\r\n\r\n",
+        400,
+        "GET",
+        "Invalid request target",
+    ),
+    (
         b"GET /a\tb HTTP/1.1\r\nHost: a.test\r\n\r\n",
         400,
         "GET",

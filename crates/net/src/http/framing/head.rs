@@ -73,7 +73,7 @@ const fn bad(message: &'static str) -> Refusal {
 }
 
 const LINE: Refusal = bad("Invalid request line");
-const TARGET: Refusal = bad("Invalid request target");
+pub(super) const TARGET: Refusal = bad("Invalid request target");
 const HOST: Refusal = bad("Invalid Host header");
 pub(super) const FIELD: Refusal = bad("Invalid request header");
 pub(super) const TOO_LARGE: Refusal = bad("Request header or cookie too large");
@@ -215,7 +215,7 @@ enum Fate {
     /// It is percent-encoded: the engine takes it for none of a URI, and others
     /// do as they like.
     Encoded,
-    /// A control byte or a blank (RFC 9112 §3).
+    /// A control byte, a blank, or the beginning of a fragment (RFC 9112 §3).
     Refused,
 }
 
@@ -224,7 +224,7 @@ const fn fates() -> [Fate; 256] {
     let mut byte = 0;
     while byte < 256 {
         fates[byte] = match byte as u8 {
-            0..=b' ' | 0x7f => Fate::Refused,
+            0..=b' ' | b'#' | 0x7f => Fate::Refused,
             b'"' | b'<' | b'>' | b'`' | 0x80.. => Fate::Encoded,
             _ => Fate::Stays,
         };
@@ -304,6 +304,12 @@ fn judge(head: &[u8]) -> Result<HeadScan, Refusal> {
         upgrade: fields.upgrade,
         plain: fields.plain,
     }))
+}
+
+/// Whether `target` has a fragment. Readers cut it off before or after they look at
+/// the path, so none is taken (RFC 9112 §3.2).
+pub(super) fn has_fragment(target: &[u8]) -> bool {
+    memchr::memchr(b'#', target).is_some()
 }
 
 /// Whether `target` has bytes that belong in no URI.

@@ -39,7 +39,11 @@ const REFUSED: u32 = 100;
 /// Longest path, authority and other field of a refused request that is told.
 const SHOWN: usize = 1024;
 /// Why requests are refused here, and what says so after the [`mark`].
-const REFUSALS: [(Refusal, &[u8]); 2] = [(head::FIELD, b""), (head::TOO_LARGE, b"-large")];
+const REFUSALS: [(Refusal, &[u8]); 3] = [
+    (head::FIELD, b""),
+    (head::TARGET, b"-target"),
+    (head::TOO_LARGE, b"-large"),
+];
 /// The field of a request that stands for a refused one.
 const MARK: HeaderName = HeaderName::from_static("doorward-refused");
 const HEADERS: u8 = 1;
@@ -291,6 +295,10 @@ fn judge(fields: &Fields) -> Fate {
     let mut fate = Fate::Stays;
     for (name, value) in fields.iter() {
         let is_sound = match name {
+            b":path" if head::has_fragment(value) => {
+                fate = Fate::Refused(head::TARGET);
+                true
+            }
             b":path" => {
                 if head::is_to_be_encoded(value) && !matches!(fate, Fate::Refused(_)) {
                     fate = Fate::Mended;

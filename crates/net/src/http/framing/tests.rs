@@ -111,6 +111,8 @@ async fn smuggling_heads_are_refused_with_a_reason() {
         ("GET /\rb HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
         ("GET  / HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
         ("GET a HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
+        ("GET /a#/../b HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
+        ("GET http://a/x#y HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
         ("GET *x HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
         ("GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
         ("GET http:///x HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
@@ -323,7 +325,7 @@ async fn a_session_tells_why_its_request_is_refused() {
 #[tokio::test]
 async fn what_passes_here_the_engine_takes() {
     const HEADS: &[&str] = &[
-        "GET /a/b?c=d#e HTTP/1.1\r\nHost: a.test:80\r\nX-Y: z\r\n\r\n",
+        "GET /a/b?c=d HTTP/1.1\r\nHost: a.test:80\r\nX-Y: z\r\n\r\n",
         "POST http://a.test/x HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n\r\n",
         "PUT / HTTP/1.0\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\n",
         "OPTIONS * HTTP/1.1\r\nHost: [::1]:80\r\nTransfer-Encoding: chunked\r\n\r\n",
