@@ -147,6 +147,23 @@ async fn a_body_to_a_head_request_reaches_nobody() {
     leaves_nothing(&door).await;
 }
 
+#[tokio::test]
+async fn a_client_keeps_its_connection_when_an_upstream_fails() {
+    let no_head = b"HTTP/1.1 200 OK\r\nNo colon\r\n\r\n".to_vec();
+    for (bytes, closes) in [(no_head, false), (Vec::new(), true)] {
+        let (door, _server) = misbehaving(bytes, closes).await;
+        let mut connection = Connection::open(&door.proxy()).await;
+        let request = "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n\r\nhello";
+        connection.send(request.as_bytes()).await;
+        let answer = connection.response().await;
+        assert_eq!(answer.status, 502);
+        assert_eq!(answer.header("connection"), Some("keep-alive"));
+        connection.send(GET).await;
+        let answer = connection.response().await;
+        assert_eq!((answer.status, answer.text().as_str()), (200, "fine"));
+    }
+}
+
 /// The head was sent before the body broke: the client's connection ends
 /// within the body.
 async fn ends_within_the_body(bytes: &[u8]) {

@@ -159,7 +159,7 @@ impl ProxyHttp for Gateway {
     ) -> FailToProxy {
         FailToProxy {
             error_code: self
-                .answer_failure(session.as_downstream_mut(), error, ctx)
+                .answer_failure(session.as_downstream_mut(), error, ctx, false)
                 .await,
             can_reuse_downstream: false,
         }

@@ -51,12 +51,13 @@ impl Gateway {
     }
 
     /// Answers a request that failed, if it has no answer yet; the status, or 0 where the
-    /// client has left.
+    /// client has left. Where `keep` says so, the client's connection may have another.
     pub(super) async fn answer_failure(
         &self,
         session: &mut Session,
         error: &Error,
         ctx: &mut Ctx,
+        keep: bool,
     ) -> u16 {
         let broken = *error.esource() == ErrorSource::Downstream && framing::is_broken(session);
         let failure = if broken {
@@ -72,7 +73,9 @@ impl Gateway {
         }
         let form = (self.settings.error_default_type, ctx.request_id.as_ref());
         let reply = observe::engine_reply(status, message, session.req_header(), form);
-        session.set_keepalive(None);
+        if !keep {
+            session.set_keepalive(None);
+        }
         match self.reply(session, ctx, reply).await {
             Ok(()) => ctx.answered = true,
             Err(error) => tracing::debug!(%error, "error answer not written"),

@@ -70,7 +70,7 @@ impl Forwarder {
         let mut ctx = Box::new(Ctx::new());
         match self.answer(&mut stream, &mut ctx, &mut timer).await {
             None => Box::pin(self.hand_over_stream(stream, ctx, shutdown)).await,
-            Some(outcome) if outcome.error.is_none() => {
+            Some(outcome) if outcome.keep => {
                 // A stream that is gone needs no end.
                 let _ = stream.finish_body().await;
             }
@@ -98,8 +98,11 @@ impl Forwarder {
             }
             Ok(false) => return None,
             Err(error) => {
-                Box::pin(self.fail(session, ctx, &error, None)).await;
-                Outcome::failed(error)
+                let keep = Box::pin(self.fail(session, ctx, &error, None)).await;
+                Outcome {
+                    keep,
+                    error: Some(error),
+                }
             }
         };
         let error = outcome.error.as_deref();
@@ -117,7 +120,7 @@ impl Forwarder {
         let mut tries = 0;
         loop {
             tries += 1;
-            let outcome = self.try_upstream(session, ctx, timer).await;
+            let mut outcome = self.try_upstream(session, ctx, timer).await;
             let Some(error) = &outcome.error else {
                 return outcome;
             };
@@ -126,7 +129,7 @@ impl Forwarder {
                 log::warn!("Fail to proxy: {error}, tries: {tries}, retry: true, {request}");
                 continue;
             }
-            Box::pin(self.fail(session, ctx, error, Some(tries))).await;
+            outcome.keep = Box::pin(self.fail(session, ctx, error, Some(tries))).await;
             return outcome;
         }
     }
@@ -175,17 +178,23 @@ impl Forwarder {
     }
 
     /// Answers a request that failed after so many tries, and says so in the log of the
-    /// process, in the engine's words.
+    /// process, in the engine's words. Whether the client's connection may have another
+    /// one: this one was read to its end, and got a whole answer.
     async fn fail<S: RelaySession>(
         &self,
         session: &mut S,
         ctx: &mut Box<Ctx>,
         error: &Error,
         tries: Option<usize>,
-    ) {
-        let status = self.gateway.answer_failure(session, error, ctx).await;
-        if failure::is_clients(error) {
-            return;
+    ) -> bool {
+        let is_ours = !failure::is_clients(error);
+        let clean = is_ours && session.is_body_done() && session.response_written().is_none();
+        let status = self
+            .gateway
+            .answer_failure(session, error, ctx, clean)
+            .await;
+        if !is_ours {
+            return false;
         }
         let request = failure::summary(session, ctx);
         match tries {
@@ -194,6 +203,7 @@ impl Forwarder {
             ),
             None => log::error!("Fail to filter request: {error}, status: {status}, {request}"),
         }
+        clean && ctx.answered
     }
 }
 
