@@ -29,8 +29,7 @@ const FRAME: usize = 9;
 /// Longest frame that is sent without asking (RFC 9113 §6.5.2).
 const PAYLOAD: usize = 16 << 10;
 /// Most frames and bytes of one block: twice as much as is taken, so that what is not
-/// gets an answer. To more, the engine says that it was not looked at, or ends the
-/// connection.
+/// gets an answer. The engine answers to more with a bare 431, or ends the connection.
 const FRAMES: usize = 16;
 const BLOCK: usize = 128 << 10;
 /// Most refused requests of one connection; later ones are errors of their streams,
@@ -197,9 +196,10 @@ impl FieldBlocks {
         if self.decoder.decode(fragment, &mut self.fields).is_err() {
             return self.give_up();
         }
-        let fate = match self.fields.too_many {
-            true => Fate::Refused(head::TOO_LARGE),
-            false => judge(&self.fields),
+        let fate = if self.fields.too_many {
+            Fate::Refused(head::TOO_LARGE)
+        } else {
+            judge(&self.fields)
         };
         let stream = u32::from_be_bytes(block.stream);
         let begins = stream > self.newest;
