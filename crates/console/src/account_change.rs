@@ -288,7 +288,7 @@ impl AccountChange {
         Ok(Outlook {
             name: record::text(&group["displayName"]),
             lines: if differs { vec![line] } else { Vec::new() },
-            reversal: differs.then(|| What::Member {
+            reversal: differs.then_some(What::Member {
                 group: id,
                 user: user_id,
                 comes: !comes,
