@@ -12,6 +12,7 @@ use crate::client::Client;
 use crate::door::{Door, EVERYDAY};
 use crate::floor::Floor;
 use crate::http;
+use crate::http2::Http2Client;
 use crate::peers::Peer;
 use crate::process::{Port, Process};
 use crate::{FORWARDER_KEPT, FORWARDER_POOL};
@@ -35,8 +36,31 @@ const FORM: &str = "application/x-www-form-urlencoded";
 /// A request that is asked again and again.
 struct Row {
     name: &'static str,
-    request: String,
+    request: Request,
     status: u16,
+}
+
+enum Request {
+    /// Of HTTP/1.1, as it is sent.
+    Http1(String),
+    /// The path of a GET of HTTP/2.
+    Http2(String),
+}
+
+impl Request {
+    /// What asks it on a connection of its own, and says the status of the answer.
+    fn asker<'a>(&'a self, port: &Port) -> Result<Box<dyn FnMut() -> Result<u16> + 'a>> {
+        Ok(match self {
+            Self::Http1(request) => {
+                let mut client = Client::connect(port)?;
+                Box::new(move || client.status(request))
+            }
+            Self::Http2(path) => {
+                let mut client = Http2Client::connect(port)?;
+                Box::new(move || client.get(path))
+            }
+        })
+    }
 }
 
 impl Row {
@@ -45,8 +69,16 @@ impl Row {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n");
         Self {
             name,
-            request,
+            request: Request::Http1(request),
             status,
+        }
+    }
+
+    fn stream(name: &'static str, path: &str) -> Self {
+        Self {
+            name,
+            request: Request::Http2(path.to_owned()),
+            status: 200,
         }
     }
 
@@ -58,7 +90,7 @@ impl Row {
         );
         Self {
             name,
-            request,
+            request: Request::Http1(request),
             status: 200,
         }
     }
@@ -71,11 +103,11 @@ impl Row {
         requests: usize,
         count: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> Result<Count>,
     ) -> Result<Count> {
-        let mut client = Client::connect(port)?;
+        let mut asker = self.request.asker(port)?;
         // Where refusals are counted, this one is let in.
-        client.status(&self.request)?;
+        asker()?;
         let mut ask = |times: usize| {
-            (0..times).try_for_each(|_| match client.status(&self.request)? {
+            (0..times).try_for_each(|_| match asker()? {
                 status if status == self.status => Ok(()),
                 status => bail!("{}: {status} instead of {}", self.name, self.status),
             })
@@ -211,21 +243,40 @@ pub(crate) fn measure(binary: &Path, requests: usize, baseline: Option<&Path>) -
 fn others(upstream: &Port, table: &mut Table) -> Result<()> {
     let runner = Runner::callgrind("nginx")?;
     if let Some(nginx) = Peer::nginx(&runner, upstream, 1)? {
-        count_peer("nginx, plain proxy", &runner, &nginx, table)?;
+        let name = "nginx, plain proxy";
+        count_peer(
+            Row::get(name, nginx.port(), "/plain/x", "", 200),
+            &runner,
+            &nginx,
+            table,
+        )?;
+        let row = Row::stream("nginx, plain proxy, HTTP/2", "/plain/x");
+        count_peer(row, &runner, &nginx, table)?;
     }
     let runner = Runner::callgrind("haproxy")?;
     if let Some(haproxy) = Peer::haproxy(&runner, upstream)? {
-        count_peer("haproxy, plain proxy", &runner, &haproxy, table)?;
+        let name = "haproxy, plain proxy";
+        count_peer(
+            Row::get(name, haproxy.port(), "/plain/x", "", 200),
+            &runner,
+            &haproxy,
+            table,
+        )?;
+        let row = Row::stream("haproxy, plain proxy, HTTP/2", "/plain/x");
+        count_peer(row, &runner, &haproxy, table)?;
     }
     Ok(())
 }
 
-fn count_peer(name: &'static str, runner: &Runner, peer: &Peer, table: &mut Table) -> Result<()> {
-    let row = Row::get(name, peer.port(), "/plain/x", "", 200);
-    let count = row.count(peer.port(), table.requests, |work| {
-        runner.count(peer.process(), name, work)
+fn count_peer(row: Row, runner: &Runner, peer: &Peer, table: &mut Table) -> Result<()> {
+    let port = match &row.request {
+        Request::Http1(_) => peer.port(),
+        Request::Http2(_) => peer.http2_port(),
+    };
+    let count = row.count(port, table.requests, |work| {
+        runner.count(peer.process(), row.name, work)
     })?;
-    table.add(name, &count);
+    table.add(row.name, &count);
     Ok(())
 }
 
@@ -279,6 +330,7 @@ fn rows<'a>(door: &'a Door, bearer: &str, token: &str) -> Vec<(Row, &'a Port)> {
     let inspect = format!("token={token}&client_id=bench&client_secret=bench-secret");
     vec![
         (Row::get(PLAIN, port, "/plain/x", "", 200), port),
+        (Row::stream("no plugin, HTTP/2", "/plain/x"), port),
         (
             Row::get("no plugin, with token", port, "/plain/x", bearer, 200),
             port,

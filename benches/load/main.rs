@@ -23,6 +23,7 @@ mod floor;
 mod forwarder;
 mod growth;
 mod http;
+mod http2;
 mod identity;
 mod instructions;
 mod many;

@@ -15,14 +15,16 @@ use crate::process::{self, Port, Process};
 pub(crate) struct Peer {
     process: Process,
     port: Port,
+    /// Where it speaks HTTP/2 alone.
+    http2_port: Port,
     _dir: TempDir,
 }
 
 impl Peer {
     /// nginx, if it is installed.
     pub(crate) fn nginx(runner: &Runner, upstream: &Port, workers: usize) -> Result<Option<Self>> {
-        Self::start("nginx", runner, |dir, port| {
-            let config = nginx_config(dir, port, upstream, workers);
+        Self::start("nginx", runner, |dir, ports| {
+            let config = nginx_config(dir, ports, upstream, workers);
             let log = dir.join("error.log").display().to_string();
             (config, vec!["-e".to_owned(), log, "-c".to_owned()])
         })
@@ -30,8 +32,8 @@ impl Peer {
 
     /// haproxy of one thread, if it is installed.
     pub(crate) fn haproxy(runner: &Runner, upstream: &Port) -> Result<Option<Self>> {
-        Self::start("haproxy", runner, |_, port| {
-            let config = haproxy_config(port, upstream);
+        Self::start("haproxy", runner, |_, ports| {
+            let config = haproxy_config(ports, upstream);
             (config, vec!["-db".to_owned(), "-f".to_owned()])
         })
     }
@@ -41,13 +43,13 @@ impl Peer {
     fn start(
         name: &'static str,
         runner: &Runner,
-        prepare: impl FnOnce(&Path, &Port) -> (String, Vec<String>),
+        prepare: impl FnOnce(&Path, [&Port; 2]) -> (String, Vec<String>),
     ) -> Result<Option<Self>> {
         let Some(program) = process::find(name) else {
             return Ok(None);
         };
-        let (dir, port) = (TempDir::new()?, Port::free()?);
-        let (config, arguments) = prepare(dir.path(), &port);
+        let (dir, port, http2_port) = (TempDir::new()?, Port::free()?, Port::free()?);
+        let (config, arguments) = prepare(dir.path(), [&port, &http2_port]);
         let file = dir.path().join("configuration");
         std::fs::write(&file, config)?;
         let mut command = runner.command(&program);
@@ -58,12 +60,17 @@ impl Peer {
         Ok(Some(Self {
             process,
             port,
+            http2_port,
             _dir: dir,
         }))
     }
 
     pub(crate) fn port(&self) -> &Port {
         &self.port
+    }
+
+    pub(crate) fn http2_port(&self) -> &Port {
+        &self.http2_port
     }
 
     pub(crate) fn process(&self) -> &Process {
@@ -76,7 +83,12 @@ impl Peer {
 }
 
 /// Kept connections on both sides, no log: what the others do too.
-fn nginx_config(dir: &Path, port: &Port, upstream: &Port, workers: usize) -> String {
+fn nginx_config(
+    dir: &Path,
+    [port, http2_port]: [&Port; 2],
+    upstream: &Port,
+    workers: usize,
+) -> String {
     let dir = dir.display();
     // One worker needs nobody who starts others.
     let master = if workers == 1 { "off" } else { "on" };
@@ -87,22 +99,24 @@ fn nginx_config(dir: &Path, port: &Port, upstream: &Port, workers: usize) -> Str
          client_body_temp_path {dir}/body;\n proxy_temp_path {dir}/proxy;\n\
          fastcgi_temp_path {dir}/f;\n uwsgi_temp_path {dir}/u;\n scgi_temp_path {dir}/s;\n\
          upstream u {{ server {}; keepalive 1024; keepalive_requests 1000000000; }}\n\
-         server {{ listen {} reuseport;\n location / {{ proxy_pass http://u;\n\
+         server {{ listen {} reuseport;\n listen {} http2;\n location / {{ proxy_pass http://u;\n\
          proxy_http_version 1.1;\n proxy_set_header Connection \"\";\n\
          proxy_set_header Host $host;\n }} }} }}\n",
         upstream.address(),
-        port.address()
+        port.address(),
+        http2_port.address()
     )
 }
 
-fn haproxy_config(port: &Port, upstream: &Port) -> String {
+fn haproxy_config([port, http2_port]: [&Port; 2], upstream: &Port) -> String {
     format!(
         "global\n nbthread 1\n maxconn 4096\n\
          defaults\n mode http\n timeout connect 5s\n timeout client 60s\n timeout server 60s\n \
          option http-keep-alive\n http-reuse always\n\
-         frontend f\n bind {}\n default_backend b\n\
+         frontend f\n bind {}\n bind {} proto h2\n default_backend b\n\
          backend b\n server u {}\n",
         port.address(),
+        http2_port.address(),
         upstream.address()
     )
 }
