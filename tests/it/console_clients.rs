@@ -87,6 +87,10 @@ async fn the_wizard_makes_the_four_usual_kinds_of_clients() {
         if !redirect.is_empty() {
             more.push(("f.redirect_uris", redirect));
         }
+        if kind == "service" {
+            // A token without a scope is none that a realm issues.
+            more.push(("f.scope", "orders:read"));
+        }
         let fields = with(&fields, &more);
         let shown = owner.post(NEW, &fields).await.expect(200).body;
         assert!(shown.contains("Nothing is changed yet"), "{kind}: {shown}");

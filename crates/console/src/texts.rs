@@ -103,7 +103,7 @@ texts! {
     client_service: "Service", "Dienst";
     client_service_lead: "A program that acts on its own behalf. No user signs in.", "Ein Programm, das im eigenen Namen handelt. Kein Benutzer meldet sich an.";
     client_id_hint: "Empty: one is made.", "Leer: Eine Kennung wird erzeugt.";
-    scope_hint: "Scopes with blanks between.", "Scopes mit Leerzeichen dazwischen.";
+    scope_hint: "Scopes with blanks between. A service gets no token without one.", "Scopes mit Leerzeichen dazwischen. Ohne einen bekommt ein Dienst kein Token.";
     pkce_hint: "Codes are good only with the proof of who asked for them (RFC 7636).", "Codes gelten nur mit dem Beweis dessen, der sie verlangt hat (RFC 7636).";
     pkce_needed: "A client without a secret needs PKCE.", "Ein Client ohne Geheimnis braucht PKCE.";
     secret_needed: "A service proves who it is.", "Ein Dienst weist sich aus.";
