@@ -74,8 +74,8 @@ impl Forwarder {
                 // A stream that is gone needs no end.
                 let _ = stream.finish_body().await;
             }
-            // The stream is reset when it is dropped.
-            Some(_) => {}
+            // An answer that was not whole is reset: INTERNAL_ERROR says who broke it off.
+            Some(_) => stream.shutdown().await,
         }
     }
 
