@@ -50,17 +50,21 @@ async fn keys(outbound: &GuardedClient, address: &Url) -> Result<String, String>
 
 /// What the configuration wants and the provider does not offer.
 fn mismatches(metadata: &Metadata, written: &FederationProvider) -> Vec<Finding> {
+    let key = |field: &str| format!("federation {} {field}", written.name);
     let mut findings = Vec::new();
     if let Some(alg) = written.id_token_signed_response_alg {
         let offered = metadata.algorithms.iter();
         let is_offered = offered.map(|one| one.as_sign_alg()).any(|one| one == alg);
         if !is_offered {
             let text = format!("the provider does not name {} for ID tokens", alg.as_str());
-            findings.push(Finding::new("id_token_signed_response_alg", Err(text)));
+            findings.push(Finding::new(key("id_token_signed_response_alg"), Err(text)));
         }
     } else if metadata.algorithms.iter().all(|one| one.is_symmetric()) {
         let text = "the provider signs ID tokens by no algorithm that is known here";
-        findings.push(Finding::new("id_token_signing_alg", Err(text.to_owned())));
+        findings.push(Finding::new(
+            key("id_token_signing_alg"),
+            Err(text.to_owned()),
+        ));
     }
     let method = written.token_endpoint_auth_method;
     if let Some(method) = method.filter(|method| *method != AuthMethod::None)
@@ -68,7 +72,7 @@ fn mismatches(metadata: &Metadata, written: &FederationProvider) -> Vec<Finding>
     {
         let text = "the provider does not name this way to prove who the client is";
         findings.push(Finding::new(
-            "token_endpoint_auth_method",
+            key("token_endpoint_auth_method"),
             Err(text.to_owned()),
         ));
     }
@@ -116,11 +120,11 @@ mod tests {
         assert!(told(fits).is_empty());
         assert_eq!(
             told(json!({"id_token_signed_response_alg": "ES256"})),
-            ["id_token_signed_response_alg"]
+            ["federation corp id_token_signed_response_alg"]
         );
         assert_eq!(
             told(json!({"token_endpoint_auth_method": "client_secret_basic"})),
-            ["token_endpoint_auth_method"]
+            ["federation corp token_endpoint_auth_method"]
         );
     }
 }
