@@ -121,7 +121,11 @@ async fn the_wizard_makes_the_four_usual_kinds_of_clients() {
         if kind == "service" {
             let request = client().post(office.door.proxy_url("/oauth2/access_token"));
             let request = request.basic_auth(kind, Some(secret));
-            let request = request.form(&[("grant_type", "client_credentials")]);
+            let form = [
+                ("grant_type", "client_credentials"),
+                ("scope", "orders:read"),
+            ];
+            let request = request.form(&form);
             send(request).await.expect(200);
         }
     }
