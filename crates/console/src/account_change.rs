@@ -402,7 +402,6 @@ impl AccountChange {
         outlook: Outlook,
         refusal: Option<&ApiAnswer>,
     ) -> Result<Response, PageError> {
-        let change = serde_json::to_vec(self).map_err(|_| PageError::Unreadable)?;
         let is_deletion = matches!(
             self.what,
             What::DeleteUser { .. } | What::DeleteGroup { .. }
@@ -421,7 +420,7 @@ impl AccountChange {
             is_deletion,
             note: outlook.note,
         };
-        confirmation.show(visit, &change, refusal)
+        confirmation.show(visit, self, refusal)
     }
 }
 
@@ -503,11 +502,7 @@ fn member_names(members: &[Value], has_more: bool) -> String {
 /// what it was shown for.
 pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
     has_identity(&visit)?;
-    let session = visit.session().ok_or(PageError::NoSession)?;
-    let sessions = &visit.parts().sessions;
-    let opened = sessions.open_change(session, CONTEXT, visit.field("change"));
-    let opened = opened.ok_or(PageError::Stale)?;
-    let change: AccountChange = serde_json::from_slice(&opened).map_err(|_| PageError::Stale)?;
+    let change: AccountChange = difference::confirmed(&visit, CONTEXT)?;
     let outlook = change.outlook(&visit).await?;
     let (method, target, body) = change.request();
     let id = change_id();

@@ -347,7 +347,6 @@ fn ask(
         realm: realm.to_owned(),
         body,
     };
-    let change = serde_json::to_vec(&client).map_err(|_| PageError::Unreadable)?;
     let confirmation = Confirmation {
         subject: (kind.title)(visit.texts).to_owned(),
         section: LIST.to_owned(),
@@ -358,17 +357,13 @@ fn ask(
         is_deletion: false,
         note: "",
     };
-    confirmation.show(visit, &change, refusal)
+    confirmation.show(visit, &client, refusal)
 }
 
 /// `POST /identity/clients/apply`: makes the client, and shows its secret.
 pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
     has_identity(&visit)?;
-    let session = visit.session().ok_or(PageError::NoSession)?;
-    let sessions = &visit.parts().sessions;
-    let opened = sessions.open_change(session, CONTEXT, visit.field("change"));
-    let opened = opened.ok_or(PageError::Stale)?;
-    let client: NewClient = serde_json::from_slice(&opened).map_err(|_| PageError::Stale)?;
+    let client: NewClient = difference::confirmed(&visit, CONTEXT)?;
     let kind = ClientKind::of(&client.kind).ok_or(PageError::Stale)?;
     let realm = client.realm.as_str();
     let target = path::with_query("/identity/clients", [("realm", realm)]);

@@ -2,6 +2,8 @@
 
 use askama::Template;
 use axum::response::Response;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::api::ApiAnswer;
@@ -44,13 +46,14 @@ impl Confirmation {
     pub(crate) fn show(
         self,
         visit: &Visit,
-        change: &[u8],
+        change: &impl Serialize,
         refusal: Option<&ApiAnswer>,
     ) -> Result<Response, PageError> {
         let t = visit.texts;
+        let change = serde_json::to_vec(change).map_err(|_| PageError::Unreadable)?;
         let session = visit.session().ok_or(PageError::NoSession)?;
         let sessions = &visit.parts().sessions;
-        let sealed = sessions.seal_change(session, &self.context, change);
+        let sealed = sessions.seal_change(session, &self.context, &change);
         let title = if self.is_deletion {
             t.delete_title
         } else {
@@ -68,6 +71,19 @@ impl Confirmation {
         }
         Ok(response)
     }
+}
+
+/// The change that the visitor has said yes to: that of [`Confirmation::show`], sealed
+/// for the same visitor and `context`.
+///
+/// # Errors
+/// [`PageError::Stale`] when it is not, or can't be read.
+pub(crate) fn confirmed<T: DeserializeOwned>(visit: &Visit, context: &str) -> Result<T, PageError> {
+    let session = visit.session().ok_or(PageError::NoSession)?;
+    let sessions = &visit.parts().sessions;
+    let opened = sessions.open_change(session, context, visit.field("change"));
+    let opened = opened.ok_or(PageError::Stale)?;
+    serde_json::from_slice(&opened).map_err(|_| PageError::Stale)
 }
 
 /// The patch that shows a record as gone.

@@ -285,7 +285,6 @@ fn difference_page(
     before: &Value,
     refusal: Option<&ApiAnswer>,
 ) -> Result<Response, PageError> {
-    let text = serde_json::to_vec(change).map_err(|_| PageError::Unreadable)?;
     let is_deletion = change.is(&Method::DELETE);
     let patch = if is_deletion {
         removal(before)
@@ -306,19 +305,14 @@ fn difference_page(
         is_deletion,
         note,
     };
-    confirmation.show(visit, &text, refusal)
+    confirmation.show(visit, change, refusal)
 }
 
 /// `POST /apply/{place}`: makes the change that was shown, if the record is still
 /// the one that it was shown for.
 pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
     let place = place(&visit)?;
-    let session = visit.session().ok_or(PageError::NoSession)?;
-    let sealed = visit.field("change");
-    let sessions = &visit.parts().sessions;
-    let opened = sessions.open_change(session, &place.path(""), sealed);
-    let opened = opened.ok_or(PageError::Stale)?;
-    let change: EntityChange = serde_json::from_slice(&opened).map_err(|_| PageError::Stale)?;
+    let change: EntityChange = difference::confirmed(&visit, &place.path(""))?;
     let method = change.method.parse::<Method>();
     let method = method.map_err(|_| PageError::Stale)?;
     let mut before = None;

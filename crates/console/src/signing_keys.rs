@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::accounts::{RecordPage, has_identity};
-use super::difference::{Confirmation, Line};
+use super::difference::{self, Confirmation, Line};
 use super::error::PageError;
 use super::frame::{self, Frame};
 use super::identity::cell;
@@ -203,7 +203,6 @@ pub(crate) async fn ask(visit: Visit) -> Result<Response, PageError> {
         rotation,
         seen: identifiers(&keys),
     };
-    let change = serde_json::to_vec(&change).map_err(|_| PageError::Unreadable)?;
     let confirmation = Confirmation {
         subject: t.keys.to_owned(),
         section: LIST.to_owned(),
@@ -230,11 +229,7 @@ fn identifiers(keys: &[Value]) -> Vec<String> {
 /// `POST /identity/keys/apply`: rotates, if the keys are those that were shown.
 pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
     has_identity(&visit)?;
-    let session = visit.session().ok_or(PageError::NoSession)?;
-    let sessions = &visit.parts().sessions;
-    let opened = sessions.open_change(session, CONTEXT, visit.field("change"));
-    let opened = opened.ok_or(PageError::Stale)?;
-    let change: KeyChange = serde_json::from_slice(&opened).map_err(|_| PageError::Stale)?;
+    let change: KeyChange = difference::confirmed(&visit, CONTEXT)?;
     if identifiers(&keys(&visit).await?) != change.seen {
         return Err(PageError::Changed);
     }
