@@ -12,7 +12,7 @@ use doorward_identity::registry;
 use super::accounts::has_identity;
 use super::api::ApiAnswer;
 use super::difference::{self, Confirmation};
-use super::entities::ListPage;
+use super::entities::{self, ListPage};
 use super::error::PageError;
 use super::frame::{self, Frame};
 use super::session::Role;
@@ -384,26 +384,10 @@ pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
     let id = record::text(&answer.body["client_id"]);
     let own = path::with_query(&path::join(LIST, [id.as_str()]), [("realm", realm)]);
     match answer.body["client_secret"].as_str() {
-        Some(secret) => once(&visit, (&id, secret), own),
+        Some(secret) => {
+            let rows = [("client_id", id.as_str()), ("client_secret", secret)];
+            entities::shown_once(&visit, LIST, &id, &rows, own)
+        }
         None => Ok(frame::lead(&own)),
     }
-}
-
-/// The page with the secret, which nobody can ask for later.
-fn once(visit: &Visit, (id, secret): (&str, &str), own: String) -> Result<Response, PageError> {
-    let t = visit.texts;
-    let rows = [("client_id", id), ("client_secret", secret)];
-    let rows = rows.map(|(name, value)| Row::new(vec![Cell::new(name), Cell::code(value)]));
-    frame::show(&ListPage {
-        frame: Frame::of(visit, t.shown_once, LIST),
-        lead: t.shown_once_lead,
-        filters: Vec::new(),
-        tables: vec![Table {
-            caption: id.to_owned(),
-            columns: [t.name, t.value].map(str::to_owned).to_vec(),
-            rows: rows.to_vec(),
-            links: vec![(t.go_on.to_owned(), own)],
-            ..Table::default()
-        }],
-    })
 }

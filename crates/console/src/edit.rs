@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::api::ApiAnswer;
 use super::difference::{self, Confirmation, removal};
-use super::entities::{ListPage, hides_keys};
+use super::entities::{self, ListPage, hides_keys};
 use super::error::PageError;
 use super::fields::{self, Field, Input};
 use super::form::{self, FormPage};
@@ -401,20 +401,9 @@ fn once(visit: &Visit, place: &Place, made: &Value) -> Result<Option<Response>, 
     let Some((name, text)) = secret else {
         return Ok(None);
     };
-    let t = visit.texts;
     let id = made["id"].as_str().unwrap_or_default();
     let own = place.record(id).path("/console/gateway");
-    let page = ListPage {
-        frame: Frame::of(visit, t.shown_once, "/console/gateway/consumers"),
-        lead: t.shown_once_lead,
-        filters: Vec::new(),
-        tables: vec![Table {
-            caption: kinds::name_of(made).to_owned(),
-            columns: [t.name, t.value].map(str::to_owned).to_vec(),
-            rows: vec![Row::new(vec![Cell::new(name), Cell::code(text)])],
-            links: vec![(t.go_on.to_owned(), own)],
-            ..Table::default()
-        }],
-    };
-    frame::show(&page).map(Some)
+    let section = "/console/gateway/consumers";
+    let caption = kinds::name_of(made);
+    entities::shown_once(visit, section, caption, &[(name, text)], own).map(Some)
 }

@@ -31,6 +31,33 @@ pub(crate) struct ListPage {
     pub(crate) tables: Vec<Table>,
 }
 
+/// The page with a secret that the Admin API shows in the answer that made it, and never
+/// again: its rows are names and values, and `own` is where it leads afterwards.
+pub(crate) fn shown_once(
+    visit: &Visit,
+    section: &str,
+    caption: &str,
+    rows: &[(&str, &str)],
+    own: String,
+) -> Result<Response, PageError> {
+    let t = visit.texts;
+    let rows = rows
+        .iter()
+        .map(|(name, value)| Row::new(vec![Cell::new(*name), Cell::code(*value)]));
+    frame::show(&ListPage {
+        frame: Frame::of(visit, t.shown_once, section),
+        lead: t.shown_once_lead,
+        filters: Vec::new(),
+        tables: vec![Table {
+            caption: caption.to_owned(),
+            columns: [t.name, t.value].map(str::to_owned).to_vec(),
+            rows: rows.collect(),
+            links: vec![(t.go_on.to_owned(), own)],
+            ..Table::default()
+        }],
+    })
+}
+
 /// A field of a record.
 struct Fact {
     name: String,
