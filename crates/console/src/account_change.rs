@@ -537,17 +537,19 @@ async fn refused(
 ) -> Result<Response, PageError> {
     let realm = &change.realm;
     match &change.what {
-        What::CreateUser { body } => user_form::again(visit, realm, (&Value::Null, body), answer),
+        What::CreateUser { body } => {
+            user_form::FORM.again(visit, realm, (&Value::Null, body), answer)
+        }
         What::PatchUser { id, patch, .. } if !patch.contains_key("accountStatus") => {
             let user = change.user(visit, id).await?;
             let mut typed = user.clone();
             for (name, value) in patch {
                 typed[name] = value.clone();
             }
-            user_form::again(visit, realm, (&user, &typed), answer)
+            user_form::FORM.again(visit, realm, (&user, &typed), answer)
         }
         What::CreateGroup { body } if change.undoes.is_none() => {
-            groups::again(visit, realm, (&Value::Null, body), answer)
+            groups::FORM.again(visit, realm, (&Value::Null, body), answer)
         }
         What::PatchGroup { id, patch, .. } => {
             let group = change.group(visit, id).await?;
@@ -555,7 +557,7 @@ async fn refused(
             for (name, value) in patch {
                 typed[name] = value.clone();
             }
-            groups::again(visit, realm, (&group, &typed), answer)
+            groups::FORM.again(visit, realm, (&group, &typed), answer)
         }
         _ => change.difference(visit, outlook, Some(answer)),
     }

@@ -5,12 +5,11 @@ use axum::response::Response;
 use serde_json::{Map, Value};
 
 use super::account_change::{AccountChange, What};
-use super::account_form::{AccountForm, AccountInput, complaints};
+use super::account_form::{AccountInput, AccountKind, text};
 use super::accounts::{
     self, ACCOUNTS_CHANGED_BY, Ask, GROUPS as LIST, RecordPage, group_address, has_identity,
     version,
 };
-use super::api::ApiAnswer;
 use super::error::PageError;
 use super::frame::{self, Frame};
 use super::identity::cell;
@@ -51,28 +50,19 @@ pub(crate) async fn list(visit: Visit) -> Result<Response, PageError> {
     list.show(&visit, row).await
 }
 
-/// The Admin API's path of the group whom the address names, and below it.
-fn target(visit: &Visit, below: &[&str], query: &[(&str, &str)]) -> String {
-    let parts = [visit.param(0)].into_iter().chain(below.iter().copied());
-    path::with_query(
-        &path::join("/identity/groups", parts),
-        query.iter().copied(),
-    )
-}
-
 /// `GET /identity/groups/{id}`.
 pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
     has_identity(&visit)?;
     let t = visit.texts;
     let realm = visit.query("realm");
-    let api = visit.api();
-    let group = api.get(&target(&visit, &[], &[("realm", realm)])).await?;
+    let group = FORM.current(&visit, realm).await?;
     let query = [
         ("realm", realm),
         ("size", SIZE),
         ("offset", visit.query("offset")),
     ];
-    let members = api.get(&target(&visit, &["members"], &query)).await?;
+    let members = path::join(FORM.resource, [visit.param(0), "members"]);
+    let members = visit.api().get(&path::with_query(&members, query)).await?;
     let name = record::text(&group["displayName"]);
     let rows = members["data"].as_array().into_iter().flatten();
     let rows = rows.map(|member| row(&visit, member));
@@ -191,46 +181,17 @@ async fn member(visit: &Visit, user: &str, comes: bool) -> Result<Response, Page
         .await
 }
 
-/// The form of `group`, null for a new one, with what is in `typed`.
-fn form(
-    visit: &Visit,
-    realm: &str,
-    (group, typed): (&Value, &Value),
-    errors: Vec<(String, String)>,
-) -> Result<Response, PageError> {
-    let is_new = group.is_null();
-    let (title, address, back) = if is_new {
-        let list = path::with_query(LIST, [("realm", realm)]);
-        let title = visit.texts.new_group.to_owned();
-        (title, format!("{LIST}/new"), list)
-    } else {
-        let id = text(&group["id"]);
-        let edit = path::join(LIST, [id.as_str(), "edit"]);
-        let back = group_address(&id, realm);
-        (record::text(&group["displayName"]), edit, back)
-    };
-    let [name, external] = NAMES.map(|name| AccountInput::new(name, text(&typed[name]), ""));
-    let form = AccountForm {
-        title,
-        section: LIST,
-        address,
-        back,
-        version: if is_new {
-            String::new()
-        } else {
-            record::text(&group["version"])
-        },
-        realm: realm.to_owned(),
-        inputs: vec![name.required(), external],
-        errors,
-    };
-    form.show(visit)
-}
-
-/// What a text field shows of a member.
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
+/// The form of groups.
+pub(crate) static FORM: AccountKind = AccountKind {
+    list: LIST,
+    resource: "/identity/groups",
+    key: "displayName",
+    new_title: |texts| texts.new_group,
+    inputs: |_, typed, _| {
+        let [name, external] = NAMES.map(|name| AccountInput::new(name, text(&typed[name]), ""));
+        vec![name.required(), external]
+    },
+};
 
 /// What the form makes of `group`: members that differ.
 fn patch(visit: &Visit, group: &Value) -> Map<String, Value> {
@@ -249,29 +210,12 @@ fn patch(visit: &Visit, group: &Value) -> Map<String, Value> {
 
 /// `GET /identity/groups/new`.
 pub(crate) async fn new(visit: Visit) -> Result<Response, PageError> {
-    has_identity(&visit)?;
-    let none = (&Value::Null, &Value::Null);
-    form(&visit, visit.query("realm"), none, Vec::new())
+    FORM.empty(&visit)
 }
 
 /// `GET /identity/groups/{id}/edit`.
 pub(crate) async fn edit(visit: Visit) -> Result<Response, PageError> {
-    has_identity(&visit)?;
-    let realm = visit.query("realm");
-    let target = target(&visit, &[], &[("realm", realm)]);
-    let group = visit.api().get(&target).await?;
-    form(&visit, realm, (&group, &group), Vec::new())
-}
-
-/// The form again, with what was typed, and what is wrong.
-pub(crate) fn again(
-    visit: &Visit,
-    realm: &str,
-    (group, typed): (&Value, &Value),
-    answer: &ApiAnswer,
-) -> Result<Response, PageError> {
-    let errors = complaints(visit, "displayName", answer);
-    form(visit, realm, (group, typed), errors)
+    FORM.edit(&visit).await
 }
 
 /// `POST /identity/groups/new`: shows what will be made.
@@ -279,8 +223,7 @@ pub(crate) async fn create(visit: Visit) -> Result<Response, PageError> {
     let body = Value::Object(patch(&visit, &Value::Null));
     let realm = visit.field("realm");
     if body.get("displayName").is_none() {
-        let error = ("displayName".to_owned(), visit.texts.required.to_owned());
-        return form(&visit, realm, (&Value::Null, &body), vec![error]);
+        return FORM.unnamed(&visit, realm, &body);
     }
     let change = AccountChange::new(realm, What::CreateGroup { body });
     change.ask(&visit).await
@@ -292,8 +235,7 @@ pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
     has_identity(&visit)?;
     let version = version(&visit)?;
     let realm = visit.field("realm");
-    let target = target(&visit, &[], &[("realm", realm)]);
-    let group = visit.api().get(&target).await?;
+    let group = FORM.current(&visit, realm).await?;
     let what = What::PatchGroup {
         id: visit.param(0).to_owned(),
         version,

@@ -4,22 +4,15 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 
 use super::account_change::{AccountChange, What};
-use super::account_form::{AccountForm, AccountInput, complaints};
-use super::accounts::{USERS as LIST, address, has_identity, target, version};
-use super::api::ApiAnswer;
+use super::account_form::{AccountInput, AccountKind, text};
+use super::accounts::{USERS, has_identity, version};
 use super::error::PageError;
 use super::visit::Visit;
-use super::{path, record};
 
 /// The attributes that the form has, beside the parts of the name.
 const PLAIN: [&str; 2] = ["userName", "displayName"];
 /// Parts of `name` (RFC 7643 section 4.1.1).
 const NAMES: [&str; 2] = ["givenName", "familyName"];
-
-/// What a text field shows of a member.
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
 
 /// The addresses, the primary one first, one a line.
 fn lines(user: &Value) -> String {
@@ -43,64 +36,23 @@ fn inputs(visit: &Visit, user: &Value, is_new: bool) -> Vec<AccountInput> {
     all
 }
 
-/// The form of `user`, null for a new one, with what is in `typed`.
-fn form(
-    visit: &Visit,
-    realm: &str,
-    (user, typed): (&Value, &Value),
-    errors: Vec<(String, String)>,
-) -> Result<Response, PageError> {
-    let is_new = user.is_null();
-    let (title, address, back) = if is_new {
-        let list = path::with_query(LIST, [("realm", realm)]);
-        let title = visit.texts.new_user.to_owned();
-        (title, format!("{LIST}/new"), list)
-    } else {
-        let id = text(&user["id"]);
-        let edit = path::join(LIST, [id.as_str(), "edit"]);
-        (record::text(&user["userName"]), edit, address(&id, realm))
-    };
-    let form = AccountForm {
-        title,
-        section: LIST,
-        address,
-        back,
-        version: if is_new {
-            String::new()
-        } else {
-            record::text(&user["version"])
-        },
-        realm: realm.to_owned(),
-        inputs: inputs(visit, typed, is_new),
-        errors,
-    };
-    form.show(visit)
-}
+/// The form of users.
+pub(crate) static FORM: AccountKind = AccountKind {
+    list: USERS,
+    resource: "/identity/users",
+    key: "userName",
+    new_title: |texts| texts.new_user,
+    inputs,
+};
 
 /// `GET /identity/users/new`.
 pub(crate) async fn new(visit: Visit) -> Result<Response, PageError> {
-    has_identity(&visit)?;
-    let none = (&Value::Null, &Value::Null);
-    form(&visit, visit.query("realm"), none, Vec::new())
+    FORM.empty(&visit)
 }
 
 /// `GET /identity/users/{id}/edit`.
 pub(crate) async fn edit(visit: Visit) -> Result<Response, PageError> {
-    has_identity(&visit)?;
-    let realm = visit.query("realm");
-    let user = visit.api().get(&target(&visit, &[], realm)).await?;
-    form(&visit, realm, (&user, &user), Vec::new())
-}
-
-/// The form again, with what was typed but the password, and what is wrong.
-pub(crate) fn again(
-    visit: &Visit,
-    realm: &str,
-    (user, typed): (&Value, &Value),
-    answer: &ApiAnswer,
-) -> Result<Response, PageError> {
-    let errors = complaints(visit, "userName", answer);
-    form(visit, realm, (user, typed), errors)
+    FORM.edit(&visit).await
 }
 
 /// What the form makes of `user`: members that differ.
@@ -184,8 +136,7 @@ pub(crate) async fn create(visit: Visit) -> Result<Response, PageError> {
     let body = Value::Object(made);
     let realm = visit.field("realm");
     if body.get("userName").is_none() {
-        let error = ("userName".to_owned(), visit.texts.required.to_owned());
-        return form(&visit, realm, (&Value::Null, &body), vec![error]);
+        return FORM.unnamed(&visit, realm, &body);
     }
     let change = AccountChange::new(realm, What::CreateUser { body });
     change.ask(&visit).await
@@ -197,7 +148,7 @@ pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
     has_identity(&visit)?;
     let version = version(&visit)?;
     let realm = visit.field("realm");
-    let user = visit.api().get(&target(&visit, &[], realm)).await?;
+    let user = FORM.current(&visit, realm).await?;
     let what = What::PatchUser {
         id: visit.param(0).to_owned(),
         version,
