@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::prelude::Error;
+use pingora::prelude::{Error, ErrorType};
 use pingora::protocols::Digest;
 use pingora::protocols::http::{HttpTask, ServerSession};
 use pingora::protocols::l4::socket::SocketAddr;
@@ -35,6 +35,13 @@ pub trait RelaySession: HttpSession + 'static {
     fn send(&mut self) -> impl Future<Output = Result<()>> + Send;
     /// Ends when the client has left.
     fn left(&mut self) -> impl Future<Output = Box<Error>> + Send;
+}
+
+/// What comes of relaying an answer that changes the protocol: a plain request becomes no
+/// tunnel.
+pub(super) fn no_tunnel<T>() -> Result<T> {
+    let why = "a plain request becomes no tunnel";
+    Error::e_explain(ErrorType::InternalError, why)
 }
 
 /// What a reader of a client's connection offers for one request.

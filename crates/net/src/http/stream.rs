@@ -8,7 +8,7 @@ use pingora::protocols::http::{HttpTask, ServerSession};
 
 use super::bridge::{self, BUFFERED_MAX};
 use super::framing;
-use super::session::RelaySession;
+use super::session::{self, RelaySession};
 
 /// Whether `session` is a stream of HTTP/2 with a plain request.
 ///
@@ -59,10 +59,7 @@ impl RelaySession for ServerSession {
                 true
             }
             HttpTask::Trailer(None) | HttpTask::Done => true,
-            HttpTask::UpgradedBody(..) => {
-                let why = "a plain request becomes no tunnel";
-                return Error::e_explain(ErrorType::InternalError, why);
-            }
+            HttpTask::UpgradedBody(..) => return session::no_tunnel(),
             HttpTask::Failed(error) => return Err(error),
         };
         if end {

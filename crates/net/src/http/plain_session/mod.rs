@@ -30,7 +30,7 @@ use tokio::time::timeout;
 
 use self::answer::Answer;
 use super::framing::FramedStream;
-use super::session::{HttpSession, RelaySession};
+use super::session::{self, HttpSession, RelaySession};
 
 /// How much of a body is read at once.
 const PIECE: usize = 16 << 10;
@@ -358,10 +358,7 @@ impl RelaySession for PlainSession {
             }
             // HTTP/1 has no place for trailers that were not announced.
             HttpTask::Trailer(_) | HttpTask::Done => true,
-            HttpTask::UpgradedBody(..) => {
-                let why = "a plain request becomes no tunnel";
-                return Error::e_explain(ErrorType::InternalError, why);
-            }
+            HttpTask::UpgradedBody(..) => return session::no_tunnel(),
             HttpTask::Failed(error) => return Err(error),
         };
         if end {
