@@ -102,7 +102,7 @@ impl Gateway {
         if ctx.connection.is_none() {
             let peer = peer(session);
             let text = forward::address(peer.ip());
-            // Streams of one HTTP/2 connection share no context.
+            // Streams that the engine serves share no connection.
             let counted = !session.is_http2();
             let connection = self.settings.connections.opened(peer, text, counted);
             ctx.connection = Some(connection);

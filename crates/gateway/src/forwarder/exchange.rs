@@ -1,5 +1,6 @@
 //! One plain request, from its head to its last byte.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pingora::prelude::Error;
@@ -17,6 +18,7 @@ use crate::failure;
 use crate::peer::{Dialer, IDLE};
 use crate::tries::MAX_TRIES;
 use doorward_net::http::session::RelaySession;
+use doorward_net::telemetry::connections::Connection;
 
 /// How much earlier than its upstream a connection is closed.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -64,11 +66,22 @@ impl Forwarder {
         })
     }
 
-    /// Serves a stream of HTTP/2 with a plain request.
-    pub(super) async fn serve_stream(&self, stream: ServerSession, shutdown: &ShutdownWatch) {
+    /// Serves a stream of HTTP/2 with a plain request; `connection` is what its streams
+    /// share.
+    pub(super) async fn serve_stream(
+        &self,
+        stream: ServerSession,
+        connection: &OnceLock<Arc<Connection>>,
+        shutdown: &ShutdownWatch,
+    ) {
         let (mut stream, mut timer) = (stream, Timer::default());
         let mut ctx = Box::new(Ctx::new());
-        match self.answer(&mut stream, &mut ctx, &mut timer).await {
+        ctx.connection = connection.get().cloned();
+        let answered = self.answer(&mut stream, &mut ctx, &mut timer).await;
+        if let Some(known) = &ctx.connection {
+            connection.get_or_init(|| known.clone());
+        }
+        match answered {
             None => Box::pin(self.hand_over_stream(stream, ctx, shutdown)).await,
             Some(outcome) if outcome.keep => {
                 // A stream that is gone needs no end.

@@ -156,7 +156,7 @@ impl ServerApp for Forwarder {
     ) -> Option<Stream> {
         let framed = stream.as_any().downcast_ref::<FramedStream>();
         if framed.is_none_or(FramedStream::is_http2) {
-            let streams = Arc::new(Streams(self.clone()));
+            let streams = Arc::new(Streams::new(self.clone()));
             return streams.process_new(stream, shutdown).await;
         }
         let mut next = Idle::new(stream);

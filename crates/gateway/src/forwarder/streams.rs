@@ -1,6 +1,6 @@
 //! Connections of HTTP/2: the engine reads them, and each stream is a request.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream};
@@ -10,9 +10,23 @@ use pingora::server::ShutdownWatch;
 
 use super::Forwarder;
 use doorward_net::http::stream;
+use doorward_net::telemetry::connections::Connection;
 
 /// Serves the streams of a connection.
-pub(super) struct Streams(pub(super) Arc<Forwarder>);
+pub(super) struct Streams {
+    forwarder: Arc<Forwarder>,
+    /// What is the same for all of them, once one has been served.
+    connection: OnceLock<Arc<Connection>>,
+}
+
+impl Streams {
+    pub(super) fn new(forwarder: Arc<Forwarder>) -> Self {
+        Self {
+            forwarder,
+            connection: OnceLock::new(),
+        }
+    }
+}
 
 #[async_trait]
 impl HttpServerApp for Streams {
@@ -22,17 +36,21 @@ impl HttpServerApp for Streams {
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         if !stream::is_plain(&session) {
-            return self.0.engine.process_new_http(session, shutdown).await;
+            let engine = &self.forwarder.engine;
+            return engine.process_new_http(session, shutdown).await;
         }
-        self.0.serve_stream(session, shutdown).await;
+        let forwarder = &self.forwarder;
+        forwarder
+            .serve_stream(session, &self.connection, shutdown)
+            .await;
         None
     }
 
     fn server_options(&self) -> Option<&HttpServerOptions> {
-        self.0.engine.server_options()
+        self.forwarder.engine.server_options()
     }
 
     fn h2_options(&self) -> Option<H2Options> {
-        self.0.engine.h2_options()
+        self.forwarder.engine.h2_options()
     }
 }
