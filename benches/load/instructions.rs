@@ -243,40 +243,34 @@ pub(crate) fn measure(binary: &Path, requests: usize, baseline: Option<&Path>) -
 fn others(upstream: &Port, table: &mut Table) -> Result<()> {
     let runner = Runner::callgrind("nginx")?;
     if let Some(nginx) = Peer::nginx(&runner, upstream, 1)? {
-        let name = "nginx, plain proxy";
-        count_peer(
-            Row::get(name, nginx.port(), "/plain/x", "", 200),
-            &runner,
-            &nginx,
-            table,
-        )?;
-        let row = Row::stream("nginx, plain proxy, HTTP/2", "/plain/x");
-        count_peer(row, &runner, &nginx, table)?;
+        let names = ["nginx, plain proxy", "nginx, plain proxy, HTTP/2"];
+        count_peer(names, &runner, &nginx, table)?;
     }
     let runner = Runner::callgrind("haproxy")?;
     if let Some(haproxy) = Peer::haproxy(&runner, upstream)? {
-        let name = "haproxy, plain proxy";
-        count_peer(
-            Row::get(name, haproxy.port(), "/plain/x", "", 200),
-            &runner,
-            &haproxy,
-            table,
-        )?;
-        let row = Row::stream("haproxy, plain proxy, HTTP/2", "/plain/x");
-        count_peer(row, &runner, &haproxy, table)?;
+        let names = ["haproxy, plain proxy", "haproxy, plain proxy, HTTP/2"];
+        count_peer(names, &runner, &haproxy, table)?;
     }
     Ok(())
 }
 
-fn count_peer(row: Row, runner: &Runner, peer: &Peer, table: &mut Table) -> Result<()> {
-    let port = match &row.request {
-        Request::Http1(_) => peer.port(),
-        Request::Http2(_) => peer.http2_port(),
-    };
-    let count = row.count(port, table.requests, |work| {
-        runner.count(peer.process(), row.name, work)
-    })?;
-    table.add(row.name, &count);
+/// Counts a request of HTTP/1.1 and one of HTTP/2.
+fn count_peer(
+    [http1, http2]: [&'static str; 2],
+    runner: &Runner,
+    peer: &Peer,
+    table: &mut Table,
+) -> Result<()> {
+    let (port, http2_port) = (peer.port(), peer.http2_port());
+    for (row, port) in [
+        (Row::get(http1, port, "/plain/x", "", 200), port),
+        (Row::stream(http2, "/plain/x"), http2_port),
+    ] {
+        let count = row.count(port, table.requests, |work| {
+            runner.count(peer.process(), row.name, work)
+        })?;
+        table.add(row.name, &count);
+    }
     Ok(())
 }
 

@@ -118,14 +118,20 @@ async fn what_has_changed_since_is_not_undone() {
     assert!(page.expect(200).body.contains("Deactivated"));
 }
 
-#[tokio::test]
-async fn entities_are_undone_too() {
-    let office = Office::open().await;
-    let mut operator = office.signed_in("olga").await;
+/// Makes a service; its page, and its path below those of the gateway.
+async fn service(operator: &mut Browser<'_>) -> (String, String) {
     let fields = [("view", "form"), ("f.name", "web"), ("f.host", "a.example")];
     let made = operator.change("services", &fields).await.expect(303);
     let page = made.header("location").to_owned();
     let own = page.trim_start_matches("/console/gateway/").to_owned();
+    (page, own)
+}
+
+#[tokio::test]
+async fn entities_are_undone_too() {
+    let office = Office::open().await;
+    let mut operator = office.signed_in("olga").await;
+    let (page, own) = service(&mut operator).await;
     let patch = [("view", "patch"), ("patch", "{\"host\":\"b.example\"}")];
     operator.change(&own, &patch).await.expect(303);
     let text = operator.get(&page).await.expect(200).body;
@@ -152,10 +158,7 @@ async fn entities_are_undone_too() {
 async fn a_deletion_that_takes_more_along_says_that_it_stays() {
     let office = Office::open().await;
     let mut operator = office.signed_in("olga").await;
-    let fields = [("view", "form"), ("f.name", "web"), ("f.host", "a.example")];
-    let made = operator.change("services", &fields).await.expect(303);
-    let page = made.header("location").to_owned();
-    let own = page.trim_start_matches("/console/gateway/").to_owned();
+    let (_, own) = service(&mut operator).await;
     let plugin = [
         ("view", "json"),
         ("record", "{\"name\":\"correlation-id\"}"),

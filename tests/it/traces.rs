@@ -4,25 +4,28 @@
 use serde_json::json;
 
 use crate::observation::{get, receiver, records};
-use crate::support::{Setup, Upstream, eventually, http};
+use crate::support::{Door, Setup, Upstream, eventually, http};
+
+/// A door to `upstream` with this plugin on all requests.
+async fn door_to(upstream: &Upstream, plugin: &str) -> Door {
+    let services = format!(
+        "- {{name: orders, url: '{}', routes: [{{name: orders, paths: [/orders]}}]}}\nplugins:{plugin}",
+        upstream.url("")
+    );
+    Setup::new().services(&services).start().await
+}
 
 #[tokio::test]
 async fn zipkin_carries_the_trace_on_and_tells_of_its_spans() {
     let (upstream, receiver) = (Upstream::echo().await, receiver().await);
-    let services = format!(
+    let plugin = format!(
         "
-- name: orders
-  url: {}
-  routes:
-  - {{name: orders, paths: [/orders]}}
-plugins:
 - name: zipkin
   config: {{http_endpoint: \"{}\", http_response_header_for_traceid: x-trace}}
 ",
-        upstream.url(""),
         receiver.url("/api/v2/spans"),
     );
-    let door = Setup::new().services(&services).start().await;
+    let door = door_to(&upstream, &plugin).await;
     let (trace, parent) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
     let request = http::client().get(door.proxy_url("/orders/1?a=b"));
     let request = request.header("traceparent", format!("00-{trace}-{parent}-01"));
@@ -69,13 +72,8 @@ plugins:
 #[tokio::test]
 async fn opentelemetry_posts_spans_as_protobuf() {
     let (upstream, receiver) = (Upstream::echo().await, receiver().await);
-    let services = format!(
+    let plugin = format!(
         "
-- name: orders
-  url: {}
-  routes:
-  - {{name: orders, paths: [/orders]}}
-plugins:
 - name: opentelemetry
   config:
     traces_endpoint: \"{}\"
@@ -84,10 +82,9 @@ plugins:
     resource_attributes: {{service.name: door}}
     queue: {{max_coalescing_delay: 0}}
 ",
-        upstream.url(""),
         receiver.url("/v1/traces"),
     );
-    let door = Setup::new().services(&services).start().await;
+    let door = door_to(&upstream, &plugin).await;
     assert_eq!(get(&door, "/orders/1?token=s3cret", &[]).await, 200);
     let body = eventually("spans", || async {
         let seen = receiver.seen().into_iter().next()?;
@@ -125,20 +122,14 @@ plugins:
 #[tokio::test]
 async fn opentelemetry_posts_records_of_requests_as_logs() {
     let (upstream, receiver) = (Upstream::echo().await, receiver().await);
-    let services = format!(
+    let plugin = format!(
         "
-- name: orders
-  url: {}
-  routes:
-  - {{name: orders, paths: [/orders]}}
-plugins:
 - name: opentelemetry
   config: {{logs_endpoint: \"{}\", sampling_rate: 0, queue: {{max_batch_size: 1}}}}
 ",
-        upstream.url(""),
         receiver.url("/v1/logs"),
     );
-    let door = Setup::new().services(&services).start().await;
+    let door = door_to(&upstream, &plugin).await;
     assert_eq!(get(&door, "/orders/1?token=s3cret&a=b", &[]).await, 200);
     assert_eq!(get(&door, "/nowhere", &[]).await, 404);
     let seen = eventually("records", || async {
