@@ -54,16 +54,13 @@ struct Idle {
 }
 
 impl Idle {
-    /// A connection; nothing where it is none of a listener of the proxy.
-    fn new(stream: Stream) -> Option<Self> {
-        // Every listener of the proxy wraps its connections so.
-        let framed = stream.into_any().downcast::<FramedStream>().ok()?;
-        Some(Self {
-            session: PlainSession::new(framed),
+    fn new(stream: Box<FramedStream>) -> Self {
+        Self {
+            session: PlainSession::new(stream),
             connection: None,
             settings: None,
             timer: Timer::default(),
-        })
+        }
     }
 
     /// The connection that the engine has given back.
@@ -73,10 +70,11 @@ impl Idle {
             .as_mut()
             .and_then(HttpPersistentSettings::take_user_context);
         let connection = context.and_then(|context| context.downcast::<Arc<Connection>>().ok());
+        let stream = stream.into_any().downcast::<FramedStream>().ok()?;
         Some(Self {
             connection: connection.map(|connection| *connection),
             settings,
-            ..Self::new(stream)?
+            ..Self::new(stream)
         })
     }
 }
@@ -154,12 +152,14 @@ impl ServerApp for Forwarder {
         stream: Stream,
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
-        let framed = stream.as_any().downcast_ref::<FramedStream>();
-        if framed.is_none_or(FramedStream::is_http2) {
+        // Every listener of the proxy wraps its connections so.
+        let framed = stream.into_any().downcast::<FramedStream>().ok()?;
+        if framed.is_http2() {
             let streams = Arc::new(Streams::new(self.clone()));
-            return streams.process_new(stream, shutdown).await;
+            streams.serve(framed, shutdown).await;
+            return None;
         }
-        let mut next = Idle::new(stream);
+        let mut next = Some(Idle::new(framed));
         while let Some(idle) = next {
             next = self.serve(idle, shutdown).await;
         }

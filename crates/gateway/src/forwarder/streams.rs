@@ -3,12 +3,14 @@
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream};
+use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp as _};
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::H2Options;
 use pingora::server::ShutdownWatch;
 
 use super::Forwarder;
+use doorward_net::http::cork::Cork;
+use doorward_net::http::framing::FramedStream;
 use doorward_net::http::stream;
 use doorward_net::telemetry::connections::Connection;
 
@@ -17,6 +19,8 @@ pub(super) struct Streams {
     forwarder: Arc<Forwarder>,
     /// What is the same for all of them, once one has been served.
     connection: OnceLock<Arc<Connection>>,
+    /// Says when their frames are sent.
+    cork: Arc<Cork>,
 }
 
 impl Streams {
@@ -24,7 +28,19 @@ impl Streams {
         Self {
             forwarder,
             connection: OnceLock::new(),
+            cork: Arc::default(),
         }
+    }
+
+    /// Serves the streams of `connection`, until it ends.
+    pub(super) async fn serve(
+        self: Arc<Self>,
+        mut connection: Box<FramedStream>,
+        shutdown: &ShutdownWatch,
+    ) {
+        connection.cork(self.cork.clone());
+        let served = self.process_new(connection, shutdown);
+        self.cork.drive(served).await;
     }
 }
 
@@ -35,6 +51,7 @@ impl HttpServerApp for Streams {
         session: ServerSession,
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
+        let _served = self.cork.stream();
         if !stream::is_plain(&session) {
             let engine = &self.forwarder.engine;
             return engine.process_new_http(session, shutdown).await;

@@ -41,6 +41,7 @@ pub(super) use head::is_special;
 use head::{Body, Head, HeadScan};
 pub use head::{Refusal, content_length};
 use http2::FieldBlocks;
+use write::CorkedWrites;
 
 /// Most bytes that wait until it is known whether the connection becomes a
 /// tunnel.
@@ -291,6 +292,8 @@ pub struct FramedStream {
     answered: AtomicU32,
     /// Where the body goes, if that may be slower than the client.
     upload: Mutex<Option<Weak<Upload>>>,
+    /// What is written under a cork, if the connection has one.
+    corked: Option<Box<CorkedWrites>>,
 }
 
 impl fmt::Debug for FramedStream {
@@ -322,6 +325,7 @@ impl FramedStream {
             tunnel: AtomicBool::new(false),
             answered: AtomicU32::new(0),
             upload: Mutex::default(),
+            corked: None,
         }
     }
 
@@ -500,6 +504,7 @@ impl AsyncRead for FramedStream {
             let flushed = Pin::new(&mut this.inner).poll_flush(cx)?;
             this.flushing = flushed.is_pending();
         }
+        this.send_corked(cx)?;
         if out.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }

@@ -6,6 +6,7 @@ pub mod basic;
 pub mod bridge;
 pub mod challenges;
 pub mod cipher_suites;
+pub mod cork;
 pub mod encoded_word;
 pub mod form;
 pub mod framing;
