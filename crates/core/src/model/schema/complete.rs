@@ -155,7 +155,12 @@ impl Type {
                     .collect();
                 (!wrong.is_empty()).then_some(Violation::List(wrong))
             }
-            (Type::Map(_) | Type::Members(..), Value::Object(map)) => {
+            // What is wrong with one member is said of the map: a key is no name of a
+            // field, and clients of the imitated gateway look for none.
+            (Type::Map(of), Value::Object(map)) => {
+                map.values().find_map(|item| of.element_violation(item))
+            }
+            (Type::Members(..), Value::Object(map)) => {
                 let mut wrong = Violations::default();
                 for (key, item) in map {
                     let violation = self.of_member(key).element_violation(item);
