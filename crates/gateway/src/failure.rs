@@ -8,6 +8,7 @@ use super::context::Ctx;
 use super::proxy::Gateway;
 use super::{log_phase, observe};
 use doorward_net::http::framing;
+use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
 
 /// Whether the log of the process leaves a failure out. Clients leave all the time; the
@@ -71,8 +72,13 @@ impl Gateway {
         if session.response_written().is_some() {
             return status.as_u16();
         }
-        let form = (self.settings.error_default_type, ctx.request_id.as_ref());
-        let reply = observe::engine_reply(status, message, session.req_header(), form);
+        // A filter set the limit, so the answer has the form of a filter's refusal.
+        let reply = if observe::is_too_large(error) {
+            Reply::message(status, message)
+        } else {
+            let form = (self.settings.error_default_type, ctx.request_id.as_ref());
+            observe::engine_reply(status, message, session.req_header(), form)
+        };
         if !keep {
             session.set_keepalive(None);
         }
