@@ -57,7 +57,7 @@ impl Directory {
         };
         let url = format!("{scheme}://{host}:{port}");
         if url::Url::parse(&url).is_err() {
-            return Err(wrong("ldap_host", "expected a host"));
+            return Err(wrong("ldap_host", format!("invalid value: {host}")));
         }
         let time = |field, default: f64| {
             let time = config.number(field).unwrap_or(default) / 1000.0;

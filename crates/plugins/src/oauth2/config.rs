@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::authentication;
 use crate::settings::{Settings, wrong};
 use doorward_core::model::credential::KeyDigest;
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_core::model::schema::{Field, Schema, Type, Violations, failed_condition};
 use doorward_plugin_api::ConfigError;
 
 /// The grants that can be switched on.
@@ -82,6 +82,7 @@ fn times_are_in_bounds(config: &Map<String, Value>, violations: &mut Violations)
 fn scopes_are_named(config: &Map<String, Value>, violations: &mut Violations) {
     let config = Settings(config);
     if config.flag("mandatory_scope") && config.get("scopes").is_none() {
+        violations.put_entity(failed_condition("mandatory_scope"));
         violations.put("scopes", "required field missing");
     }
 }

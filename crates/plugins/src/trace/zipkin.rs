@@ -109,7 +109,7 @@ fn schema() -> &'static Schema {
 
 fn check_tag_name(name: &str) -> Result<(), String> {
     if RESERVED.contains(&name) {
-        return Err(format!("reserved tag name: {name}"));
+        return Err(format!("must not be one of: {}", RESERVED.join(", ")));
     }
     Ok(())
 }
