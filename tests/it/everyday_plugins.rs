@@ -65,6 +65,14 @@ const FILE: &str = r#"
         rename: {headers: ["X-Old:X-New"], querystring: ["old:new"]}
         replace: {uri: "/users/$(uri_captures.user)"}
         add: {headers: ["X-Gone-Too:$(headers['x-gone']) $(query_params.gone)"]}
+  - name: request-transformer-sums
+    paths: ["~/request-transformer-sums/(?<page>[a-z0-9]+)$"]
+    plugins:
+    - {name: request-transformer, config: {replace: {uri: "/from/$(10 * (uri_captures.page - 1))"}}}
+  - name: request-transformer-missing
+    paths: [/request-transformer-missing]
+    plugins:
+    - {name: request-transformer, config: {add: {querystring: ["a:$(headers.x_sure or missing())"]}}}
 "#;
 
 /// A door with the file, and its upstream.
@@ -168,7 +176,10 @@ async fn request_size_limiting(door: &Door) {
         connection.try_send(chunks(count).as_bytes()).await;
         let answer = connection.response().await;
         assert_eq!(answer.status, status, "{}", answer.text());
-        let refused = answer.text().contains("Request size limit exceeded");
+        // The form of the announced length's refusal, for a client that names none.
+        let refused = answer
+            .text()
+            .contains(r#"{"message":"Request size limit exceeded""#);
         assert_eq!(refused, status == 413, "{}", answer.text());
     }
 }
@@ -277,6 +288,17 @@ async fn request_transformer(door: &Door) {
     assert_eq!(headers["x-gone"], Value::Null);
     assert_eq!(headers["x-new"], "2");
     assert_eq!(headers["x-gone-too"], "1 3");
+    // Sums of what is a number, and of what is none.
+    let answer = get(door, "/request-transformer-sums/3", &[]).await;
+    assert_eq!(answer.expect(200).json()["target"], "/from/20");
+    let answer = get(door, "/request-transformer-sums/three", &[]).await;
+    let message = "An unexpected error occurred";
+    assert_eq!(answer.expect(500).json()["message"], message);
+    // A function that nobody has fails where a request comes to it.
+    let missing = "/request-transformer-missing";
+    get(door, missing, &[("x-sure", "1")]).await.expect(200);
+    let answer = get(door, missing, &[]).await.expect(500);
+    assert_eq!(answer.json()["message"], message);
 }
 
 #[tokio::test]
@@ -309,4 +331,66 @@ async fn the_admin_api_knows_the_plugins_and_their_errors() {
     let words = "The limit for hour(10.0) cannot be lower than the limit for second(20.0)";
     assert!(message.contains(words), "{message}");
     assert_eq!(answer["name"], "schema violation");
+}
+
+#[tokio::test]
+async fn wrong_fields_of_plugins_are_told_in_the_imitated_shape() {
+    let door = Setup::new().start().await;
+    let directory = json!({"ldap_host": "not a host", "base_dn": "o=a", "attribute": "uid"});
+    let endpoint = |headers: Value| json!({"http_endpoint": "http://a.test", "headers": headers});
+    let limits = |limits: Value| json!({ "limits": { "video": limits } });
+    let tag = json!({"static_tags": [{"name": "lc", "value": "a"}]});
+    let reserved = "must not be one of: error, http.method, http.path, http.status_code, \
+                    kong.balancer.state, kong.balancer.try, kong.consumer, kong.credential, \
+                    kong.node.id, kong.route, kong.service, lc, peer.hostname";
+    for (name, config, fields) in [
+        (
+            "ldap-auth",
+            directory,
+            json!({"ldap_host": "invalid value: not a host"}),
+        ),
+        // What is wrong within a map is told of the map, without the key.
+        (
+            "http-log",
+            endpoint(json!({"X-A": ""})),
+            json!({"headers": "length must be at least 1"}),
+        ),
+        (
+            "http-log",
+            endpoint(json!({"X-A": 1})),
+            json!({"headers": "expected a string"}),
+        ),
+        (
+            "response-ratelimiting",
+            limits(json!({"second": 0})),
+            json!({"limits": {"second": "value must be greater than 0"}}),
+        ),
+        (
+            "response-ratelimiting",
+            limits(json!({"second": 2, "minute": 1})),
+            json!({"limits":
+                "the limit for minute(1.0) cannot be lower than the limit for second(2.0)"}),
+        ),
+        ("zipkin", tag, json!({"static_tags": [{"name": reserved}]})),
+        (
+            "oauth2",
+            json!({"enable_password_grant": true, "mandatory_scope": true}),
+            json!({
+                "@entity": ["failed conditional validation given value of field \
+                            'mandatory_scope'"],
+                "scopes": "required field missing",
+            }),
+        ),
+    ] {
+        let plugin = json!({ "name": name, "config": config });
+        let answer = door.admin_post("/plugins", &plugin).await.expect(400);
+        assert_eq!(
+            answer.json()["fields"],
+            json!({ "config": fields }),
+            "{name}"
+        );
+    }
+    let route = json!({"headers": {"x-a": "b"}});
+    let answer = door.admin_post("/routes", &route).await.expect(400).json();
+    assert_eq!(answer["fields"], json!({"headers": "expected an array"}));
 }

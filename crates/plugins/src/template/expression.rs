@@ -19,6 +19,29 @@ pub(super) enum Source {
     Headers,
     Query,
     Captures,
+    /// What other plugins have left for this one: nothing here.
+    Shared,
+}
+
+/// What is done with two numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arithmetic {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+}
+
+/// What is asked of two values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Comparison {
+    Equal,
+    Differs,
+    Less,
+    AtMost,
+    More,
+    AtLeast,
 }
 
 /// A function of the subset.
@@ -42,10 +65,12 @@ pub(super) enum Expression {
     Not(Box<Expression>),
     And(Box<[Expression; 2]>),
     Or(Box<[Expression; 2]>),
-    /// Whether both are equal; `false`: whether they differ.
-    Equal(Box<[Expression; 2]>, bool),
+    Compare(Comparison, Box<[Expression; 2]>),
+    Calculate(Arithmetic, Box<[Expression; 2]>),
     Concat(Box<[Expression; 2]>),
     Call(Function, Box<[Expression]>),
+    /// A call of a function that nobody has.
+    Unknown,
 }
 
 impl Value {
@@ -74,7 +99,7 @@ impl Value {
         match self {
             Self::Nil => Ok("nil".to_owned()),
             Self::Bool(value) => Ok(value.to_string()),
-            Self::Number(number) => Ok(number.to_string()),
+            Self::Number(number) => Ok(shown(number)),
             Self::Text(text) => Ok(text),
             Self::List(_) => Err(Failed),
         }
@@ -120,10 +145,16 @@ impl Expression {
                 }
                 second.evaluate(request)?
             }
-            Self::Equal(both, same) => {
+            Self::Compare(comparison, both) => {
                 let [first, second] = &**both;
-                let equal = first.evaluate(request)? == second.evaluate(request)?;
-                Value::Bool(equal == *same)
+                let values = (first.evaluate(request)?, second.evaluate(request)?);
+                Value::Bool(compare(*comparison, &values.0, &values.1)?)
+            }
+            Self::Calculate(operation, both) => {
+                let [first, second] = &**both;
+                let first = first.evaluate(request)?.number().ok_or(Failed)?;
+                let second = second.evaluate(request)?.number().ok_or(Failed)?;
+                Value::Number(calculate(*operation, first, second)?)
             }
             Self::Concat(both) => {
                 let [first, second] = &**both;
@@ -139,8 +170,47 @@ impl Expression {
                     arguments.iter().map(|one| one.evaluate(request)).collect();
                 call(*function, values?)?
             }
+            Self::Unknown => return Err(Failed),
         })
     }
+}
+
+/// A number with fourteen digits at most, as the imitated gateway writes it.
+fn shown(number: f64) -> String {
+    let rounded: Result<f64, _> = format!("{number:.13e}").parse();
+    rounded.unwrap_or(number).to_string()
+}
+
+/// Order is asked of two numbers or of two texts.
+fn compare(comparison: Comparison, first: &Value, second: &Value) -> Result<bool, Failed> {
+    let order = match (comparison, first, second) {
+        (Comparison::Equal, ..) => return Ok(first == second),
+        (Comparison::Differs, ..) => return Ok(first != second),
+        (_, Value::Number(first), Value::Number(second)) => first.partial_cmp(second),
+        (_, Value::Text(first), Value::Text(second)) => Some(first.cmp(second)),
+        _ => None,
+    };
+    let order = order.ok_or(Failed)?;
+    Ok(match comparison {
+        Comparison::Less => order.is_lt(),
+        Comparison::AtMost => order.is_le(),
+        Comparison::More => order.is_gt(),
+        _ => order.is_ge(),
+    })
+}
+
+/// A result that is no number has no text.
+fn calculate(operation: Arithmetic, first: f64, second: f64) -> Result<f64, Failed> {
+    let result = match operation {
+        Arithmetic::Add => first + second,
+        Arithmetic::Subtract => first - second,
+        Arithmetic::Multiply => first * second,
+        Arithmetic::Divide => first / second,
+        Arithmetic::Modulo => first - (first / second).floor() * second,
+    };
+    Some(result)
+        .filter(|result| result.is_finite())
+        .ok_or(Failed)
 }
 
 fn member(source: Source, name: &str, which: Option<usize>, request: &Request<'_>) -> Value {
@@ -151,6 +221,7 @@ fn member(source: Source, name: &str, which: Option<usize>, request: &Request<'_
             let found = request.capture(name);
             found.map_or(Value::Nil, |text| Value::Text(text.into_owned()))
         }
+        Source::Shared => Value::Nil,
     };
     match (which, value) {
         (None, value) => value,

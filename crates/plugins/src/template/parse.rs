@@ -1,6 +1,6 @@
 //! From a text to an expression.
 
-use super::expression::{Expression, Function, Source, Value};
+use super::expression::{Arithmetic, Comparison, Expression, Function, Source, Value};
 
 /// How deep brackets may stand in each other.
 const MAX_DEPTH: u8 = 16;
@@ -23,6 +23,32 @@ const SOURCES: &[(&str, Source)] = &[
     ("headers", Source::Headers),
     ("query_params", Source::Query),
     ("uri_captures", Source::Captures),
+    ("shared", Source::Shared),
+];
+
+/// Names that the imitated gateway has and the subset has not: whatever begins with
+/// one is refused, because it would work there.
+const LIBRARY: &[&str] = &[
+    "string", "table", "math", "os", "assert", "error", "ipairs", "next", "pairs", "pcall",
+    "select", "unpack",
+];
+
+/// Signs of arithmetic that bind as strongly as one another.
+const SUMS: &[(&str, Arithmetic)] = &[("+", Arithmetic::Add), ("-", Arithmetic::Subtract)];
+const PRODUCTS: &[(&str, Arithmetic)] = &[
+    ("*", Arithmetic::Multiply),
+    ("/", Arithmetic::Divide),
+    ("%", Arithmetic::Modulo),
+];
+
+/// Signs that compare; the longer ones first.
+const COMPARISONS: &[(&str, Comparison)] = &[
+    ("==", Comparison::Equal),
+    ("~=", Comparison::Differs),
+    ("<=", Comparison::AtMost),
+    (">=", Comparison::AtLeast),
+    ("<", Comparison::Less),
+    (">", Comparison::More),
 ];
 
 /// The expression up to the closing bracket, and what is behind that.
@@ -118,22 +144,45 @@ impl<'a> Parser<'a> {
 
     fn comparison(&mut self) -> Result<Expression, String> {
         let left = self.concatenation()?;
-        for (sign, same) in [("==", true), ("~=", false)] {
+        for (sign, comparison) in COMPARISONS {
             if self.sign(sign) {
                 let right = self.concatenation()?;
-                return self.node(Expression::Equal(Box::new([left, right]), same));
+                return self.node(Expression::Compare(*comparison, Box::new([left, right])));
             }
         }
         Ok(left)
     }
 
     fn concatenation(&mut self) -> Result<Expression, String> {
-        let mut left = self.unary()?;
+        let mut left = self.sum()?;
         while self.sign("..") {
-            let right = self.unary()?;
+            let right = self.sum()?;
             left = self.node(Expression::Concat(Box::new([left, right])))?;
         }
         Ok(left)
+    }
+
+    fn sum(&mut self) -> Result<Expression, String> {
+        let mut left = self.product()?;
+        while let Some(operation) = self.one_of(SUMS) {
+            let right = self.product()?;
+            left = self.node(Expression::Calculate(operation, Box::new([left, right])))?;
+        }
+        Ok(left)
+    }
+
+    fn product(&mut self) -> Result<Expression, String> {
+        let mut left = self.unary()?;
+        while let Some(operation) = self.one_of(PRODUCTS) {
+            let right = self.unary()?;
+            left = self.node(Expression::Calculate(operation, Box::new([left, right])))?;
+        }
+        Ok(left)
+    }
+
+    fn one_of(&mut self, signs: &[(&str, Arithmetic)]) -> Option<Arithmetic> {
+        let found = signs.iter().find(|(sign, _)| self.sign(sign));
+        found.map(|(_, operation)| *operation)
     }
 
     fn unary(&mut self) -> Result<Expression, String> {
@@ -185,8 +234,11 @@ impl<'a> Parser<'a> {
                 return self.member(*source);
             }
         }
-        let known = "headers, query_params, uri_captures, tostring, tonumber, type, string.lower, \
-                     string.upper, string.len, string.sub";
+        if let Some(call) = self.unknown_call()? {
+            return Ok(call);
+        }
+        let known = "headers, query_params, uri_captures, shared, tostring, tonumber, type, \
+                     string.lower, string.upper, string.len, string.sub";
         Err(format!(
             "unknown name near '{}': known are {known}",
             self.near()
@@ -215,20 +267,45 @@ impl<'a> Parser<'a> {
             Some(rest) => (1, rest),
             None => (0, self.rest),
         };
-        let end = digits.find(|c: char| !c.is_ascii_digit());
-        let length = end.unwrap_or(digits.len());
-        if length == 0 {
+        let count = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+        let whole = count(digits);
+        if whole == 0 {
             return None;
         }
+        let fraction = digits.get(whole..).and_then(|rest| rest.strip_prefix('.'));
+        let length = match fraction.map_or(0, count) {
+            0 => whole,
+            decimals => whole + 1 + decimals,
+        };
         let (text, rest) = self.rest.split_at(minus + length);
         let number = text.parse().ok()?;
         self.rest = rest;
         Some(number)
     }
 
-    fn call(&mut self, function: Function) -> Result<Expression, String> {
+    /// A call of a function that nobody has. The imitated gateway takes it, too, and
+    /// fails with each request that comes to it.
+    fn unknown_call(&mut self) -> Result<Option<Expression>, String> {
+        self.blank();
+        let is_path = |c: char| is_name(c) || c == '.';
+        let end = self.rest.find(|c| !is_path(c)).unwrap_or(self.rest.len());
+        let (path, rest) = self.rest.split_at(end);
+        let first = path.split('.').next().unwrap_or_default();
+        let is_call = !path.is_empty() && rest.trim_start().starts_with('(');
+        if !is_call || LIBRARY.contains(&first) {
+            return Ok(None);
+        }
+        self.rest = rest;
+        self.arguments()?;
+        self.node(Expression::Unknown).map(Some)
+    }
+
+    fn arguments(&mut self) -> Result<Vec<Expression>, String> {
         self.expect("(")?;
         let mut arguments = Vec::new();
+        if self.sign(")") {
+            return Ok(arguments);
+        }
         loop {
             arguments.push(self.or()?);
             if !self.sign(",") {
@@ -236,6 +313,11 @@ impl<'a> Parser<'a> {
             }
         }
         self.expect(")")?;
+        Ok(arguments)
+    }
+
+    fn call(&mut self, function: Function) -> Result<Expression, String> {
+        let arguments = self.arguments()?;
         let most = if function == Function::Sub { 3 } else { 1 };
         let least = if function == Function::Sub { 2 } else { 1 };
         if !(least..=most).contains(&arguments.len()) {
@@ -272,7 +354,9 @@ impl<'a> Parser<'a> {
     }
 
     fn index(&mut self) -> Result<usize, String> {
-        let number = self.number().filter(|n| (0.0..1000.0).contains(n));
+        let number = self
+            .number()
+            .filter(|n| (0.0..1000.0).contains(n) && n.fract() == 0.0);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,

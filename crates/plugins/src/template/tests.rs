@@ -30,7 +30,7 @@ fn rendered(text: &str, exchange: &Exchange) -> Result<String, Failed> {
 }
 
 fn text(text: &str) -> String {
-    let captures = [("0", "/a/b"), ("1", "b"), ("user", "b")];
+    let captures = [("0", "/a/b"), ("1", "b"), ("user", "b"), ("2", "12")];
     let captures = captures.map(|(name, text)| (name.into(), text.into()));
     let exchange = Exchange {
         route_context: Some(Box::new(RouteContext {
@@ -84,6 +84,12 @@ fn operators_and_functions_of_the_subset() {
         ("$(type(query_params.q2))", "table"),
         ("$(tonumber('12') == 12 and 'same')", "same"),
         ("$(tostring(nil))", "nil"),
+        ("$(10 * uri_captures[2] + 1)", "121"),
+        ("$(7 % 3 .. '-' .. 7 - 2 * 3 .. '-' .. 1 / 4)", "1-1-0.25"),
+        ("$(0.1 + 0.2)", "0.3"),
+        ("$(2 < 10 and 'less')$('b' >= 'a' and 'more')", "lessmore"),
+        ("$(shared.version or 'none')", "none"),
+        ("$(false and missing())", ""),
     ] {
         assert_eq!(text(template), value, "{template}");
     }
@@ -95,6 +101,12 @@ fn what_has_no_text_fails_and_is_not_half_a_text() {
         "a$(headers.x_many)",
         "$(nil .. 'a')",
         "$(string.sub('a'  , 'b'))",
+        "$(10 * uri_captures.user)",
+        "$(10 * headers.none)",
+        "$(1 / 0)",
+        "$(1 < 'a')",
+        "$(missing())",
+        "$(missing.method(headers.host, 1) == 'table' and 'a')",
     ] {
         assert_eq!(
             rendered(template, &Exchange::default()),
@@ -130,7 +142,10 @@ fn a_forged_identity_header_is_never_read() {
 fn what_is_not_in_the_subset_is_refused_by_name() {
     for (template, words) in [
         ("$(os.execute('ls'))", "unknown name near 'os.execute"),
-        ("$(shared.x)", "unknown name near 'shared.x"),
+        ("$(math.floor(1.5))", "unknown name near 'math.floor"),
+        ("$(header.host)", "unknown name near 'header.host"),
+        ("$(shared.x = 1)", "expected ')'"),
+        ("$(missing(1)", "expected ')'"),
         ("$(headers.host", "expected ')'"),
         ("$(headers)", "expected '['"),
         ("$(headers.)", "expected a name"),
