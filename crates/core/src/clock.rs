@@ -63,6 +63,12 @@ pub fn http_date(text: &str) -> Option<i64> {
     text.ends_with(" GMT").then(|| date.timestamp())
 }
 
+/// The text of a date in a header (RFC 9110 §5.6.7), of seconds since the epoch.
+pub fn http_date_text(seconds: i64) -> Option<String> {
+    let date = chrono::DateTime::from_timestamp(seconds, 0)?;
+    Some(date.format("%a, %d %b %Y %H:%M:%S GMT").to_string())
+}
+
 /// Nanoseconds of the monotonic clock since its first reading in this process.
 pub fn monotonic_ns() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
@@ -118,11 +124,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_of_headers_are_read_in_their_one_form() {
+    fn dates_of_headers_are_read_and_written_in_their_one_form() {
         assert_eq!(
             http_date("Sun, 06 Nov 1994 08:49:37 GMT"),
             Some(784_111_777)
         );
+        let written = http_date_text(784_111_777);
+        assert_eq!(written.as_deref(), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
         for text in [
             "",
             "Sun, 06 Nov 1994 08:49:37 +0000",

@@ -80,12 +80,22 @@ pub(super) fn schema() -> &'static Schema {
     &SCHEMA
 }
 
+/// The cookies of one kind, and what is in them.
+pub(super) struct CookieKind {
+    pub(super) style: Style,
+    pub(super) timers: Timers,
+    /// What they are sealed for: a cookie of one kind is none of another.
+    pub(super) context: Box<[u8]>,
+    /// Seconds that browsers keep them; `None`: as long as they run.
+    pub(super) kept: Option<i64>,
+}
+
 /// The fields, read.
 pub(super) struct Config {
     pub(super) sealer: Sealer,
-    pub(super) style: Style,
-    pub(super) timers: Timers,
-    pub(super) audience: Box<str>,
+    pub(super) session: CookieKind,
+    /// The session that outlives the browser.
+    pub(super) remember: Option<CookieKind>,
     pub(super) logout_methods: Box<[Method]>,
     pub(super) logout_query: Box<str>,
     pub(super) logout_body: Box<str>,
@@ -101,12 +111,15 @@ impl Config {
         let secret = secret.map_or(common, str::as_bytes);
         let sealer = Sealer::new("session plugin", [secret]);
         let text = |field, default| config.some_text(field).unwrap_or(default);
-        let style = Style::new(
-            text("cookie_name", "session"),
-            text("cookie_path", "/"),
-            config.some_text("cookie_domain"),
-        );
-        let style = style.map_err(|error| wrong("cookie_name", error.to_string()))?;
+        let style = |field, default| {
+            let path = text("cookie_path", "/");
+            let style = Style::new(
+                text(field, default),
+                path,
+                config.some_text("cookie_domain"),
+            );
+            style.map_err(|error| wrong(field, error.to_string()))
+        };
         let same_site = match config.text("cookie_same_site") {
             Some("Lax") => SameSite::Lax,
             Some("None") => SameSite::None,
@@ -117,15 +130,46 @@ impl Config {
         let secure = flag("cookie_secure", true);
         let http_only = flag("cookie_http_only", true);
         let methods = config.texts("logout_methods");
-        Ok(Self {
-            sealer: sealer.map_err(|error| wrong("secret", error.to_string()))?,
-            style: style.with(same_site, http_only, Some(secure)),
+        let audience = text("audience", "default");
+        let session = CookieKind {
+            style: style("cookie_name", "session")?.with(same_site, http_only, Some(secure)),
             timers: Timers {
                 rolling: bound(config, "rolling_timeout"),
                 idling: bound(config, "idling_timeout"),
                 absolute: bound(config, "absolute_timeout"),
             },
-            audience: text("audience", "default").into(),
+            context: audience.as_bytes().into(),
+            kept: None,
+        };
+        let remember = if config.flag("remember") {
+            let style = style("remember_cookie_name", "remember")?;
+            if style.is_own(session.style.name().as_bytes())
+                || session.style.is_own(style.name().as_bytes())
+            {
+                let message = "the cookie of the session has this name";
+                return Err(wrong("remember_cookie_name", message));
+            }
+            let timers = Timers {
+                rolling: bound(config, "remember_rolling_timeout"),
+                idling: None,
+                absolute: bound(config, "remember_absolute_timeout"),
+            };
+            let bounds = [timers.rolling, timers.absolute];
+            let kept = bounds.iter().flatten().min().map(|ms| ms / 1000);
+            let style = style.with(same_site, http_only, Some(secure));
+            Some(CookieKind {
+                style: kept.into_iter().fold(style, Style::lasting),
+                timers,
+                context: format!("{audience}\nremember").into_bytes().into(),
+                kept,
+            })
+        } else {
+            None
+        };
+        Ok(Self {
+            sealer: sealer.map_err(|error| wrong("secret", error.to_string()))?,
+            session,
+            remember,
             logout_methods: methods.filter_map(|name| name.parse().ok()).collect(),
             logout_query: text("logout_query_arg", "session_logout").into(),
             logout_body: text("logout_post_arg", "session_logout").into(),
@@ -147,11 +191,6 @@ fn refuse(config: Settings<'_>) -> Result<(), ConfigError> {
     if config.text("storage") == Some("kong") {
         let message = "sessions are kept in cookies here: set cookie";
         return Err(wrong("storage", message));
-    }
-    if config.flag("remember") {
-        let message = "no second cookie is given here: set absolute_timeout and \
-            rolling_timeout to the time that browsers shall be known";
-        return Err(wrong("remember", message));
     }
     for field in ["response_headers", "request_headers"] {
         if config.texts(field).next().is_some() {

@@ -13,16 +13,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::header::SET_COOKIE;
-use http::{HeaderName, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
 use url::form_urlencoded;
 
 use crate::settings::Settings;
-use config::Config;
-use doorward_core::clock::Clock;
+use config::{Config, CookieKind};
+use doorward_core::clock::{Clock, http_date_text};
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session as Request;
+use doorward_net::session::cookie::Style;
 use doorward_net::session::timers::Age;
 use doorward_net::telemetry::Counter;
 use doorward_openid_connect::Providers;
@@ -65,29 +66,43 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
     }))
 }
 
-/// What a cookie of a request comes to, for the answer.
-struct CookieSession {
+/// What the cookies of a request come to.
+#[derive(Default)]
+struct Presented {
     /// The session, unless it is over.
     session: Option<SessionState>,
+    /// The one that outlives the browser, unless it is over.
+    remembered: Option<SessionState>,
+}
+
+impl Presented {
+    /// The session that counts.
+    fn state(&self) -> Option<&SessionState> {
+        self.session.as_ref().or(self.remembered.as_ref())
+    }
 }
 
 impl SessionPlugin {
-    /// The session of a request. `Some(None)`: its cookie is worth nothing.
-    fn present(&self, request: &RequestHeader) -> Option<Option<SessionState>> {
-        let text = self.config.style.read(&request.headers)?;
-        let opened = text.and_then(|text| {
-            let state = SessionState::open(&self.config, &text)?;
-            let age = self.age(&state);
-            (age != Age::Over).then_some(state)
-        });
-        Some(opened)
+    /// The session of a request; `None`: it shows none of the cookies.
+    fn present(&self, request: &RequestHeader) -> Option<Presented> {
+        let open = |kind: &CookieKind| {
+            let text = kind.style.read(&request.headers)?;
+            Some(text.and_then(|text| {
+                let state = SessionState::open(&self.config.sealer, kind, &text)?;
+                (self.age(kind, &state) != Age::Over).then_some(state)
+            }))
+        };
+        let session = open(&self.config.session);
+        let remembered = self.config.remember.as_ref().and_then(open);
+        (session.is_some() || remembered.is_some()).then(|| Presented {
+            session: session.flatten(),
+            remembered: remembered.flatten(),
+        })
     }
 
-    fn age(&self, state: &SessionState) -> Age {
+    fn age(&self, kind: &CookieKind, state: &SessionState) -> Age {
         let now_ms = self.clock.now_ms();
-        self.config
-            .timers
-            .age(state.started_ms, state.renewed_ms, now_ms)
+        kind.timers.age(state.started_ms, state.renewed_ms, now_ms)
     }
 
     /// Makes the request one of the session's consumer, if there still is one.
@@ -102,6 +117,11 @@ impl SessionPlugin {
         exchange.credential = Some(Arc::new(credential));
         exchange.authenticated_groups.clone_from(&state.groups);
         true
+    }
+
+    fn styles(&self) -> impl Iterator<Item = &Style> {
+        let kinds = [Some(&self.config.session), self.config.remember.as_ref()];
+        kinds.into_iter().flatten().map(|kind| &kind.style)
     }
 
     fn is_logout(&self, request: &RequestHeader, exchange: &Exchange) -> bool {
@@ -121,48 +141,106 @@ impl SessionPlugin {
     /// The cookies of an answer.
     fn write(&self, request: &RequestHeader, exchange: &Exchange, response: &mut ResponseHeader) {
         let presented = exchange.notes.iter().find_map(|note| {
-            let presented: Option<&CookieSession> = note.downcast_ref();
+            let presented: Option<&Presented> = note.downcast_ref();
             presented
         });
-        let session = presented.and_then(|presented| presented.session.as_ref());
+        // Nobody, or somebody without a consumer.
+        let caller = exchange.consumer.as_ref().zip(exchange.credential.as_ref());
+        let Some((consumer, credential)) = caller else {
+            if presented.is_some_and(|presented| presented.state().is_none()) {
+                append(response, self.forget(request, exchange));
+            }
+            return;
+        };
         let now_ms = self.clock.now_ms();
-        let wanted = match (&exchange.consumer, &exchange.credential) {
-            (Some(consumer), Some(credential)) => match session {
-                // The credential is that of the session itself.
-                Some(state) if state.matches(consumer.id, credential.id) => {
-                    (self.age(state) == Age::Due).then(|| state.renewed(now_ms))
-                }
-                _ => {
-                    self.begun.inc();
-                    let groups = exchange.authenticated_groups.clone();
-                    Some(SessionState::new(
-                        consumer.id,
-                        credential.id,
-                        groups,
-                        now_ms,
-                    ))
-                }
-            },
-            // Nobody, or somebody without a consumer.
-            _ => None,
+        let new = || {
+            let groups = exchange.authenticated_groups.clone();
+            SessionState::new(consumer.id, credential.id, groups, now_ms)
         };
-        let style = &self.config.style;
-        let cookies = match wanted.and_then(|state| state.seal(&self.config)) {
-            Some(text) => style.keep(&text, &request.headers, exchange.secure),
-            None if presented.is_some_and(|presented| presented.session.is_none()) => {
-                Ok(style.forget(&request.headers, exchange.secure))
-            }
-            None => return,
+        // The credential is that of the session itself.
+        let own = |state: &Option<SessionState>| {
+            let state = state.clone()?;
+            state.matches(consumer.id, credential.id).then_some(state)
         };
-        match cookies {
-            Ok(cookies) => {
-                for cookie in cookies {
-                    // A name and a value that are already those of a message.
-                    let _ = response.append_header(SET_COOKIE, cookie);
-                }
+        let presented_session = presented.and_then(|presented| own(&presented.session));
+        let remembered = presented.and_then(|presented| own(&presented.remembered));
+        let begins = presented_session.is_none();
+        let session = match presented_session {
+            Some(state) => {
+                let due = self.age(&self.config.session, &state) == Age::Due;
+                due.then(|| state.renewed(now_ms))
             }
-            Err(error) => tracing::warn!(%error, "a session can't be kept in cookies"),
+            None => {
+                self.begun.inc();
+                Some(new())
+            }
+        };
+        let mut keep = |kind: &CookieKind, state: Option<SessionState>| {
+            let text = state.and_then(|state| state.seal(&self.config.sealer, kind));
+            if let Some(text) = text {
+                append(response, self.cookies(kind, &text, request, exchange));
+            }
+        };
+        keep(&self.config.session, session);
+        if let Some(kind) = &self.config.remember {
+            let state = match remembered {
+                Some(state) => {
+                    let due = begins || self.age(kind, &state) == Age::Due;
+                    due.then(|| state.renewed(now_ms))
+                }
+                None => begins.then(new),
+            };
+            keep(kind, state);
         }
+    }
+
+    /// The fields that set a cookie. Its attributes have the order of the imitated
+    /// gateway, and its end is a date, too: clients compare and old ones need it.
+    fn cookies(
+        &self,
+        kind: &CookieKind,
+        text: &str,
+        request: &RequestHeader,
+        exchange: &Exchange,
+    ) -> Vec<HeaderValue> {
+        let cookies = kind.style.keep(text, &request.headers, exchange.secure);
+        let cookies = cookies.unwrap_or_else(|error| {
+            tracing::warn!(%error, "a session can't be kept in cookies");
+            Vec::new()
+        });
+        let end = kind.kept.map(|kept| self.clock.now_secs() + kept);
+        let end = end.and_then(http_date_text);
+        let ordered = |cookie: &HeaderValue| {
+            let mut text = cookie.to_str().ok()?.to_owned();
+            if text.contains("; HttpOnly; Secure") {
+                text = text.replacen("; HttpOnly; Secure", "; Secure; HttpOnly", 1);
+            }
+            if let Some(end) = &end
+                && !text.ends_with("; Max-Age=0")
+            {
+                text = text.replacen("; Max-Age=", &format!("; Expires={end}; Max-Age="), 1);
+            }
+            HeaderValue::try_from(text).ok()
+        };
+        let both = cookies
+            .iter()
+            .map(|one| ordered(one).unwrap_or_else(|| one.clone()));
+        both.collect()
+    }
+
+    /// The fields that have browsers forget the cookies that the request shows.
+    fn forget(&self, request: &RequestHeader, exchange: &Exchange) -> Vec<HeaderValue> {
+        let kinds = [Some(&self.config.session), self.config.remember.as_ref()];
+        let fields = kinds.into_iter().flatten();
+        let fields = fields.flat_map(|kind| kind.style.forget(&request.headers, exchange.secure));
+        fields.collect()
+    }
+}
+
+fn append(response: &mut ResponseHeader, cookies: Vec<HeaderValue>) {
+    for cookie in cookies {
+        // A name and a value that are already those of a message.
+        let _ = response.append_header(SET_COOKIE, cookie);
     }
 }
 
@@ -173,24 +251,25 @@ impl Filter for SessionPlugin {
         let Some(presented) = self.present(request) else {
             return Verdict::Now(Flow::Continue);
         };
-        let logout = presented.is_some() && self.is_logout(request, exchange);
-        let entered = presented.filter(|state| !logout && self.enter(state, exchange));
+        let logout = presented.state().is_some() && self.is_logout(request, exchange);
         if logout {
             self.ended.inc();
             exchange.refusal = Some(LOGOUT.code.into());
             let mut reply = Reply::empty(StatusCode::OK);
-            let cookies = self.config.style.forget(&request.headers, exchange.secure);
-            for cookie in cookies {
+            for cookie in self.forget(request, exchange) {
                 reply.headers.push((SET_COOKIE, cookie));
             }
             return Verdict::Now(Flow::Respond(reply));
         }
-        if entered.is_some() {
+        let state = presented.state().cloned();
+        let entered = state.is_some_and(|state| self.enter(&state, exchange));
+        let presented = if entered {
             self.passed.inc();
-        }
-        exchange
-            .notes
-            .push(Box::new(CookieSession { session: entered }));
+            presented
+        } else {
+            Presented::default()
+        };
+        exchange.notes.push(Box::new(presented));
         Verdict::Now(Flow::Continue)
     }
 
@@ -199,7 +278,8 @@ impl Filter for SessionPlugin {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Option<FilterExplanation> {
-        Some(match self.present(request).flatten() {
+        let presented = self.present(request).unwrap_or_default();
+        Some(match presented.state().cloned() {
             None => FilterExplanation::passes("the request has no session"),
             Some(_) if self.is_logout(request, exchange) => FilterExplanation::answers(&LOGOUT),
             Some(state) if self.enter(&state, exchange) => {
@@ -247,13 +327,13 @@ impl Filter for SessionPlugin {
 
     fn owns_cookie(&self, name: &str, value: &str) -> bool {
         let piece = |text: &str| self.config.sealer.is_own(text, 0);
-        self.config.style.is_own(name.as_bytes())
-            && (piece(value)
-                || value.get(1..).is_some_and(piece)
-                || name != self.config.style.name())
+        self.styles().any(|style| {
+            style.is_own(name.as_bytes())
+                && (piece(value) || value.get(1..).is_some_and(piece) || name != style.name())
+        })
     }
 
     fn names_cookie(&self, name: &[u8]) -> bool {
-        self.config.style.is_own(name)
+        self.styles().any(|style| style.is_own(name))
     }
 }

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::config::Config;
+use super::config::CookieKind;
+use doorward_net::session::seal::Sealer;
 
 /// A session, as its cookie has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,15 +51,15 @@ impl SessionState {
         (self.consumer, self.credential) == (consumer, credential)
     }
 
-    /// The session in a cookie, if it was sealed here for this audience.
-    pub(super) fn open(config: &Config, text: &str) -> Option<Self> {
-        let plain = config.sealer.open(config.audience.as_bytes(), text).ok()?;
+    /// The session in a cookie, if it was sealed here for these cookies.
+    pub(super) fn open(sealer: &Sealer, kind: &CookieKind, text: &str) -> Option<Self> {
+        let plain = sealer.open(&kind.context, text).ok()?;
         serde_json::from_slice(&plain).ok()
     }
 
-    /// The text of the cookie.
-    pub(super) fn seal(&self, config: &Config) -> Option<String> {
+    /// The text of such a cookie.
+    pub(super) fn seal(&self, sealer: &Sealer, kind: &CookieKind) -> Option<String> {
         let plain = serde_json::to_vec(self).ok()?;
-        config.sealer.seal(config.audience.as_bytes(), &plain).ok()
+        sealer.seal(&kind.context, &plain).ok()
     }
 }

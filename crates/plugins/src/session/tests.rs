@@ -130,6 +130,78 @@ async fn logout_ends_a_session_and_needs_one() {
     assert!(outcome.reply.is_none());
 }
 
+/// The cookies of anna's first answer: of the session and of the one that outlives it.
+async fn remembered(filter: &dyn Filter) -> [String; 2] {
+    let known = Exchange {
+        consumer: Some(caller("anna", &[])),
+        credential: Some(Arc::new(identity::Credential::new(Uuid::from_u128(7), "k"))),
+        ..Exchange::default()
+    };
+    let outcome = ask_as(filter, "GET / HTTP/1.1", known).await;
+    cookies(filter, &outcome).try_into().expect("two cookies")
+}
+
+fn pair(cookie: &str) -> &str {
+    cookie.split(';').next().expect("a pair")
+}
+
+#[tokio::test]
+async fn a_browser_is_remembered_beyond_its_session() {
+    let config = json!({"remember": true, "remember_rolling_timeout": 7200,
+        "remember_absolute_timeout": 10_000});
+    let (filter, parts) = world(config);
+    let [session, remember] = remembered(&*filter).await;
+    let attributes: Vec<&str> = session.split("; ").skip(1).collect();
+    let common = ["Path=/", "SameSite=Strict", "Secure", "HttpOnly"];
+    assert_eq!(attributes, common);
+    assert!(remember.starts_with("remember="), "{remember}");
+    let attributes: Vec<&str> = remember.split("; ").skip(1).collect();
+    assert_eq!(attributes[..4], common);
+    assert!(attributes[4].starts_with("Expires=") && attributes[4].ends_with(" GMT"));
+    assert_eq!(attributes[5], "Max-Age=7200");
+    let (name, value) = pair(&remember).split_once('=').expect("a value");
+    assert!(filter.owns_cookie(name, value) && filter.names_cookie(b"remember"));
+    // The session has ended, or the browser has: a new one begins.
+    parts.clock.advance(4_000_000);
+    for shown in [
+        pair(&remember).to_owned(),
+        format!("{}; {}", pair(&session), pair(&remember)),
+    ] {
+        let outcome = show(&*filter, "GET / HTTP/1.1", &shown).await;
+        assert_eq!(outcome.consumer(), Some("anna"));
+        let given = cookies(&*filter, &outcome);
+        assert_eq!(given.len(), 2, "{given:?}");
+        let outcome = show(&*filter, "GET / HTTP/1.1", pair(&given[0])).await;
+        assert_eq!(outcome.consumer(), Some("anna"));
+    }
+    // Not for ever, and not once the browser has signed out.
+    let outcome = show(&*filter, "POST /?session_logout HTTP/1.1", pair(&remember)).await;
+    let reply = outcome.reply.expect("an answer");
+    let (_, value) = reply.headers.first().expect("a cookie");
+    assert!(
+        value
+            .to_str()
+            .is_ok_and(|text| text.starts_with("remember=;"))
+    );
+    parts.clock.advance(7_000_000);
+    let outcome = show(&*filter, "GET / HTTP/1.1", pair(&remember)).await;
+    assert_eq!(outcome.consumer(), None);
+}
+
+#[tokio::test]
+async fn a_cookie_of_one_kind_under_the_name_of_the_other_is_none() {
+    let (filter, _) = world(json!({"remember": true}));
+    let [session, remember] = remembered(&*filter).await;
+    let value = |cookie: &str| pair(cookie).split_once('=').expect("a value").1.to_owned();
+    for swapped in [
+        format!("session={}", value(&remember)),
+        format!("remember={}", value(&session)),
+    ] {
+        let outcome = show(&*filter, "GET / HTTP/1.1", &swapped).await;
+        assert_eq!(outcome.consumer(), None, "{swapped}");
+    }
+}
+
 #[tokio::test]
 async fn nobody_gets_no_session() {
     let (filter, _) = world(json!({}));
@@ -145,7 +217,10 @@ async fn nobody_gets_no_session() {
 fn what_can_not_be_done_is_refused_with_what_can() {
     for (config, field) in [
         (json!({"storage": "kong"}), "storage: "),
-        (json!({"remember": true}), "remember: "),
+        (
+            json!({"remember": true, "remember_cookie_name": "session2"}),
+            "remember_cookie_name: ",
+        ),
         (json!({"response_headers": ["id"]}), "response_headers: "),
         (json!({"cookie_name": "a b"}), "cookie_name: "),
     ] {
