@@ -326,7 +326,7 @@ fn every_violation_is_told_at_once() {
                 "rate": {"count": "value should be between 1 and 100", "unit": "expected one of: s, m"},
                 "verify": "expected a boolean"
             },
-            "headers": {"x": "expected an array"},
+            "headers": "expected an array",
             "hosts": ["expected a string", null, "expected a string"],
             "name": "required field missing",
             "port": "value should be between 0 and 65535",
