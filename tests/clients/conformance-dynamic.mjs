@@ -135,10 +135,15 @@ test('oidcc-registration-jwks, -jwks-uri; oidcc-refresh-token-rp-key-rotation', 
   const { publicKey, privateKey } = await jose.generateKeyPair('RS256')
   const jwk = { ...(await jose.exportJWK(publicKey)), kid: 'k', use: 'sig', alg: 'RS256' }
   site.pages.set('/client.json', JSON.stringify({ keys: [jwk] }))
-  for (const keys of [{ jwks: { keys: [jwk] } }, { jwks_uri: `${site.origin}/client.json` }]) {
+  const { kid, use, ...unnamed } = jwk
+  for (const [keys, header] of [
+    [{ jwks: { keys: [jwk] } }, { kid }],
+    [{ jwks: { keys: [unnamed] } }, {}],
+    [{ jwks_uri: `${site.origin}/client.json` }, { kid }],
+  ]) {
     const client = await registered({ token_endpoint_auth_method: 'private_key_jwt', ...keys })
     const client_assertion = await new jose.SignJWT({ jti: random() })
-      .setProtectedHeader({ alg: 'RS256', kid: 'k' })
+      .setProtectedHeader({ alg: 'RS256', ...header })
       .setIssuer(client.client_id)
       .setSubject(client.client_id)
       .setAudience(meta.token_endpoint)
@@ -161,11 +166,15 @@ test('oidcc-registration-sector-uri, -sector-bad', async () => {
 test('oidcc-request-uri-signed-rs256, oidcc-request-uri-unsigned', async () => {
   const { publicKey, privateKey } = await jose.generateKeyPair('RS256')
   const jwk = { ...(await jose.exportJWK(publicKey)), kid: 'k', use: 'sig', alg: 'RS256' }
-  for (const alg of ['RS256', 'none']) {
+  for (const [alg, named] of [
+    ['RS256', { request_object_signing_alg: 'RS256' }],
+    ['none', { request_object_signing_alg: 'none' }],
+    ['none', {}],
+  ]) {
     const request_uri = `${site.origin}/${random()}.jwt`
     const client = await registered({
       request_uris: [request_uri],
-      request_object_signing_alg: alg,
+      ...named,
       jwks: { keys: [jwk] },
     })
     const inner = { client_id: client.client_id, response_type: 'code', redirect_uri: callback, scope: 'openid', state: random() }

@@ -222,7 +222,8 @@ pub struct RealmSettings {
     /// Whether all authorization requests must be pushed.
     pub require_pushed_authorization_requests: bool,
     /// Whether clients that registered no algorithm may send request objects
-    /// that nobody signed (`none`). Those that registered `none` may in any case.
+    /// that nobody signed (`none`). Those that registered `none` may in any case,
+    /// and so may those that registered themselves.
     pub unsigned_request_objects: bool,
     /// Whether a code challenge may be the verifier itself. Without need, leave
     /// it off: who reads the request can then exchange the code.

@@ -38,6 +38,18 @@ impl LiveClient {
         self.client.metadata.require_signed_request_object
     }
 
+    /// Whether its request objects count without a signature. A client that
+    /// registered itself and named no algorithm may use any that is offered there
+    /// (OpenID Connect Dynamic Client Registration §2), and `none` is.
+    pub(super) fn may_leave_objects_unsigned(&self, realm: &Realm) -> bool {
+        let open = realm.settings.unsigned_request_objects || self.client.registration.is_some();
+        match self.client.metadata.request_object_signing_alg {
+            _ if self.needs_signed_requests() || self.is_fapi2() => false,
+            Some(alg) => alg == RequestAlg::None,
+            None => open,
+        }
+    }
+
     /// Whether all its access tokens are bound to keys.
     pub(super) fn must_prove_possession(&self) -> bool {
         self.client.metadata.dpop_bound_access_tokens || self.is_fapi2()

@@ -47,10 +47,9 @@ pub(super) async fn open(
     let signs = client.needs_signed_requests()
         || client.is_fapi2()
         || matches!(registered, Some(RequestAlg::Signed(_)));
-    let named = registered == Some(RequestAlg::None);
     let unsigned = unsigned_claims(text).ok().filter(|_| !signs);
     let (claims, signed) = match unsigned {
-        Some(claims) if named || call.realm.settings.unsigned_request_objects => (claims, false),
+        Some(claims) if client.may_leave_objects_unsigned(&call.realm) => (claims, false),
         Some(_) => {
             let text = "Request objects must be signed";
             return Err(AuthorizationError::new("request_not_supported", text));
