@@ -32,6 +32,8 @@ for (const client of ['fapi-1', 'fapi-2']) {
       const { payload, protectedHeader } = await jose.jwtVerify(tokens.id_token, published, { issuer, audience: client })
       assert.ok(['PS256', 'ES256', 'EdDSA'].includes(protectedHeader.alg))
       assert.equal(payload.nonce, flow.nonce)
+      const due = 'iss sub aud exp iat auth_time nonce acr amr azp at_hash s_hash'.split(' ')
+      assert.deepEqual(Object.keys(payload).filter((name) => !due.includes(name)), [])
       const response = await flow.resource(tokens.access_token)
       assert.equal(response.status, 200)
       assert.ok(response.headers.get('date'))

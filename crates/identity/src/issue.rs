@@ -428,7 +428,9 @@ pub(super) async fn id_token(
         c_hash: request_claims.code.map(|code| half_hash(alg, code)),
         s_hash: request_claims.state.map(|state| half_hash(alg, state)),
         nonce: request_claims.nonce,
-        sid: request_claims.sid,
+        sid: request_claims
+            .sid
+            .filter(|_| issue.client.hears_of_sessions()),
         amr: issue.context.amr,
         sub: issue.subject,
         iss: &issue.realm.issuer,

@@ -90,6 +90,17 @@ impl LiveClient {
         realm.settings.proprietary_claims && !self.is_fapi2()
     }
 
+    /// Whether its ID tokens name the session (`sid`). Those of the profile say
+    /// what was asked for alone, unless the client takes part in sign-outs
+    /// (OpenID Connect Back-Channel Logout §2.1 leaves it open).
+    pub(super) fn hears_of_sessions(&self) -> bool {
+        let metadata = &self.client.metadata;
+        !self.is_fapi2()
+            || metadata.backchannel_logout_uri.is_some()
+            || metadata.frontchannel_logout_uri.is_some()
+            || !metadata.post_logout_redirect_uris.is_empty()
+    }
+
     /// How its ID tokens are signed.
     pub(super) fn id_token_alg(&self, realm: &Realm) -> SignAlg {
         let own = self.client.metadata.id_token_signed_response_alg;
@@ -220,5 +231,40 @@ mod tests {
         let plain = json!(["https://bank.example/cb", "http://bank.example/cb"]);
         let path = outcome("redirect_uris", plain);
         assert_eq!(path.as_deref(), Some("redirect_uris[1]"));
+    }
+
+    #[tokio::test]
+    async fn id_tokens_of_the_profile_name_sessions_where_the_client_hears_of_sign_outs() {
+        let address = "https://bank.example/out";
+        let mut config = crate::testing::config();
+        let mut expected = vec![("app".to_owned(), true)];
+        for (place, (member, value)) in [
+            ("client_name", json!("Bank")),
+            ("backchannel_logout_uri", json!(address)),
+            ("frontchannel_logout_uri", json!(address)),
+            ("post_logout_redirect_uris", json!([address])),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let client_id = format!("bank-{place}");
+            let record = json!({
+                "client_id": client_id, "profile": "fapi2",
+                "token_endpoint_auth_method": "private_key_jwt",
+                "jwks_uri": "https://bank.example/keys",
+                "redirect_uris": ["https://bank.example/cb"], (member): value,
+            });
+            let clients = config["realms"]["/"]["clients"].as_array_mut();
+            clients.expect("a list").push(record);
+            expected.push((client_id, member != "client_name"));
+        }
+        let provider = crate::testing::Provider::with(config).await;
+        let state = &provider.identity.state;
+        let realm = state.live().realm("/").cloned().expect("the realm");
+        for (client_id, hears) in expected {
+            let client = state.clients.find(&state.store, &realm, &client_id).await;
+            let client = client.expect("a store").expect("a client");
+            assert_eq!(client.hears_of_sessions(), hears, "{client_id}");
+        }
     }
 }

@@ -146,7 +146,7 @@ async fn a_client_of_the_profile_is_served_from_push_to_refresh() {
     let header = claims_of(&format!(".{header}"));
     assert_eq!(header["alg"], "ES256", "the realm's is RS256");
     let claims = claims_of(id_token);
-    for claim in ["auditTrackingId", "tokenName", "tokenType", "realm"] {
+    for claim in ["auditTrackingId", "tokenName", "tokenType", "realm", "sid"] {
         assert_eq!(claims.get(claim), None, "{claim}");
     }
 
