@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use super::Call;
 
 /// The path without that of the base URL. Metadata addresses that RFC 8414 §3
-/// makes, with the well-known part in front, become those of OpenID Connect.
+/// makes, with the well-known part in front, become those of OpenID Connect. So
+/// do those of clients that put the name of RFC 8414 behind the issuer.
 pub(super) fn below_base<'a>(base: &str, path: &'a str) -> Cow<'a, str> {
     for name in ["oauth-authorization-server", "openid-configuration"] {
         let issuer = path.strip_prefix("/.well-known/");
@@ -14,9 +15,13 @@ pub(super) fn below_base<'a>(base: &str, path: &'a str) -> Cow<'a, str> {
             return Cow::Owned(format!("{issuer}/.well-known/openid-configuration"));
         }
     }
-    match path.strip_prefix(base) {
-        Some(rest) if rest.starts_with('/') => Cow::Borrowed(rest),
-        _ => Cow::Borrowed(path),
+    let rest = match path.strip_prefix(base) {
+        Some(rest) if rest.starts_with('/') => rest,
+        _ => path,
+    };
+    match rest.strip_suffix("/.well-known/oauth-authorization-server") {
+        Some(issuer) => Cow::Owned(format!("{issuer}/.well-known/openid-configuration")),
+        None => Cow::Borrowed(rest),
     }
 }
 

@@ -36,6 +36,10 @@ async fn metadata_is_found_in_every_form_and_names_one_issuer() {
             "/.well-known/oauth-authorization-server/oauth2/realms/root/realms/alpha",
             alpha,
         ),
+        (
+            "/oauth2/realms/root/realms/alpha/.well-known/oauth-authorization-server",
+            alpha,
+        ),
     ] {
         // A Host of the client's choice shapes nothing.
         let answer = provider
@@ -70,6 +74,7 @@ async fn a_base_url_with_a_path_prefixes_everything() {
     for path in [
         "/am/oauth2/.well-known/openid-configuration",
         "/.well-known/oauth-authorization-server/am/oauth2",
+        "/am/oauth2/.well-known/oauth-authorization-server",
         "/oauth2/.well-known/openid-configuration",
     ] {
         let body = provider.get(path).await.json();
