@@ -18,6 +18,7 @@ mod retired_names;
 mod sessions;
 mod shared_secrets;
 mod tokens;
+mod undos;
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;

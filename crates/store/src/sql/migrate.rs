@@ -42,6 +42,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0026_retired_names.sql"),
     include_str!("migrations/0027_oauth2.sql"),
     include_str!("migrations/0028_acme.sql"),
+    include_str!("migrations/0029_undos.sql"),
 ];
 
 /// How many there are.

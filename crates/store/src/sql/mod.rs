@@ -59,6 +59,7 @@ mod sync;
 mod tokens;
 mod transfer;
 mod tx;
+mod undos;
 mod users;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -77,6 +78,8 @@ use row::Row;
 use server_lock::ServerLock;
 use statement::{Builder, sql};
 use tx::Tx;
+#[cfg(test)]
+pub(crate) use undos::UNDOS_MAX;
 
 use super::StoreError;
 

@@ -97,6 +97,11 @@ const EXPIRED: &[(&str, i64)] = &[
         0,
     ),
     (
+        "DELETE FROM undos WHERE id IN
+           (SELECT id FROM undos WHERE expires_ms <= $1 LIMIT $2)",
+        0,
+    ),
+    (
         "DELETE FROM lockouts WHERE id IN
            (SELECT id FROM lockouts WHERE expires_ms <= $1 LIMIT $2)",
         0,

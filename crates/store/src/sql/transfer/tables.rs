@@ -185,6 +185,9 @@ pub(in crate::sql) static TABLES: &[Table] = &[
     ]),
     table("acme_challenges", 1, &[("key", Text), ("answer", Text), ("expires_ms", Int)]),
     table("acme_leases", 1, &[("name", Text), ("holder", Text), ("until_ms", Int)]),
+    table("undos", 1, &[
+        ("id", Text), ("role", Text), ("sealed", Text), ("expires_ms", Int),
+    ]),
     table("broker_ends", 1, &[("person", Text), ("before_ms", Int), ("until_ms", Int)]),
 ];
 
