@@ -69,6 +69,15 @@ impl EffectiveSettings {
     }
 }
 
+/// Checks what a realm is to set, whatever is set above it.
+///
+/// # Errors
+/// The setting that can't be.
+pub fn check_settings(settings: Map<String, Value>) -> Result<(), RecordError> {
+    let own = OwnSettings::from(settings);
+    EffectiveSettings::default().below(&own).map(drop)
+}
+
 fn read(written: &Map<String, Value>) -> Result<RealmSettings, RecordError> {
     let set = written.iter().filter(|(_, value)| !value.is_null());
     let set: Map<_, _> = set.map(|(n, v)| (n.clone(), v.clone())).collect();

@@ -137,8 +137,9 @@ use doorward_store::{Store, StoreError};
 
 pub use clients::stored_secret;
 pub use error::IdentityError;
+pub use inherit::check_settings;
 pub use keys::{AHEAD_MS, state_of};
-pub use manage::session_record;
+pub use manage::{client_members, session_record};
 pub use manage::{factor_record, identity_record, lock_record, retired_name_record};
 pub use own_client::{CodeExchange, ExchangeError, Member, OwnClient, SignIn, SignInRequest};
 pub use password::hash_blocking;

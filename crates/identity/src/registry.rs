@@ -21,7 +21,7 @@ use doorward_core::model::user::Owner;
 use doorward_core::model::user::schema::RecordError;
 
 /// What a record shows besides its metadata. Sent back they are no change.
-const READ_ONLY: [&str; 4] = ["realm", "owner", "created_at", "updated_at"];
+const READ_ONLY: [&str; 5] = ["realm", "owner", "declared_in", "created_at", "updated_at"];
 
 /// A client to be stored, and the secret to show if one was made for it.
 #[derive(Debug)]

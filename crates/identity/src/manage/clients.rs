@@ -59,7 +59,9 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
 pub(super) async fn show(call: Call) -> Result<Response, ManageError> {
     let realm = call.realm()?;
     let client = find(&call, &realm).await?.ok_or(ManageError::NotFound)?;
-    Ok(answer(StatusCode::OK, &client, None))
+    let mut record = registry::record(&client);
+    call.tell_file(&mut record)?;
+    Ok(respond::json(StatusCode::OK, &record))
 }
 
 /// `POST /identity/clients`

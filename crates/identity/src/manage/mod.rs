@@ -39,6 +39,7 @@ use serde_json::{Map, Value};
 pub use factors::factor_record;
 pub use identities::identity_record;
 pub use lockouts::lock_record;
+pub use openapi::client_members;
 pub(crate) use openapi::describe;
 pub use retired_names::retired_name_record;
 pub use sessions::session_record;
@@ -190,18 +191,33 @@ impl Call {
         realm.ok_or(ManageError::Realm(path))
     }
 
+    /// The configuration file.
+    fn file(&self) -> String {
+        let live = self.state.live();
+        let file = live.config.file.as_ref();
+        file.map_or_else(
+            || "the configuration file".to_owned(),
+            |file| file.display().to_string(),
+        )
+    }
+
     /// The refusal of a change to what the configuration file declares.
     fn file_owned(&self, what: impl Into<String>) -> ManageError {
-        let live = self.state.live();
-        let file = live
-            .config
-            .file
-            .as_ref()
-            .map(|file| file.display().to_string());
         ManageError::FileOwned {
             what: what.into(),
-            file: file.unwrap_or_else(|| "the configuration file".to_owned()),
+            file: self.file(),
         }
+    }
+
+    /// Tells the file that declares a record, if the query asks for it with
+    /// `declared=true`.
+    fn tell_file(&self, record: &mut Map<String, Value>) -> Result<(), ManageError> {
+        let wanted = self.query()?.get("declared") == Some("true");
+        let owner = record.get("owner").and_then(Value::as_str);
+        if wanted && owner == Some("file") {
+            record.insert("declared_in".to_owned(), self.file().into());
+        }
+        Ok(())
     }
 
     /// The body, a JSON object; none is an empty one.

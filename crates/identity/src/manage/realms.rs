@@ -166,7 +166,8 @@ fn settings(members: Map<String, Value>) -> Result<Option<Map<String, Value>>, M
         match (name.as_str(), value) {
             ("settings", Value::Object(members)) => settings = Some(members),
             ("settings", _) => return Err(RecordError::new(name, "expected an object").into()),
-            ("path" | "issuer" | "owner" | "effective_settings" | "settings_not_in_force", _) => {}
+            ("path" | "issuer" | "owner" | "declared_in", _)
+            | ("effective_settings" | "settings_not_in_force", _) => {}
             _ => return Err(RecordError::new(name, "unknown field").into()),
         }
     }
@@ -184,7 +185,11 @@ fn shown(call: &Call, path: &str, status: StatusCode) -> Result<Response, Manage
     let live = call.state.live.load_full();
     let realm = live.realm(path);
     let realm = realm.ok_or_else(|| ManageError::Realm(path.to_owned()))?;
-    Ok(respond::json(status, &describe(&live, realm)))
+    let mut record = describe(&live, realm);
+    if let Value::Object(members) = &mut record {
+        call.tell_file(members)?;
+    }
+    Ok(respond::json(status, &record))
 }
 
 /// The path of the realm that the address names.

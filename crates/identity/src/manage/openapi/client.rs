@@ -108,7 +108,7 @@ impl Holds {
     }
 }
 
-fn members() -> Map<String, Value> {
+pub(super) fn members() -> Map<String, Value> {
     let members = MEMBERS.iter();
     members
         .map(|(name, holds)| ((*name).to_owned(), holds.schema()))
@@ -131,6 +131,7 @@ pub(super) fn answer() -> Value {
     properties.insert("realm".to_owned(), text());
     let owner = json!({"type": "string", "enum": ["store", "file", "client"]});
     properties.insert("owner".to_owned(), owner);
+    properties.insert("declared_in".to_owned(), text());
     for time in ["created_at", "updated_at"] {
         let seconds = json!({"type": "integer", "description": "Seconds since the epoch."});
         properties.insert(time.to_owned(), seconds);

@@ -6,7 +6,7 @@ mod probes;
 mod records;
 mod users;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{ENDPOINTS, PREFIX};
 use doorward_core::openapi::{
@@ -36,6 +36,11 @@ pub(crate) fn describe(
     }
 }
 
+/// The members that a client may have, each with its JSON Schema.
+pub fn client_members() -> Map<String, Value> {
+    client::members()
+}
+
 fn realm() -> Parameter {
     let schema = json!({"type": "string", "default": "/"});
     Parameter::query("realm", schema, "The path of the realm.")
@@ -51,6 +56,12 @@ fn paging() -> [Parameter; 2] {
             "Where the page begins: `offset` of the one before.",
         ),
     ]
+}
+
+/// Whether the file is told that declares a record.
+fn declared() -> Parameter {
+    let text = "`true`: with `declared_in`, the file that declares the record, if one does.";
+    Parameter::query("declared", json!({"type": "boolean"}), text)
 }
 
 /// The schema of a record.
@@ -92,7 +103,9 @@ pub(super) fn create_client() -> Operation {
 }
 
 pub(super) fn show_client() -> Operation {
-    client_of("Shows a client.").answers(200, "The client.", &of("client"))
+    client_of("Shows a client.")
+        .takes([declared()])
+        .answers(200, "The client.", &of("client"))
 }
 
 pub(super) fn put_client() -> Operation {
@@ -239,7 +252,9 @@ pub(super) fn create_realm() -> Operation {
 }
 
 pub(super) fn show_realm() -> Operation {
-    realm_of("Shows a realm, and what is in force in it.").answers(200, "The realm.", &of("realm"))
+    realm_of("Shows a realm, and what is in force in it.")
+        .takes([declared()])
+        .answers(200, "The realm.", &of("realm"))
 }
 
 pub(super) fn put_realm() -> Operation {

@@ -111,6 +111,7 @@ fn realm() -> Value {
     ] {
         shown["properties"][name] = json!({"type": "object", "description": says});
     }
+    shown["properties"]["declared_in"] = text();
     shown["required"] = json!(["path", "issuer", "owner", "settings", "effective_settings"]);
     shown
 }
