@@ -58,15 +58,45 @@ pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::Null => "–".to_owned(),
         Value::String(text) => text.clone(),
-        Value::Array(list)
-            if list
-                .iter()
-                .all(|value| !value.is_object() && !value.is_array()) =>
-        {
+        Value::Array(list) => {
+            let is_plain = |value: &Value| !value.is_object() && !value.is_array();
+            let joint = if list.iter().all(is_plain) {
+                ", "
+            } else {
+                "; "
+            };
             let texts: Vec<_> = list.iter().map(text).collect();
-            texts.join(", ")
+            texts.join(joint)
         }
+        Value::Object(members) if members.is_empty() => "{}".to_owned(),
+        Value::Object(members) => of_members(members),
         other => other.to_string(),
+    }
+}
+
+/// One of several values of an attribute (RFC 7643 section 2.4) is its value, with what
+/// else is known of it; of other records each member is named.
+fn of_members(members: &Map<String, Value>) -> String {
+    let named = |(name, value): (&String, &Value)| match value {
+        Value::Object(_) | Value::Array(_) => format!("{name}: ({})", text(value)),
+        value => format!("{name}: {}", text(value)),
+    };
+    let Some(Value::String(main)) = members.get("value") else {
+        let all: Vec<_> = members.iter().map(named).collect();
+        return all.join(", ");
+    };
+    let others = members.iter().filter(|(name, _)| *name != "value");
+    let others = others.filter_map(|(name, value)| match (name.as_str(), value) {
+        (_, Value::Bool(true)) => Some(name.clone()),
+        ("type" | "display", Value::String(text)) => Some(text.clone()),
+        (_, Value::Bool(false) | Value::Null) => None,
+        _ => Some(named((name, value))),
+    });
+    let others: Vec<_> = others.collect();
+    if others.is_empty() {
+        main.clone()
+    } else {
+        format!("{main} ({})", others.join(", "))
     }
 }
 
@@ -118,6 +148,21 @@ mod tests {
         }});
         assert_eq!(masked, expected);
         assert!(has_mask(&masked) && !has_mask(&json!({"a": ["b"]})));
+    }
+
+    #[test]
+    fn records_are_written_as_a_person_does() {
+        let emails = json!([
+            {"value": "a@b.example", "primary": true, "type": "work"},
+            {"value": "c@d.example", "primary": false},
+        ]);
+        assert_eq!(text(&emails), "a@b.example (primary, work); c@d.example");
+        let name = json!({"familyName": "Doe", "givenName": "Jo"});
+        assert_eq!(text(&name), "familyName: Doe, givenName: Jo");
+        let classes = json!([{"value": "urn:2", "methods": ["pwd", "otp"]}, {"a": {"b": 1}}]);
+        assert_eq!(text(&classes), "urn:2 (methods: (pwd, otp)); a: (b: 1)");
+        assert_eq!(text(&json!([])), "");
+        assert_eq!(text(&json!({})), "{}");
     }
 
     #[test]
