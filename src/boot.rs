@@ -138,6 +138,9 @@ pub struct Opened {
     pub audit: Audit,
     /// The route files, with their last good versions.
     pub route_files: Arc<Mutex<RouteFiles>>,
+    /// What the console seals changes with that it may undo: the store's, so that they
+    /// outlive the process and are known to all nodes.
+    pub undo_secret: Vec<u8>,
     /// Time of the start: default for times of declared entities.
     pub started_ms: i64,
 }
@@ -229,6 +232,7 @@ pub async fn open(
     telemetry
         .targets
         .from(move || live.load().balancers.numbers(clock::monotonic_ns()));
+    let undo_secret = undo_secret(config, &store).await?;
     Ok(Opened {
         control,
         identity,
@@ -240,6 +244,7 @@ pub async fn open(
         store,
         audit,
         route_files: Arc::new(Mutex::new(route_files)),
+        undo_secret,
         started_ms,
     })
 }
@@ -262,6 +267,22 @@ async fn providers(config: &Config, store: &Store) -> Result<Arc<Providers>, Boo
                 "login sessions without session_secret are of this process alone, and end with it"
             );
             Ok(Arc::default())
+        }
+    }
+}
+
+/// What the store calls the secret of changes that the console may undo.
+const UNDOS: &str = "console undo";
+
+/// The secret that the console seals them with.
+async fn undo_secret(config: &Config, store: &Store) -> Result<Vec<u8>, BootError> {
+    match shared_secret(store, &vault(config)?, UNDOS).await {
+        Ok(secret) => Ok(secret),
+        Err(SharedSecretError::Store(error)) => Err(error.into()),
+        // Another node's file names the master key, and this one's does not.
+        Err(SharedSecretError::Key(error)) => {
+            tracing::warn!(%error, "changes in the console are undone by this process alone");
+            Ok(clock::random_bytes::<32>().to_vec())
         }
     }
 }

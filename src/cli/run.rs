@@ -533,6 +533,7 @@ fn console(
         telemetry: parts.telemetry.clone(),
         clock: clock.clone(),
         stopping: stopped.clone(),
+        undo_secret: parts.undo_secret.clone(),
         port: listen.map_or(0, |address| address.port()),
         provider,
         token: settings.token,

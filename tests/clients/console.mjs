@@ -228,3 +228,106 @@ test('clients, keys and tests of connections have pages that everybody can use',
   assert.deepEqual(violations, [])
   await context.close()
 })
+
+/** Every page that a visitor finds, by its address. */
+const PAGES = [
+  '', '/refusals', '/explain', '/throttling', '/route-files', '/audit',
+  '/gateway/services', '/gateway/routes', '/gateway/plugins', '/gateway/consumers',
+  '/gateway/upstreams', '/gateway/certificates', '/gateway/snis', '/gateway/ca_certificates',
+  '/new/services', '/new/plugins', '/new/plugins?plugin=rate-limiting',
+  '/identity/realms', '/identity/realms/root', '/identity/settings?realm=%2Fstaff',
+  '/identity/new-realm', '/identity/users', '/identity/users/new', '/identity/groups',
+  '/identity/groups/new', '/identity/clients', '/identity/clients/new',
+  '/identity/clients/new?kind=web', '/identity/clients/hr', '/identity/sessions',
+  '/identity/keys', '/identity/lockouts', '/identity/probes',
+  '/broker/products', '/broker/developers', '/broker/applications', '/nowhere',
+]
+
+test('clients and realms are changed by keyboard, and undone', async () => {
+  const { context, page, violations } = await visitor()
+  const errors = []
+  page.on('pageerror', (error) => errors.push(String(error)))
+  await comes(page, '/identity/realms', 'alice')
+  await page.getByRole('link', { name: 'New' }).focus()
+  await page.keyboard.press('Enter')
+  await page.getByLabel('path').fill('/staff')
+  await accessible(page)
+  await page.keyboard.press('Enter')
+  await page.getByText('Nothing is changed yet').waitFor()
+  await page.getByRole('button', { name: 'Apply' }).focus()
+  await page.keyboard.press('Enter')
+  await page.getByRole('heading', { name: '/staff', level: 1 }).waitFor()
+  await accessible(page)
+  await shot(page, 'console-realm')
+  await page.getByRole('link', { name: 'Edit' }).click()
+  await page.getByLabel('access_token_lifetime').fill('0')
+  await accessible(page)
+  await shot(page, 'console-settings')
+  await page.keyboard.press('Enter')
+  // The list of errors leads to the field.
+  await page.getByRole('link', { name: 'access_token_lifetime' }).click()
+  await page.keyboard.type('120')
+  await page.getByLabel('access_token_lifetime').fill('120')
+  await page.keyboard.press('Enter')
+  await page.getByText('Nothing is changed yet').waitFor()
+  await page.getByRole('button', { name: 'Apply' }).click()
+  await page.getByText('This is done.').waitFor()
+  await page.goto(`${place}/identity/clients/new?kind=service`)
+  await page.getByLabel('client_id').fill('worker')
+  await page.getByLabel('scope').fill('a')
+  await page.getByRole('button', { name: 'Show the difference' }).click()
+  await page.getByRole('button', { name: 'Apply' }).click()
+  await page.getByRole('link', { name: 'Go on' }).click()
+  await accessible(page)
+  await page.getByRole('link', { name: 'Edit' }).click()
+  await page.getByLabel('client_name').fill('<img src=x onerror=alert(1)>')
+  await accessible(page)
+  await page.keyboard.press('Enter')
+  await page.getByText('<img src=x onerror=alert(1)>').waitFor()
+  await shot(page, 'console-client-difference')
+  await page.getByRole('button', { name: 'Apply' }).click()
+  await page.getByText('This is done.').waitFor()
+  await page.getByRole('button', { name: 'Delete' }).click()
+  await page.getByText('gone for good').waitFor()
+  await accessible(page)
+  await page.getByRole('button', { name: 'Delete' }).click()
+  await page.goto(`${place}/audit?kind=client.delete`)
+  await page.getByRole('button', { name: /^Undo/ }).first().click()
+  await page.getByRole('button', { name: 'Apply' }).click()
+  await page.getByRole('heading', { name: 'Keep this secret' }).waitFor()
+  await accessible(page)
+  assert.deepEqual(violations, [])
+  assert.deepEqual(errors, [])
+  await context.close()
+})
+
+for (const [locale, colorScheme, width] of [
+  ['en-GB', 'light', 1280],
+  ['de-DE', 'dark', 1280],
+  ['de-DE', 'light', 360],
+  ['en-GB', 'dark', 360],
+]) {
+  test(`every page can be used by everybody: ${locale}, ${colorScheme}, ${width} px`, async () => {
+    const viewport = { width, height: 800 }
+    const { context, page, violations } = await visitor({ locale, colorScheme, viewport })
+    const errors = []
+    page.on('pageerror', (error) => errors.push(String(error)))
+    const word = locale === 'de-DE' ? 'Mit Ihrem Konto anmelden' : 'Sign in with your account'
+    await page.goto(`${place}/gateway/services`)
+    await page.getByRole('link', { name: word }).click()
+    await signIn(page, 'alice')
+    await page.waitForURL(`${place}/gateway/services`)
+    const broken = []
+    for (const address of PAGES) {
+      await page.goto(`${place}${address}`)
+      await page.locator('h1').waitFor()
+      await accessible(page).catch((error) => broken.push(error.message))
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)
+      if (wide) broken.push(`${address} is wider than the window`)
+    }
+    assert.deepEqual(broken, [])
+    assert.deepEqual(violations, [])
+    assert.deepEqual(errors, [])
+    await context.close()
+  })
+}

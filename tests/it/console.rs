@@ -553,7 +553,7 @@ async fn records_of_the_provider_are_listed_and_no_session_is_ended_by_a_link() 
         browser.get(&path).await.expect(200);
     }
     let realm = browser.get("/console/identity/realms/root").await;
-    assert!(realm.expect(200).body.contains("effective_settings."));
+    assert!(realm.expect(200).body.contains("Settings in force"));
     let ended = browser.get("/console/end/sessions/x").await;
     assert_eq!(ended.status, 405);
     let none = browser.post("/console/end/sessions/x", &[]).await;

@@ -131,6 +131,14 @@ async fn the_wizard_makes_the_four_usual_kinds_of_clients() {
     }
     let record = newest(&office, "client.create").await;
     assert_eq!(record["actor"]["name"], "alice", "{record}");
+    // The newest of them is undone from the audit log.
+    let page = owner.get("/console/audit?kind=client.create").await;
+    let page = page.expect(200).body;
+    let at = page.find("action=\"/console/undo/").expect("a way back");
+    let back = attribute(&page[at..], "", "action").to_owned();
+    owner.agree(&back, &[]).await;
+    let own = "/console/identity/clients/service";
+    owner.get(own).await.expect(404);
 }
 
 #[tokio::test]

@@ -63,6 +63,27 @@ async fn a_change_of_a_user_is_undone_once_and_by_name() {
 }
 
 #[tokio::test]
+async fn a_change_is_undone_after_a_restart() {
+    let mut office = Office::open().await;
+    office.hire("dan", "staff").await;
+    let id = office.user("dan").await;
+    let path = format!("/console/identity/users/{id}");
+    let fields = [
+        ("version", "1"),
+        ("f.userName", "dan"),
+        ("f.displayName", "Daniel"),
+    ];
+    let mut owner = office.signed_in("alice").await;
+    owner.agree(&format!("{path}/edit"), &fields).await;
+    office.door.kill();
+    office.door.start().await;
+    let mut owner = office.signed_in("alice").await;
+    undone(&mut owner, "user.update").await;
+    let page = owner.get(&path).await.expect(200).body;
+    assert!(!page.contains("Daniel"), "{page}");
+}
+
+#[tokio::test]
 async fn changes_of_groups_and_members_are_undone() {
     let office = Office::open().await;
     let mut owner = office.signed_in("alice").await;

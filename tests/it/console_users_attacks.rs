@@ -77,7 +77,7 @@ async fn a_form_of_another_site_or_session_changes_no_user() {
     let with = [&[("form_token", foreign.as_str())], &fields[..]].concat();
     owner.submit(&path, &with).await.expect(403);
     let link = format!("{path}?active=false&version=1");
-    owner.get(&link).await.expect(404);
+    owner.get(&link).await.expect(405);
     let own = owner.form_token().await;
     let with = [&[("form_token", own.as_str())], &fields[..]].concat();
     let request = owner.request(Method::POST, &path);

@@ -12,6 +12,7 @@ use super::{State, answer, audit_events};
 use doorward_core::clock::random_uuid;
 use doorward_core::model::audit::{Actor, Operator};
 use doorward_net::http::ClientInfo;
+use doorward_store::StoreError;
 
 /// The Admin API, called without a socket.
 #[derive(Clone)]
@@ -33,6 +34,44 @@ impl AdminService {
     /// Answers a request of `operator`, who has been let in.
     pub async fn call(&self, operator: Operator, request: Request) -> Response {
         answer(self.state.clone(), Some(operator), request).await
+    }
+
+    /// Keeps in the store how the change `id` is undone until `until_ms`: who may undo
+    /// it, and the rest sealed.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn put_undo(
+        &self,
+        id: &str,
+        kept: (&str, &str),
+        until_ms: i64,
+    ) -> Result<(), StoreError> {
+        self.state.store.put_undo(id, kept, until_ms).await
+    }
+
+    /// How the change `id` is undone, sealed, if that is still known.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn undo(&self, id: &str) -> Result<Option<String>, StoreError> {
+        self.state.store.undo(id, self.state.clock.now_ms()).await
+    }
+
+    /// The changes that can be undone, each with who may undo it.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn undos(&self) -> Result<Vec<(String, String)>, StoreError> {
+        self.state.store.undos(self.state.clock.now_ms()).await
+    }
+
+    /// Forgets how the change `id` is undone: it was.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn delete_undo(&self, id: &str) -> Result<bool, StoreError> {
+        self.state.store.delete_undo(id).await
     }
 
     /// Whether the listener wants a token.

@@ -13,6 +13,7 @@ use super::api::ApiAnswer;
 use super::difference::{self, Confirmation, Line, removal};
 use super::error::PageError;
 use super::session::Role;
+use super::trail::Trail;
 use super::undo_log::{Undo, change_id};
 use super::visit::Visit;
 use super::{frame, groups, path, record, user_form};
@@ -379,6 +380,18 @@ impl AccountChange {
         }
     }
 
+    /// The refusal of it, as its record has changed since.
+    fn changed(&self) -> PageError {
+        PageError::changed(match &self.what {
+            What::PatchUser { id, .. }
+            | What::DeleteUser { id, .. }
+            | What::ResetFactors { id } => Trail::of_user(id),
+            What::PatchGroup { id, .. } | What::DeleteGroup { id, .. } => Trail::of_group(id),
+            What::Member { group, .. } => Trail::of_group(group),
+            What::CreateUser { .. } | What::CreateGroup { .. } => Trail::default(),
+        })
+    }
+
     fn is_of_user(&self) -> bool {
         matches!(
             self.what,
@@ -424,6 +437,15 @@ impl AccountChange {
     }
 }
 
+/// The refusal of a change of `current`, whose name is the member `key`.
+fn changed(current: &Value, key: &str) -> PageError {
+    let id = record::text(&current["id"]);
+    PageError::changed(match key {
+        "userName" => Trail::of_user(&id),
+        _ => Trail::of_group(&id),
+    })
+}
+
 /// A record that is made, and its end by identifier and version.
 fn creation(body: &Value, key: &str, end: fn(String, i64) -> What) -> Outlook {
     let shown = record::masked(body, false);
@@ -443,7 +465,7 @@ fn update(
     patch: &Map<String, Value>,
 ) -> Result<Outlook, PageError> {
     if current["version"] != version {
-        return Err(PageError::Changed);
+        return Err(changed(current, key));
     }
     let shown = record::masked(&Value::Object(patch.clone()), false);
     Ok(Outlook {
@@ -466,7 +488,7 @@ fn reversal(current: &Value, patch: &Map<String, Value>) -> Option<Map<String, V
 /// The end of a record that is still of this version.
 fn deletion(current: &Value, key: &str, version: i64) -> Result<Outlook, PageError> {
     if current["version"] != version {
-        return Err(PageError::Changed);
+        return Err(changed(current, key));
     }
     let mut shown = record::masked(current, false);
     if let Value::Object(members) = &mut shown {
@@ -511,17 +533,17 @@ pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
         .send(method, &target, body.as_ref())
         .await?;
     if answer.status == http::StatusCode::PRECONDITION_FAILED {
-        return Err(PageError::Changed);
+        return Err(change.changed());
     }
     if !answer.status.is_success() {
         return refused(&visit, &change, outlook, &answer).await;
     }
     let undo = &visit.parts().undo;
     if let Some(undone) = &change.undoes {
-        undo.forget(undone);
+        undo.forget(undone).await;
     }
     if let Some(back) = change.reversed(outlook.reversal, &answer) {
-        undo.keep(id, Undo::Account(back), visit.now_ms());
+        undo.keep(id, Undo::Account(back), visit.now_ms()).await;
     }
     let page = change.page(Some(&answer));
     let joint = if page.contains('?') { '&' } else { '?' };

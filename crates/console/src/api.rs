@@ -54,6 +54,24 @@ impl Api {
         }
     }
 
+    /// Passes on what is at `target`, however long it is.
+    ///
+    /// # Errors
+    /// If `target` is no path, or the Admin API refuses.
+    pub(crate) async fn stream(&self, target: &str) -> Result<Body, PageError> {
+        let request = Request::builder().uri(target).body(Body::empty());
+        let mut request = request.map_err(|_| PageError::NotFound)?;
+        if let Some(client) = self.client {
+            request.extensions_mut().insert(client);
+        }
+        let response = self.service.call(self.operator.clone(), request).await;
+        if response.status().is_success() {
+            Ok(response.into_body())
+        } else {
+            Err(PageError::Form)
+        }
+    }
+
     /// Sends a request and reads the answer, whatever it is.
     ///
     /// # Errors

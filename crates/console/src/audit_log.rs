@@ -1,17 +1,41 @@
 //! The audit log, with its filters. Changes of the last hour are undone from here.
 
+use std::collections::HashSet;
+
 use axum::response::Response;
+use http::{HeaderValue, header};
 use serde_json::Value;
 
 use super::error::PageError;
 use super::paged_list::PagedList;
 use super::table::{Button, Cell, Filter, Mark, Row};
+use super::trail::{Trail, who};
 use super::visit::Visit;
 use super::{path, record};
 
 const SECTION: &str = "/console/audit";
 /// What the Admin API narrows its log down by, and the page with it.
 const FILTERS: [&str; 6] = ["kind", "user", "client", "outcome", "since", "until"];
+
+/// Where the log is exported.
+const EXPORT: &str = "/console/audit/export";
+
+/// What the visitor narrows the log down by.
+fn filtered(visit: &Visit) -> [(&'static str, &str); 6] {
+    FILTERS.map(|name| (name, visit.query(name)))
+}
+
+/// `GET /audit/export`: what fits the filters as a file, a record a line.
+pub(crate) async fn export(visit: Visit) -> Result<Response, PageError> {
+    let target = path::with_query("/audit/export", filtered(&visit));
+    let mut response = Response::new(visit.api().stream(&target).await?);
+    let headers = response.headers_mut();
+    let lines = HeaderValue::from_static("application/x-ndjson");
+    headers.insert(header::CONTENT_TYPE, lines);
+    let file = HeaderValue::from_static("attachment; filename=\"audit.jsonl\"");
+    headers.insert(header::CONTENT_DISPOSITION, file);
+    Ok(response)
+}
 
 /// `GET /audit`.
 pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
@@ -33,6 +57,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
         t.address,
         t.outcome,
     ];
+    let export = path::with_query(EXPORT, filtered(&visit));
     let list = PagedList {
         title: t.audit_log,
         lead: t.audit_lead,
@@ -40,29 +65,30 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
         path: "/audit",
         filters: filters.collect(),
         columns: columns.map(str::to_owned).to_vec(),
-        links: Vec::new(),
+        links: vec![(t.export.to_owned(), export)],
     };
-    list.show(&visit, |one| row(&visit, one)).await
+    let offered = visit.parts().undo.offered(&visit).await;
+    list.show(&visit, |one| row(&visit, &offered, one)).await
 }
 
-fn row(visit: &Visit, one: &Value) -> Row {
+/// Looks up who changed the record that `trail` is of. What can't be found is not told:
+/// the refusal stands without it.
+pub(crate) async fn follow(trail: &mut Trail, visit: &Visit) {
+    let Some(target) = trail.target() else {
+        return;
+    };
+    if let Ok(body) = visit.api().get(&target).await {
+        trail.read(&body);
+    }
+}
+
+fn row(visit: &Visit, offered: &HashSet<String>, one: &Value) -> Row {
     let t = visit.texts;
     let text = |name: &str| match &one[name] {
         Value::Null => String::new(),
         value => record::text(value),
     };
-    let (actor, details) = (&one["actor"], &one["details"]);
-    let mut who = record::text(&actor["type"]);
-    // Of a person the name says more than the identifier.
-    let whom = match &actor["name"] {
-        Value::Null => [&actor["id"], &Value::Null],
-        name => [name, &actor["realm"]],
-    };
-    for more in whom.into_iter().chain([&details["via"]]) {
-        if let Some(more) = more.as_str() {
-            who = format!("{who} {more}");
-        }
-    }
+    let details = &one["details"];
     let outcome = if one["outcome"] == "failure" {
         Cell::new(format!("{}: {}", t.failure, text("reason"))).marked(Mark::Bad)
     } else {
@@ -77,7 +103,7 @@ fn row(visit: &Visit, one: &Value) -> Row {
     let mut row = Row::new(vec![
         Cell::code(text("time")),
         Cell::new(event),
-        Cell::new(who),
+        Cell::new(who(one)),
         Cell::code(text("target")),
         Cell::new(one["user"]["name"].as_str().unwrap_or_default()),
         Cell::new(text("client")),
@@ -86,7 +112,7 @@ fn row(visit: &Visit, one: &Value) -> Row {
     ]);
     if let Some(change) = details["change"].as_str()
         && one["outcome"] == "success"
-        && visit.parts().undo.offers(visit, change)
+        && offered.contains(change)
     {
         row.buttons.push(Button {
             text: t.undo.to_owned(),

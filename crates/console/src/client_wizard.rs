@@ -15,9 +15,10 @@ use super::difference::{self, Confirmation};
 use super::entities::{self, ListPage};
 use super::error::PageError;
 use super::frame::{self, Frame};
-use super::session::Role;
+use super::registry_change::RegistryChange;
 use super::table::{Cell, Row, Table};
 use super::texts::Texts;
+use super::undo_log::{Undo, change_id};
 use super::visit::Visit;
 use super::{path, record};
 
@@ -26,8 +27,6 @@ const NEW: &str = "/console/identity/clients/new";
 const APPLY: &str = "/console/identity/clients/apply";
 /// What the seal of a new client is for.
 const CONTEXT: &str = "clients";
-/// Who makes clients: one may get tokens for everybody.
-pub(crate) const CLIENTS_CHANGED_BY: Role = Role::Owner;
 
 /// Authentication at the token endpoint that needs no key of the client's.
 const METHODS: [&str; 3] = ["client_secret_basic", "client_secret_post", "none"];
@@ -368,7 +367,9 @@ pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
     let realm = client.realm.as_str();
     let target = path::with_query("/identity/clients", [("realm", realm)]);
     let body = Value::Object(client.body.clone());
-    let answer = visit.api().send(Method::POST, &target, Some(&body)).await?;
+    let change = change_id();
+    let api = visit.api_for(&change);
+    let answer = api.send(Method::POST, &target, Some(&body)).await?;
     if answer.status == StatusCode::BAD_REQUEST || answer.status == StatusCode::CONFLICT {
         let mut wrong = answer.violations();
         if wrong.is_empty() {
@@ -381,6 +382,10 @@ pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
     if !answer.status.is_success() {
         return ask(&visit, kind, (realm, client.body.clone()), Some(&answer));
     }
+    let back = RegistryChange::end_of(realm, &answer.body);
+    let undo = &visit.parts().undo;
+    undo.keep(change, Undo::Registry(back), visit.now_ms())
+        .await;
     let id = record::text(&answer.body["client_id"]);
     let own = path::with_query(&path::join(LIST, [id.as_str()]), [("realm", realm)]);
     match answer.body["client_secret"].as_str() {

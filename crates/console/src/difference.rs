@@ -101,6 +101,17 @@ pub(crate) struct Line {
     pub(crate) after: String,
 }
 
+impl Line {
+    /// A field that goes.
+    pub(crate) fn gone(name: &str, before: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            before: before.to_owned(),
+            after: record::text(&Value::Null),
+        }
+    }
+}
+
 /// The patch that makes `wanted` of `current`: what is gone is null, and records
 /// are compared field by field.
 pub(crate) fn patch(current: &Value, wanted: &Value) -> Value {

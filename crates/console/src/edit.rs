@@ -4,7 +4,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::{Method, StatusCode};
+use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -13,11 +13,12 @@ use super::difference::{self, Confirmation, removal};
 use super::entities::{self, ListPage, hides_keys};
 use super::error::PageError;
 use super::fields::{self, Field, Input};
-use super::form::{self, FormPage};
+use super::form;
 use super::frame::{self, Frame};
 use super::kinds::{self, Place};
 use super::session::Role;
 use super::table::{Cell, Row, Table};
+use super::trail::Trail;
 use super::undo_log::{Undo, change_id};
 use super::visit::Visit;
 use super::{path, record};
@@ -64,7 +65,7 @@ struct Current {
 }
 
 /// What tells versions of a record apart.
-fn version(record: &Value) -> String {
+pub(crate) fn version(record: &Value) -> String {
     let digest = digest(&SHA256, record.to_string().as_bytes());
     URL_SAFE_NO_PAD.encode(&digest.as_ref()[..16])
 }
@@ -83,6 +84,14 @@ async fn current(visit: &Visit, place: &Place) -> Result<Current, PageError> {
         record,
         version,
     })
+}
+
+/// The refusal of a change to what `place` names, which is `current` now.
+fn changed(place: &Place, current: &Current) -> PageError {
+    let names = [&current.record["id"], &current.record["name"]];
+    let keys = names.into_iter().filter_map(Value::as_str);
+    let targets = keys.map(|key| place.record(key).path(""));
+    PageError::changed(Trail::of_entity(targets.chain([place.path("")]).collect()))
 }
 
 /// What the path names: a list to add to, or a record.
@@ -171,7 +180,7 @@ pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
     let current = current(&visit, &place).await?;
     let version = visit.field("version");
     if !version.is_empty() && version != current.version {
-        return Err(PageError::Changed);
+        return Err(changed(&place, &current));
     }
     if visit.field("view") == "delete" {
         let change = EntityChange::new(&place, &Method::DELETE, Value::Null, current.version);
@@ -183,7 +192,7 @@ pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
         Ok(patch) => patch,
         Err(errors) => {
             let page = form::page(&visit, &place, &fields, &current.record, &current.version);
-            return with_errors(page.typed(&visit), errors);
+            return page.typed(&visit).refused(errors);
         }
     };
     let change = EntityChange::new(&place, &Method::PATCH, patch, current.version);
@@ -198,7 +207,7 @@ pub(crate) async fn ask(visit: &Visit, change: EntityChange) -> Result<Response,
     if place.key.is_some() {
         let current = current(visit, &place).await?;
         if current.version != change.version {
-            return Err(PageError::Changed);
+            return Err(changed(&place, &current));
         }
         if change.is(&Method::DELETE) && !comes_back(visit, &place, &current).await? {
             note = visit.texts.no_entity_back;
@@ -265,16 +274,10 @@ async fn preview_new(visit: &Visit, place: &Place) -> Result<Response, PageError
             json!({"name": plugin})
         };
         let page = form::page(visit, place, &fields, &base, "");
-        return with_errors(page.typed(visit), errors);
+        return page.typed(visit).refused(errors);
     }
     let change = EntityChange::new(place, &Method::POST, made, String::new());
     ask(visit, change).await
-}
-
-fn with_errors(page: FormPage, errors: Vec<(String, String)>) -> Result<Response, PageError> {
-    let mut response = frame::show(&page.with_errors(errors))?;
-    *response.status_mut() = StatusCode::BAD_REQUEST;
-    Ok(response)
 }
 
 /// The page that asks whether to go on.
@@ -320,7 +323,7 @@ pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
     if place.key.is_some() {
         let current = current(&visit, &place).await?;
         if current.version != change.version {
-            return Err(PageError::Changed);
+            return Err(changed(&place, &current));
         }
         if method == Method::DELETE {
             returns = comes_back(&visit, &place, &current).await?;
@@ -385,7 +388,8 @@ async fn keep(
     visit
         .parts()
         .undo
-        .keep(id, Undo::Entity(undo), visit.now_ms());
+        .keep(id, Undo::Entity(undo), visit.now_ms())
+        .await;
 }
 
 /// The page with a secret that the Admin API shows in the answer that made it, and

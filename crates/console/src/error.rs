@@ -9,6 +9,7 @@ use super::api::ApiAnswer;
 use super::frame::{self, Frame};
 use super::provider::way;
 use super::texts::Texts;
+use super::trail::Trail;
 use super::visit::Visit;
 use doorward_core::model::audit::Person;
 
@@ -40,7 +41,7 @@ pub(crate) enum PageError {
     /// The form is not one of this session, or is too old.
     Stale,
     /// The record has changed since the form was made.
-    Changed,
+    Changed(Box<Trail>),
     /// A file owns the record.
     FileOwned(String),
     /// The configuration file declares the user.
@@ -87,6 +88,11 @@ struct MessagePage {
 }
 
 impl PageError {
+    /// The record that `trail` is of has changed.
+    pub(crate) fn changed(trail: Trail) -> Self {
+        Self::Changed(Box::new(trail))
+    }
+
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::NotFound | Self::NoUser => StatusCode::NOT_FOUND,
@@ -97,7 +103,7 @@ impl PageError {
             Self::NoSession => StatusCode::UNAUTHORIZED,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::SignIn(_) | Self::Form => StatusCode::BAD_REQUEST,
-            Self::Changed | Self::FileOwned(_) | Self::FileUser => StatusCode::CONFLICT,
+            Self::Changed(_) | Self::FileOwned(_) | Self::FileUser => StatusCode::CONFLICT,
             Self::OwnAccount | Self::LastOwnerGroup | Self::NotUndoable => StatusCode::CONFLICT,
             Self::Api(answer) => answer.status,
             Self::Unreadable => StatusCode::BAD_GATEWAY,
@@ -135,7 +141,7 @@ impl PageError {
             Self::SignIn(error) => error.text(texts),
             Self::Unavailable => (texts.unavailable.to_owned(), Vec::new()),
             Self::Stale => (texts.stale.to_owned(), Vec::new()),
-            Self::Changed => (texts.changed.to_owned(), Vec::new()),
+            Self::Changed(trail) => (texts.changed.to_owned(), trail.found.clone()),
             Self::FileOwned(file) => (format!("{} {file}", texts.file_owned), Vec::new()),
             Self::FileUser => (texts.user_of_file.to_owned(), Vec::new()),
             Self::OwnAccount => (texts.own_account.to_owned(), Vec::new()),

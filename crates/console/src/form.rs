@@ -1,11 +1,14 @@
 //! Forms of records: inputs by their schema, and what somebody made of them.
 
 use askama::Template;
+use axum::response::Response;
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::difference;
+use super::error::PageError;
 use super::fields::{self, Field, Input};
-use super::frame::Frame;
+use super::frame::{self, Frame};
 use super::kinds::{self, Place};
 use super::record;
 use super::visit::Visit;
@@ -34,11 +37,61 @@ pub(crate) struct FormPage {
     address: String,
     back: String,
     version: String,
+    /// The realm of the record; "": it is of none.
+    realm: String,
+    lead: &'static str,
     first: Vec<FormInput>,
     others: Vec<FormInput>,
     text: String,
     is_json: bool,
     errors: Vec<(String, String)>,
+}
+
+/// What a form is of, and where it leads.
+pub(crate) struct FormPlace {
+    pub(crate) title: String,
+    /// The entry of the navigation.
+    pub(crate) section: String,
+    /// Where it is sent to.
+    pub(crate) address: String,
+    pub(crate) back: String,
+    /// Of the record; "" of a new one.
+    pub(crate) version: String,
+    /// The realm of the record; "": it is of none.
+    pub(crate) realm: String,
+    pub(crate) lead: &'static str,
+}
+
+impl FormPlace {
+    /// The form of `current`: some fields first, the others behind a switch.
+    pub(crate) fn page(
+        self,
+        visit: &Visit,
+        (first, others): (&[&Field], &[&Field]),
+        current: &Value,
+    ) -> FormPage {
+        let inputs = |fields: &[&Field]| -> Vec<_> {
+            let inputs = fields.iter().map(|field| input(visit, field, current));
+            inputs.collect()
+        };
+        let mut whole = current.clone();
+        if let Value::Object(map) = &mut whole {
+            map.retain(|name, _| !fields::is_automatic(name));
+        }
+        FormPage {
+            frame: Frame::of(visit, self.title, &self.section),
+            address: self.address,
+            back: self.back,
+            version: self.version,
+            realm: self.realm,
+            lead: self.lead,
+            first: inputs(first),
+            others: inputs(others),
+            text: serde_json::to_string_pretty(&whole).unwrap_or_default(),
+            is_json: false,
+            errors: Vec::new(),
+        }
+    }
 }
 
 /// The form of a record; of a new one if `version` is empty.
@@ -56,7 +109,8 @@ pub(crate) fn page(
         let common = place.kind.columns.contains(&field.name.as_str());
         field.required && field.default.is_null() || !field.is_default(value) || common || few
     };
-    let (mut first, others): (Vec<_>, Vec<_>) = fields.iter().partition(|field| is_first(field));
+    let (mut first, others): (Vec<&Field>, Vec<&Field>) =
+        fields.iter().partition(|field| is_first(field));
     // What must be filled in comes first, labels last.
     first.sort_by_key(|field| {
         (
@@ -64,11 +118,6 @@ pub(crate) fn page(
             field.name == "tags",
         )
     });
-    let input = |field: &&Field| input(visit, field, current);
-    let mut whole = current.clone();
-    if let Value::Object(map) = &mut whole {
-        map.retain(|name, _| !fields::is_automatic(name));
-    }
     let section = place
         .owner
         .as_ref()
@@ -78,24 +127,24 @@ pub(crate) fn page(
         name if version.is_empty() => format!("{}: {name}", t.create),
         name => format!("{}: {name}", t.edit),
     };
-    FormPage {
-        frame: Frame::of(visit, title, &section.address()),
+    let form = FormPlace {
+        title,
+        section: section.address(),
         address: place.path("/console/preview"),
         back: place.path("/console/gateway"),
         version: version.to_owned(),
-        first: first.iter().map(input).collect(),
-        others: others.iter().map(input).collect(),
-        text: serde_json::to_string_pretty(&whole).unwrap_or_default(),
-        is_json: false,
-        errors: Vec::new(),
-    }
+        realm: String::new(),
+        lead: t.form_lead,
+    };
+    form.page(visit, (&first, &others), current)
 }
 
 fn input(visit: &Visit, field: &Field, current: &Value) -> FormInput {
     let t = visit.texts;
     let value = record::get(current, &field.name).unwrap_or(&Value::Null);
     let has_secret = record::has_mask(value);
-    let is_secret = has_secret || doorward_core::model::secret::names_secret(&field.name);
+    let last = field.name.rsplit('.').next().unwrap_or_default();
+    let is_secret = has_secret || doorward_core::model::secret::names_secret(last);
     let (kind, hint) = match field.input {
         Input::Switch | Input::Choice(_) => ("select", ""),
         Input::Number { .. } => ("number", ""),
@@ -155,8 +204,15 @@ impl FormPage {
         self
     }
 
+    /// The form as an answer that says what is wrong with it.
+    pub(crate) fn refused(self, errors: Vec<(String, String)>) -> Result<Response, PageError> {
+        let mut response = frame::show(&self.with_errors(errors))?;
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+        Ok(response)
+    }
+
     /// The form with what is wrong with it; the fields concerned come first.
-    pub(crate) fn with_errors(mut self, errors: Vec<(String, String)>) -> Self {
+    fn with_errors(mut self, errors: Vec<(String, String)>) -> Self {
         let is_of = |input: &FormInput, name: &str| {
             let rest = name.strip_prefix(input.name.as_str());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

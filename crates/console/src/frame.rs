@@ -132,6 +132,17 @@ fn navigation(visit: &Visit, section: &str) -> Vec<NavigationGroup> {
             ],
         });
     }
+    let broker = [
+        (t.products, "products"),
+        (t.developers, "developers"),
+        (t.applications, "applications"),
+    ];
+    groups.push(NavigationGroup {
+        label: t.nav_broker,
+        links: broker
+            .map(|(label, plural)| link(label, &format!("/console/broker/{plural}")))
+            .into(),
+    });
     groups.push(NavigationGroup {
         label: t.nav_system,
         links: vec![link(t.audit_log, "/console/audit")],

@@ -11,8 +11,8 @@ use super::accounts::{
     version,
 };
 use super::error::PageError;
+use super::fact_table::cell;
 use super::frame::{self, Frame};
-use super::identity::cell;
 use super::paged_list::{PagedList, SIZE};
 use super::table::{Button, Cell, Row, Table};
 use super::visit::Visit;

@@ -4,18 +4,16 @@ use axum::response::Response;
 use http::Method;
 use serde_json::Value;
 
-use doorward_core::model::audit::instant;
-
-use super::client_wizard::CLIENTS_CHANGED_BY;
-use super::entities::ListPage;
 use super::error::PageError;
-use super::frame::{self, Frame};
+use super::fact_table::cell;
+use super::frame;
 use super::paged_list::PagedList;
+use super::registry_change::REGISTRY_CHANGED_BY;
 use super::session::Role;
-use super::table::{Button, Cell, Filter, Row, Table};
+use super::table::{Button, Filter, Row};
 use super::texts::Texts;
 use super::visit::Visit;
-use super::{difference, path, probes, record};
+use super::{client_page, path, realm_page, record};
 
 /// A list of the provider.
 struct List {
@@ -29,8 +27,8 @@ struct List {
     filters: &'static [&'static str],
     /// Whether records are ended here.
     ends: bool,
-    /// Whether a record has a page.
-    page: bool,
+    /// The page of a record; `None`: it has none.
+    address_of: Option<fn(&Value) -> String>,
 }
 
 static LISTS: &[List] = &[
@@ -41,7 +39,7 @@ static LISTS: &[List] = &[
         columns: &["path", "owner"],
         filters: &[],
         ends: false,
-        page: true,
+        address_of: Some(|realm| realm_page::address(&record::text(&realm["path"]))),
     },
     List {
         plural: "clients",
@@ -54,9 +52,12 @@ static LISTS: &[List] = &[
             "redirect_uris",
             "owner",
         ],
-        filters: &["realm"],
+        filters: &["realm", "q"],
         ends: false,
-        page: true,
+        address_of: Some(|client| {
+            let [id, realm] = ["client_id", "realm"].map(|name| record::text(&client[name]));
+            client_page::address(&id, &realm)
+        }),
     },
     List {
         plural: "sessions",
@@ -72,7 +73,7 @@ static LISTS: &[List] = &[
         ],
         filters: &["realm", "user", "client_id"],
         ends: true,
-        page: false,
+        address_of: None,
     },
     List {
         plural: "lockouts",
@@ -89,7 +90,7 @@ static LISTS: &[List] = &[
         ],
         filters: &[],
         ends: true,
-        page: false,
+        address_of: None,
     },
 ];
 
@@ -109,8 +110,13 @@ impl List {
 pub(crate) async fn list(visit: Visit) -> Result<Response, PageError> {
     let list = List::of(&visit)?;
     let filters = list.filters.iter().map(|name| {
-        let hint = if *name == "realm" { "/" } else { "" };
-        Filter::of(&visit, name, name, hint)
+        let t = visit.texts;
+        let (label, hint) = match *name {
+            "realm" => (t.realm, "/"),
+            "q" => (t.search, t.search_hint),
+            name => (name, ""),
+        };
+        Filter::of(&visit, name, label, hint)
     });
     let page = PagedList {
         title: (list.title)(visit.texts),
@@ -126,26 +132,18 @@ pub(crate) async fn list(visit: Visit) -> Result<Response, PageError> {
 
 /// What can be done beside a list.
 fn links(visit: &Visit, list: &List) -> Vec<(String, String)> {
-    if list.plural != "clients" || !visit.may(CLIENTS_CHANGED_BY) {
+    if !visit.may(REGISTRY_CHANGED_BY) {
         return Vec::new();
     }
-    let new = format!("{}/new", list.address());
-    let new = path::with_query(&new, [("realm", visit.query("realm"))]);
-    vec![(visit.texts.create.to_owned(), new)]
-}
-
-/// A value, moments in words: they are seconds since the epoch.
-pub(crate) fn cell(column: &str, value: &Value) -> Cell {
-    match value.as_i64() {
-        Some(seconds)
-            if column.ends_with("_at")
-                || column.ends_with("_from")
-                || column.ends_with("_until") =>
-        {
-            Cell::code(instant(seconds.saturating_mul(1000)))
+    let new = match list.plural {
+        "clients" => {
+            let new = format!("{}/new", list.address());
+            path::with_query(&new, [("realm", visit.query("realm"))])
         }
-        _ => Cell::new(record::text(value)),
-    }
+        "realms" => realm_page::NEW.to_owned(),
+        _ => return Vec::new(),
+    };
+    vec![(visit.texts.create.to_owned(), new)]
 }
 
 fn row(visit: &Visit, list: &List, one: &Value) -> Row {
@@ -154,17 +152,10 @@ fn row(visit: &Visit, list: &List, one: &Value) -> Row {
     let mut cells = Vec::new();
     for (index, column) in list.columns.iter().enumerate() {
         let mut cell = cell(column, &one[column]);
-        if index == 0 && list.page {
-            let parts = key.split('/').filter(|part| !part.is_empty());
-            let mut address = path::join(&list.address(), parts);
-            // The path of the realm `/` has no parts; the Admin API calls it so.
-            if address == list.address() {
-                address.push_str("/root");
-            }
-            if let Some(realm) = one["realm"].as_str() {
-                address = path::with_query(&address, [("realm", realm)]);
-            }
-            cell = cell.to(address);
+        if index == 0
+            && let Some(address) = list.address_of
+        {
+            cell = cell.to(address(one));
         }
         cells.push(cell);
     }
@@ -180,49 +171,6 @@ fn row(visit: &Visit, list: &List, one: &Value) -> Row {
         });
     }
     row
-}
-
-/// The fields of a record. Records within it, such as a realm's settings, have dotted
-/// names.
-pub(crate) fn fields(t: &Texts, caption: &str, shown: &Value) -> Table {
-    let rows = difference::lines(&Value::Null, shown)
-        .into_iter()
-        .map(|line| {
-            let value = record::get(shown, &line.name).unwrap_or(&Value::Null);
-            let cell = cell(&line.name, value);
-            Row::new(vec![Cell::code(line.name), cell])
-        });
-    Table {
-        caption: caption.to_owned(),
-        columns: [t.name, t.value].map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-        empty: t.nothing,
-        ..Table::default()
-    }
-}
-
-/// `GET /identity/{list}/{record}`.
-pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
-    let list = List::of(&visit)?;
-    if !list.page {
-        return Err(PageError::NotFound);
-    }
-    let parts = visit.params.iter().skip(1).map(String::as_str);
-    let target = path::join(&path::join("/identity", [list.plural]), parts);
-    let query = [("realm", visit.query("realm"))];
-    let body = visit.api().get(&path::with_query(&target, query)).await?;
-    let shown = record::masked(&body, false);
-    let title = record::text(&shown[list.key]);
-    let mut table = fields(visit.texts, (list.title)(visit.texts), &shown);
-    if list.plural == "realms" {
-        table.links = vec![(visit.texts.probes.to_owned(), probes::address(&title))];
-    }
-    frame::show(&ListPage {
-        frame: Frame::of(&visit, title, &list.address()),
-        lead: "",
-        filters: Vec::new(),
-        tables: vec![table],
-    })
 }
 
 /// `POST /end/{list}/{record}`: ends a session or lifts a lock.

@@ -10,6 +10,8 @@ mod accounts;
 mod api;
 mod assets;
 mod audit_log;
+mod broker;
+mod client_page;
 mod client_wizard;
 mod config;
 mod difference;
@@ -17,6 +19,7 @@ mod edit;
 mod entities;
 mod error;
 mod explain;
+mod fact_table;
 mod fields;
 mod form;
 mod frame;
@@ -29,14 +32,18 @@ mod paged_list;
 mod path;
 mod probes;
 mod provider;
+mod realm_page;
 mod record;
+mod registry_change;
 mod route_files;
 mod session;
+mod setting_fields;
 mod sign_in;
 mod signing_keys;
 mod table;
 mod texts;
 mod throttling;
+mod trail;
 mod undo_log;
 mod user_form;
 mod users;
@@ -68,6 +75,7 @@ use error::PageError;
 use kinds::Place;
 use live::Live;
 use provider::Provider;
+use registry_change::REGISTRY_CHANGED_BY;
 use session::{Role, Session, Sessions};
 use undo_log::UndoLog;
 use visit::Visit;
@@ -96,6 +104,8 @@ pub struct ConsoleState {
     pub clock: Clock,
     /// Turns true when the process stops: event streams end then.
     pub stopping: watch::Receiver<bool>,
+    /// What is sealed with it that undoes changes.
+    pub undo_secret: Vec<u8>,
     /// The port of the listener. Cookies ignore ports: it tells those of several
     /// processes on one machine apart.
     pub port: u16,
@@ -214,7 +224,11 @@ static PAGES: &[Page] = &[
     page("POST", "/throttling/{}/reset", Role::Operator, |visit| Box::pin(throttling::reset(visit))),
     page("GET", "/route-files", Role::Viewer, |visit| Box::pin(route_files::list(visit))),
     page("GET", "/route-files/{}", Role::Viewer, |visit| Box::pin(route_files::show(visit))),
+    page("GET", "/broker/{}", Role::Viewer, |visit| Box::pin(broker::list(visit))),
+    page("GET", "/broker/{}/{}", Role::Viewer, |visit| Box::pin(broker::show(visit))),
+    page("POST", "/broker/applications/{}/revoke", Role::Operator, |visit| Box::pin(broker::revoke(visit))),
     page("GET", "/audit", Role::Viewer, |visit| Box::pin(audit_log::show(visit))),
+    page("GET", "/audit/export", Role::Viewer, |visit| Box::pin(audit_log::export(visit))),
     page("GET", "/identity/users", Role::Viewer, |visit| Box::pin(users::list(visit))),
     page("GET", "/identity/users/new", ACCOUNTS_CHANGED_BY, |visit| Box::pin(user_form::new(visit))),
     page("POST", "/identity/users/new", ACCOUNTS_CHANGED_BY, |visit| Box::pin(user_form::create(visit))),
@@ -245,11 +259,22 @@ static PAGES: &[Page] = &[
     page("POST", "/identity/keys/apply", signing_keys::KEYS_CHANGED_BY, |visit| Box::pin(signing_keys::apply(visit))),
     page("GET", "/identity/probes", Role::Viewer, |visit| Box::pin(probes::show(visit))),
     page("POST", "/identity/probes", probes::TESTED_BY, |visit| Box::pin(probes::test(visit))),
-    page("GET", "/identity/clients/new", client_wizard::CLIENTS_CHANGED_BY, |visit| Box::pin(client_wizard::new(visit))),
-    page("POST", "/identity/clients/new", client_wizard::CLIENTS_CHANGED_BY, |visit| Box::pin(client_wizard::preview(visit))),
-    page("POST", "/identity/clients/apply", client_wizard::CLIENTS_CHANGED_BY, |visit| Box::pin(client_wizard::apply(visit))),
+    page("GET", "/identity/clients/new", REGISTRY_CHANGED_BY, |visit| Box::pin(client_wizard::new(visit))),
+    page("POST", "/identity/clients/new", REGISTRY_CHANGED_BY, |visit| Box::pin(client_wizard::preview(visit))),
+    page("POST", "/identity/clients/apply", REGISTRY_CHANGED_BY, |visit| Box::pin(client_wizard::apply(visit))),
+    page("GET", "/identity/clients/{}", Role::Viewer, |visit| Box::pin(client_page::show(visit))),
+    page("GET", "/identity/clients/{}/edit", REGISTRY_CHANGED_BY, |visit| Box::pin(client_page::edit(visit))),
+    page("POST", "/identity/clients/{}/edit", REGISTRY_CHANGED_BY, |visit| Box::pin(client_page::preview(visit))),
+    page("POST", "/identity/clients/{}/delete", REGISTRY_CHANGED_BY, |visit| Box::pin(client_page::delete(visit))),
+    page("POST", "/identity/clients/{}/secret", REGISTRY_CHANGED_BY, |visit| Box::pin(client_page::rotate(visit))),
+    page("GET", "/identity/settings", REGISTRY_CHANGED_BY, |visit| Box::pin(realm_page::edit(visit))),
+    page("POST", "/identity/settings", REGISTRY_CHANGED_BY, |visit| Box::pin(realm_page::preview(visit))),
+    page("POST", "/identity/settings/delete", REGISTRY_CHANGED_BY, |visit| Box::pin(realm_page::delete(visit))),
+    page("GET", "/identity/new-realm", REGISTRY_CHANGED_BY, |visit| Box::pin(realm_page::new(visit))),
+    page("POST", "/identity/new-realm", REGISTRY_CHANGED_BY, |visit| Box::pin(realm_page::create(visit))),
+    page("POST", "/identity/change", REGISTRY_CHANGED_BY, |visit| Box::pin(registry_change::apply(visit))),
+    page("GET", "/identity/realms/{*}", Role::Viewer, |visit| Box::pin(realm_page::show(visit))),
     page("GET", "/identity/{}", Role::Viewer, |visit| Box::pin(identity::list(visit))),
-    page("GET", "/identity/{}/{*}", Role::Viewer, |visit| Box::pin(identity::show(visit))),
     page("POST", "/end/{}/{}", Role::Operator, |visit| Box::pin(identity::end(visit))),
 ];
 
@@ -267,12 +292,12 @@ impl Console {
                 None => None,
             },
             token: state.token,
-            admin: state.admin,
             telemetry: state.telemetry,
             clock: state.clock,
             guesses: GuessLimiter::default(),
             live,
-            undo: UndoLog::default(),
+            undo: UndoLog::new(state.admin.clone(), &state.undo_secret)?,
+            admin: state.admin,
         })))
     }
 
@@ -364,7 +389,14 @@ async fn answer(console: Console, request: Request) -> Response {
     let is_head = head.method == Method::HEAD;
     let mut response = match serve(&console, &head, body, client).await {
         Ok(response) => response,
-        Err((error, visit)) => error.response(visit.as_deref()),
+        Err((mut error, visit)) => {
+            if let (PageError::Changed(trail), Some(visit)) = (&mut error, &visit)
+                && visit.may(Role::Viewer)
+            {
+                audit_log::follow(trail, visit).await;
+            }
+            error.response(visit.as_deref())
+        }
     };
     frame::guard(response.headers_mut());
     if is_head {

@@ -37,6 +37,21 @@ pub(crate) enum Role {
 }
 
 impl Role {
+    /// What it is called where it is stored.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Owner => "owner",
+        }
+    }
+
+    /// The role of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let all = [Self::Viewer, Self::Operator, Self::Owner];
+        all.into_iter().find(|role| role.name() == name)
+    }
+
     /// What people call it.
     pub(crate) fn text(self, texts: &Texts) -> &'static str {
         match self {

@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 use super::accounts::{RecordPage, has_identity};
 use super::difference::{self, Confirmation, Line};
 use super::error::PageError;
+use super::fact_table::cell;
 use super::frame::{self, Frame};
-use super::identity::cell;
 use super::record;
 use super::session::Role;
 use super::table::{Button, Cell, Mark, Row, Table};
+use super::trail::Trail;
 use super::visit::Visit;
 
 /// Where the list is.
@@ -231,7 +232,7 @@ pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
     has_identity(&visit)?;
     let change: KeyChange = difference::confirmed(&visit, CONTEXT)?;
     if identifiers(&keys(&visit).await?) != change.seen {
-        return Err(PageError::Changed);
+        return Err(PageError::changed(Trail::of_keys()));
     }
     let body = change.rotation.body();
     let target = "/identity/keys/rotate";

@@ -1,49 +1,48 @@
-//! Changes of this process that can be taken back: for an hour, from the audit log.
+//! Changes that can be taken back: for an hour, from the audit log.
 //!
 //! What is kept here says how a change is undone. It names versions: where a record
 //! has changed since, its change is not undone.
 
-use std::collections::VecDeque;
+use std::collections::HashSet;
 
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
+use doorward_admin::AdminService;
 use doorward_core::clock::random_bytes;
+use doorward_net::session::seal::{SealError, Sealer};
 
 use super::account_change::AccountChange;
 use super::edit::{self, EntityChange};
 use super::error::PageError;
+use super::registry_change::RegistryChange;
 use super::session::Role;
 use super::visit::Visit;
 
 /// How long a change can be undone, in milliseconds.
 const LIFETIME_MS: i64 = 3600 * 1000;
-/// Most changes that are kept. Beyond it the oldest are forgotten.
-const ENTRIES_MAX: usize = 1000;
-/// Most that all of them hold together, in bytes as JSON.
-const BYTES_MAX: usize = 8 << 20;
+/// Longest of them, in bytes as JSON. A longer one is not undone.
+const BYTES_MAX: usize = 256 << 10;
 
 /// How a change is undone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Undo {
     /// Of a user or a group.
     Account(AccountChange),
     /// Of an entity of the gateway.
     Entity(EntityChange),
+    /// Of a client or a realm.
+    Registry(RegistryChange),
 }
 
-struct Entry {
-    id: String,
-    undo: Undo,
-    size: usize,
-    until_ms: i64,
+/// The changes that can be undone. They are in the store, sealed: a deleted record may
+/// hold secrets.
+pub(crate) struct UndoLog {
+    admin: AdminService,
+    sealer: Sealer,
 }
-
-/// The changes that can be undone, the oldest first.
-#[derive(Default)]
-pub(crate) struct UndoLog(Mutex<VecDeque<Entry>>);
 
 /// A new name of a change, for `details.change` of its audit record.
 pub(crate) fn change_id() -> String {
@@ -56,65 +55,75 @@ impl Undo {
         match self {
             Self::Account(change) => change.role(),
             Self::Entity(change) => change.role(),
+            Self::Registry(change) => change.role(),
         }
-    }
-
-    fn size(&self) -> usize {
-        let text = match self {
-            Self::Account(change) => serde_json::to_vec(change),
-            Self::Entity(change) => serde_json::to_vec(change),
-        };
-        text.map_or(usize::MAX, |text| text.len())
     }
 }
 
+fn sealer(secret: &[u8]) -> Result<Sealer, SealError> {
+    Sealer::new("console undo", [secret])
+}
+
+/// What undoes the change `id`, sealed for it alone; `None` if it is too long.
+fn sealed(sealer: &Sealer, id: &str, undo: &Undo) -> Option<String> {
+    let plain = serde_json::to_vec(undo).ok()?;
+    if plain.len() > BYTES_MAX {
+        return None;
+    }
+    sealer.seal(id.as_bytes(), &plain).ok()
+}
+
+fn opened(sealer: &Sealer, id: &str, sealed: &str) -> Option<Undo> {
+    let plain = sealer.open(id.as_bytes(), sealed).ok()?;
+    serde_json::from_slice(&plain).ok()
+}
+
 impl UndoLog {
-    /// Keeps how the change `id` is undone.
-    pub(crate) fn keep(&self, id: String, undo: Undo, now_ms: i64) {
-        let size = undo.size();
-        if size > BYTES_MAX {
+    pub(crate) fn new(admin: AdminService, secret: &[u8]) -> Result<Self, SealError> {
+        let sealer = sealer(secret)?;
+        Ok(Self { admin, sealer })
+    }
+
+    /// Keeps how the change `id` is undone. The change is made already, so a failure is
+    /// told in the log alone.
+    pub(crate) async fn keep(&self, id: String, undo: Undo, now_ms: i64) {
+        let Some(sealed) = sealed(&self.sealer, &id, &undo) else {
             return;
+        };
+        let kept = (undo.role().name(), sealed.as_str());
+        let until_ms = now_ms + LIFETIME_MS;
+        if let Err(error) = self.admin.put_undo(&id, kept, until_ms).await {
+            tracing::warn!(%error, "a change in the console can't be undone");
         }
-        let mut entries = self.0.lock();
-        entries.retain(|entry| now_ms < entry.until_ms);
-        let mut held: usize = entries.iter().map(|entry| entry.size).sum();
-        while entries.len() >= ENTRIES_MAX || held + size > BYTES_MAX {
-            let Some(oldest) = entries.pop_front() else {
-                break;
-            };
-            held -= oldest.size;
-        }
-        entries.push_back(Entry {
-            id,
-            undo,
-            size,
-            until_ms: now_ms + LIFETIME_MS,
-        });
     }
 
     /// The change `id` was undone.
-    pub(crate) fn forget(&self, id: &str) {
-        self.0.lock().retain(|entry| entry.id != id);
+    pub(crate) async fn forget(&self, id: &str) {
+        if let Err(error) = self.admin.delete_undo(id).await {
+            tracing::warn!(%error, "a change in the console is offered to be undone again");
+        }
     }
 
-    fn find(&self, id: &str, now_ms: i64) -> Option<Undo> {
-        let entries = self.0.lock();
-        let mut entries = entries.iter();
-        let entry = entries.find(|entry| entry.id == id && now_ms < entry.until_ms);
-        entry.map(|entry| entry.undo.clone())
+    async fn find(&self, id: &str) -> Result<Option<Undo>, PageError> {
+        let found = self.admin.undo(id).await;
+        let found = found.map_err(|_| PageError::Unavailable)?;
+        Ok(found.and_then(|text| opened(&self.sealer, id, &text)))
     }
 
-    /// Whether the visitor can undo the change `id`.
-    pub(crate) fn offers(&self, visit: &Visit, id: &str) -> bool {
-        let found = self.find(id, visit.now_ms());
-        found.is_some_and(|undo| visit.may(undo.role()))
+    /// The changes that the visitor can undo.
+    pub(crate) async fn offered(&self, visit: &Visit) -> HashSet<String> {
+        let all = self.admin.undos().await.unwrap_or_default();
+        all.into_iter()
+            .filter(|(_, role)| Role::named(role).is_some_and(|role| visit.may(role)))
+            .map(|(id, _)| id)
+            .collect()
     }
 }
 
 /// `POST /undo/{id}`: shows what undoing the change does, before it is undone.
 pub(crate) async fn ask(visit: Visit) -> Result<Response, PageError> {
     let id = visit.param(0);
-    let found = visit.parts().undo.find(id, visit.now_ms());
+    let found = visit.parts().undo.find(id).await?;
     let undo = found.ok_or(PageError::NotUndoable)?;
     if !visit.may(undo.role()) {
         return Err(PageError::Role);
@@ -125,6 +134,10 @@ pub(crate) async fn ask(visit: Visit) -> Result<Response, PageError> {
             change.ask(&visit).await
         }
         Undo::Entity(change) => edit::ask(&visit, change).await,
+        Undo::Registry(mut change) => {
+            change.undoes = Some(id.to_owned());
+            change.ask(&visit).await
+        }
     }
 }
 
@@ -141,29 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn a_change_can_be_undone_for_an_hour_and_until_it_was() {
-        let log = UndoLog::default();
-        log.keep("a".to_owned(), undo("x"), 0);
-        assert!(log.find("a", LIFETIME_MS - 1).is_some());
-        assert!(log.find("a", LIFETIME_MS).is_none());
-        assert!(log.find("b", 1).is_none());
-        log.forget("a");
-        assert!(log.find("a", 1).is_none());
-    }
-
-    #[test]
-    fn changes_that_can_be_undone_are_bounded_by_number_and_size() {
-        let log = UndoLog::default();
-        for number in 0..ENTRIES_MAX + 5 {
-            log.keep(number.to_string(), undo("x"), 0);
-        }
-        assert_eq!(log.0.lock().len(), ENTRIES_MAX);
-        assert!(log.find("4", 1).is_none() && log.find("5", 1).is_some());
-        let long = "x".repeat(BYTES_MAX / 2);
-        log.keep("long".to_owned(), undo(&long), 0);
-        log.keep("longer".to_owned(), undo(&long), 0);
-        assert!(log.find("long", 1).is_none() && log.find("longer", 1).is_some());
-        log.keep("longest".to_owned(), undo(&"x".repeat(BYTES_MAX)), 0);
-        assert!(log.find("longest", 1).is_none());
+    fn what_undoes_a_change_is_sealed_for_it_alone() {
+        let [own, other] = [b"secret", b"others"].map(|secret| sealer(secret).expect("a key"));
+        let text = sealed(&own, "a", &undo("a hidden text")).expect("sealed");
+        assert!(!text.contains("hidden"), "{text}");
+        assert!(opened(&own, "a", &text).is_some());
+        assert!(opened(&own, "b", &text).is_none(), "of another change");
+        assert!(opened(&other, "a", &text).is_none(), "of another store");
+        let long = undo(&"x".repeat(BYTES_MAX));
+        assert_eq!(sealed(&own, "a", &long), None);
     }
 }

@@ -13,11 +13,12 @@ use super::accounts::{
     search_filters, target, version,
 };
 use super::error::PageError;
+use super::fact_table::{self, cell};
 use super::frame::{self, Frame};
-use super::identity::{self, cell};
 use super::paged_list::{PagedList, SIZE};
 use super::session::Role;
 use super::table::{Button, Cell, Mark, Row, Table};
+use super::trail::Trail;
 use super::visit::Visit;
 use super::{path, record};
 
@@ -235,7 +236,7 @@ fn attributes(visit: &Visit, user: &Value) -> Table {
     if let Value::Object(members) = &mut shown {
         members.retain(|name, _| !SHOWN_ELSEWHERE.contains(&name.as_str()));
     }
-    identity::fields(t, t.fields, &shown)
+    fact_table::fields(t, t.fields, &shown)
 }
 
 fn memberships(visit: &Visit, user: &Value) -> Table {
@@ -302,7 +303,7 @@ async fn act(
     has_identity(visit)?;
     let answer = visit.api().send(method, target, None).await?;
     if answer.status == StatusCode::PRECONDITION_FAILED {
-        return Err(PageError::Changed);
+        return Err(PageError::changed(Trail::of_user(visit.param(0))));
     }
     if !answer.status.is_success() {
         return Err(PageError::Api(answer));
@@ -351,7 +352,7 @@ async fn name(visit: &Visit) -> Result<String, PageError> {
     if name == visit.field("name") {
         Ok(name)
     } else {
-        Err(PageError::Changed)
+        Err(PageError::changed(Trail::of_user(visit.param(0))))
     }
 }
 
