@@ -207,6 +207,18 @@ static ENDPOINTS: &[Endpoint] = &[
         schemas::plugin_operation,
     ),
     endpoint(
+        "/schemas/vaults/validate",
+        &["POST"],
+        schemas::validate_vault,
+        schemas::validate_vault_operation,
+    ),
+    endpoint(
+        "/schemas/vaults/{name}",
+        READ,
+        schemas::vault,
+        schemas::vault_operation,
+    ),
+    endpoint(
         "/schemas/{entity}",
         READ,
         schemas::entity,

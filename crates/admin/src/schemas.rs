@@ -51,6 +51,18 @@ pub(super) fn plugin(call: Call) -> Answer {
     })
 }
 
+/// `GET /schemas/vaults/{name}`.
+pub(super) fn vault(call: Call) -> Answer {
+    Box::pin(async move {
+        let name = call.param(0);
+        // The one kind of vault that there is.
+        if name != "env" {
+            return Err(ApiError::Missing(format!("No vault named '{name}'")));
+        }
+        Ok(shown(schemas::vault()))
+    })
+}
+
 /// `GET /plugins/schema/{name}`: the older dialect, fields by their names.
 pub(super) fn legacy(call: Call) -> Answer {
     Box::pin(async move {
@@ -80,6 +92,11 @@ pub(super) fn validate(call: Call) -> Answer {
 /// `POST /schemas/plugins/validate`.
 pub(super) fn validate_plugin(call: Call) -> Answer {
     Box::pin(async move { validated(Kind::Plugin, &call) })
+}
+
+/// `POST /schemas/vaults/validate`.
+pub(super) fn validate_vault(call: Call) -> Answer {
+    Box::pin(async move { validated(Kind::Vault, &call) })
 }
 
 /// References are not followed: what they name may come into being later.
@@ -148,6 +165,13 @@ pub(super) fn plugin_operation(_: &str) -> Operation {
         .answers(200, "The fields.", &fields_schema())
 }
 
+/// What the description says of the schema of a vault.
+pub(super) fn vault_operation(_: &str) -> Operation {
+    Operation::new("Shows the fields of a vault.")
+        .names("name", "The kind of vault: `env`.")
+        .answers(200, "The fields.", &fields_schema())
+}
+
 /// What the description says of the schema of a plugin in the older dialect.
 pub(super) fn legacy_operation(_: &str) -> Operation {
     let by_name = fields([("fields", json!({"type": "object"}))], &["fields"]);
@@ -170,5 +194,13 @@ pub(super) fn validate_plugin_operation(_: &str) -> Operation {
     let body = fields([("message", text())], &["message"]);
     Operation::new("Tells whether a plugin would be accepted. Nothing is written.")
         .body(&reference("plugin-create"))
+        .answers(200, "It would.", &body)
+}
+
+/// What the description says of the validation of a vault.
+pub(super) fn validate_vault_operation(_: &str) -> Operation {
+    let body = fields([("message", text())], &["message"]);
+    Operation::new("Tells whether a vault would be accepted. Nothing is written.")
+        .body(&reference("vault-create"))
         .answers(200, "It would.", &body)
 }

@@ -330,6 +330,12 @@ async fn every_kind_has_a_schema_and_validates() {
         api.get("/schemas/partials").await.refusal(),
         (404, "No entity named 'partials'".to_owned())
     );
+    let fields = api.get("/schemas/vaults/env").await.expect(200).json();
+    assert!(fields["fields"].is_array());
+    assert_eq!(
+        api.get("/schemas/vaults/other").await.refusal(),
+        (404, "No vault named 'other'".to_owned())
+    );
 }
 
 #[tokio::test]
