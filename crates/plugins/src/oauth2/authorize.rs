@@ -3,6 +3,7 @@
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use url::form_urlencoded;
 
 use super::client::Client;
@@ -187,20 +188,25 @@ fn lead_back(
     (answer(status, &json!({ "redirect_uri": uri })), fault)
 }
 
+/// The address with the answer, its parameters in the order of their names.
 fn with_members(target: &str, members: &Map<String, Value>, in_fragment: bool) -> String {
     let (base, query) = match target.split_once('?') {
         Some((base, query)) if !in_fragment => (base, query),
         _ => (target, ""),
     };
-    let mut text = form_urlencoded::Serializer::new(String::new());
     let kept = form_urlencoded::parse(query.as_bytes());
-    text.extend_pairs(kept.filter(|(name, _)| !members.contains_key(&**name)));
-    for (name, value) in members {
-        match value {
-            Value::String(value) => text.append_pair(name, value),
-            value => text.append_pair(name, &value.to_string()),
+    let kept = kept.filter(|(name, _)| !members.contains_key(&**name));
+    let answered = members.iter().map(|(name, value)| {
+        let value = match value {
+            Value::String(value) => Cow::Borrowed(value.as_str()),
+            value => Cow::Owned(value.to_string()),
         };
-    }
+        (Cow::Borrowed(name.as_str()), value)
+    });
+    let mut pairs: Vec<_> = kept.chain(answered).collect();
+    pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let mut text = form_urlencoded::Serializer::new(String::new());
+    text.extend_pairs(pairs);
     let mark = if in_fragment { '#' } else { '?' };
     // Pages decode a fragment by themselves, and most know no plus for a blank.
     let text = text.finish().replace('+', "%20");
@@ -216,7 +222,7 @@ mod tests {
         let members = json!({"code": "a b"});
         let members = members.as_object().expect("members");
         let uri = with_members("https://a.test/back?x=1&code=old", members, false);
-        assert_eq!(uri, "https://a.test/back?x=1&code=a%20b");
+        assert_eq!(uri, "https://a.test/back?code=a%20b&x=1");
         let uri = with_members("https://a.test/back?x=1", members, true);
         assert_eq!(uri, "https://a.test/back?x=1#code=a%20b");
     }
