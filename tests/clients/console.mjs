@@ -229,20 +229,6 @@ test('clients, keys and tests of connections have pages that everybody can use',
   await context.close()
 })
 
-/** Every page that a visitor finds, by its address. */
-const PAGES = [
-  '', '/refusals', '/explain', '/throttling', '/route-files', '/audit',
-  '/gateway/services', '/gateway/routes', '/gateway/plugins', '/gateway/consumers',
-  '/gateway/upstreams', '/gateway/certificates', '/gateway/snis', '/gateway/ca_certificates',
-  '/new/services', '/new/plugins', '/new/plugins?plugin=rate-limiting',
-  '/identity/realms', '/identity/realms/root', '/identity/settings?realm=%2Fstaff',
-  '/identity/new-realm', '/identity/users', '/identity/users/new', '/identity/groups',
-  '/identity/groups/new', '/identity/clients', '/identity/clients/new',
-  '/identity/clients/new?kind=web', '/identity/clients/hr', '/identity/sessions',
-  '/identity/keys', '/identity/lockouts', '/identity/probes',
-  '/broker/products', '/broker/developers', '/broker/applications', '/nowhere',
-]
-
 test('clients and realms are changed by keyboard, and undone', async () => {
   const { context, page, violations } = await visitor()
   const errors = []
@@ -300,34 +286,3 @@ test('clients and realms are changed by keyboard, and undone', async () => {
   assert.deepEqual(errors, [])
   await context.close()
 })
-
-for (const [locale, colorScheme, width] of [
-  ['en-GB', 'light', 1280],
-  ['de-DE', 'dark', 1280],
-  ['de-DE', 'light', 360],
-  ['en-GB', 'dark', 360],
-]) {
-  test(`every page can be used by everybody: ${locale}, ${colorScheme}, ${width} px`, async () => {
-    const viewport = { width, height: 800 }
-    const { context, page, violations } = await visitor({ locale, colorScheme, viewport })
-    const errors = []
-    page.on('pageerror', (error) => errors.push(String(error)))
-    const word = locale === 'de-DE' ? 'Mit Ihrem Konto anmelden' : 'Sign in with your account'
-    await page.goto(`${place}/gateway/services`)
-    await page.getByRole('link', { name: word }).click()
-    await signIn(page, 'alice')
-    await page.waitForURL(`${place}/gateway/services`)
-    const broken = []
-    for (const address of PAGES) {
-      await page.goto(`${place}${address}`)
-      await page.locator('h1').waitFor()
-      await accessible(page).catch((error) => broken.push(error.message))
-      const wide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)
-      if (wide) broken.push(`${address} is wider than the window`)
-    }
-    assert.deepEqual(broken, [])
-    assert.deepEqual(violations, [])
-    assert.deepEqual(errors, [])
-    await context.close()
-  })
-}

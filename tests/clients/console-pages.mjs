@@ -1,0 +1,69 @@
+// Every page of the console, in a real browser: in light and dark, on a wide window and
+// a narrow one, in both languages.
+import test, { after, before } from 'node:test'
+import assert from 'node:assert/strict'
+import { accessible, signIn, start, watch } from './chromium.mjs'
+
+const place = `${process.env.DOORWARD_ADMIN}/console`
+
+let browser
+
+before(async () => {
+  browser = await start()
+})
+
+after(() => browser?.close())
+
+/** Every page that a visitor finds, by its address. */
+const PAGES = [
+  '', '/refusals', '/explain', '/throttling', '/route-files', '/audit',
+  '/gateway/services', '/gateway/routes', '/gateway/plugins', '/gateway/consumers',
+  '/gateway/upstreams', '/gateway/certificates', '/gateway/snis', '/gateway/ca_certificates',
+  '/new/services', '/new/plugins', '/new/plugins?plugin=rate-limiting',
+  '/identity/realms', '/identity/realms/root',
+  '/identity/new-realm', '/identity/users', '/identity/users/new', '/identity/groups',
+  '/identity/groups/new', '/identity/clients', '/identity/clients/new',
+  '/identity/clients/new?kind=web', '/identity/clients/hr', '/identity/sessions',
+  '/identity/keys', '/identity/lockouts', '/identity/probes',
+  '/broker/products', '/broker/developers', '/broker/applications', '/nowhere',
+]
+
+for (const [locale, colorScheme, width] of [
+  ['en-GB', 'light', 1280],
+  ['de-DE', 'dark', 360],
+]) {
+  test(`every page can be used by everybody: ${locale}, ${colorScheme}, ${width} px`, async () => {
+    const viewport = { width, height: 800 }
+    const context = await browser.newContext({ locale, colorScheme, viewport })
+    const violations = []
+    await watch(context, (what) => violations.push(what))
+    const page = await context.newPage()
+    page.setDefaultTimeout(60_000)
+    const errors = []
+    page.on('pageerror', (error) => errors.push(String(error)))
+    const word = locale === 'de-DE' ? 'Mit Ihrem Konto anmelden' : 'Sign in with your account'
+    await page.goto(`${place}/gateway/services`)
+    await page.getByRole('link', { name: word }).click()
+    await signIn(page, 'alice')
+    await page.waitForURL(`${place}/gateway/services`)
+    // A realm of the store, whose settings have a form.
+    await page.goto(`${place}/identity/new-realm`)
+    await page.fill('[name="f.path"]', `/staff${width}`)
+    await page.keyboard.press('Enter')
+    await page.locator('form:has([name=change]) button').click()
+    await page.waitForURL(/done=change/)
+    const broken = []
+    const settings = `/identity/settings?realm=%2Fstaff${width}`
+    for (const address of [...PAGES, settings]) {
+      await page.goto(`${place}${address}`)
+      await page.locator('h1').waitFor()
+      await accessible(page).catch((error) => broken.push(error.message))
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)
+      if (wide) broken.push(`${address} is wider than the window`)
+    }
+    assert.deepEqual(broken, [])
+    assert.deepEqual(violations, [])
+    assert.deepEqual(errors, [])
+    await context.close()
+  })
+}
