@@ -111,6 +111,13 @@ audit: deps $(DENY) ## Known vulnerabilities of dependencies (needs the network)
 docs: $(MDBOOK) ## Build the site of the pages in docs/: open target/docs/index.html.
 	$(MDBOOK) build
 
+.PHONY: reference pictures
+reference: deps ## Write the pages of docs/ that are generated from the code.
+	DOORWARD_WRITE_REFERENCE=1 $(CARGO) test --locked --test it reference::generated
+
+pictures: deps-clients ## Take the pictures in docs/pictures anew.
+	DOORWARD_PICTURES=docs/pictures $(CARGO) test --locked --test it pictures_of_the_site -- --ignored
+
 # What the build and the tests call from outside: program:Debian package.
 NEEDS       := cc:build-essential cmake:cmake curl:curl redis-server:redis-server memcached:memcached
 NEEDS_BENCH := wrk:wrk valgrind:valgrind

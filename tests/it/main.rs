@@ -84,6 +84,7 @@ mod outages;
 mod plugins;
 mod proxy_protocol;
 mod proxying;
+mod reference;
 mod reload;
 mod request_guard;
 mod route_files;

@@ -123,7 +123,10 @@ fn links_between_pages_lead_somewhere() {
             let is_right = match pages.get(&target) {
                 Some(page) => anchor.is_empty() || anchors(page).contains(anchor),
                 // What a site of docs/ does not have is no target of its pages.
-                None => !path.starts_with("docs") && root().join(&target).exists(),
+                None => {
+                    let is_reached = !path.starts_with("docs") || target.starts_with("docs");
+                    is_reached && root().join(&target).exists()
+                }
             };
             if !is_right {
                 broken.push(format!("{}: {link}", path.display()));
@@ -131,6 +134,43 @@ fn links_between_pages_lead_somewhere() {
         }
     }
     assert_eq!(broken, [""; 0]);
+}
+
+/// Most bytes of a picture.
+const PICTURE: usize = 60_000;
+
+#[test]
+fn each_picture_is_small_shown_and_taken_by_the_tests() {
+    let scripts = std::fs::read_to_string(root().join("tests/clients/pictures.mjs"));
+    let scripts = scripts.expect("the script");
+    let taken = scripts.split("await picture(page, '").skip(1);
+    let taken: BTreeSet<_> = taken
+        .filter_map(|rest| rest.split('\'').next())
+        .map(|name| format!("{name}.webp"))
+        .collect();
+    let directory = std::fs::read_dir(root().join("docs/pictures")).expect("a directory");
+    let kept: BTreeSet<_> = directory
+        .map(|entry| entry.expect("an entry").file_name())
+        .map(|name| name.into_string().expect("UTF-8"))
+        .collect();
+    let pages = pages();
+    let shown: BTreeSet<_> = pages
+        .values()
+        .flat_map(|text| text.split("](pictures/").skip(1))
+        .filter_map(|rest| rest.split(')').next())
+        .map(str::to_owned)
+        .collect();
+    assert!(shown.contains("explain.webp"), "{shown:?}");
+    assert_eq!(kept, shown, "in docs/pictures, and shown by pages");
+    assert_eq!(taken, shown, "taken by the script, and shown by pages");
+    for name in kept {
+        let bytes = std::fs::read(root().join("docs/pictures").join(&name)).expect("a picture");
+        assert!(
+            bytes.starts_with(b"RIFF") && bytes[8..].starts_with(b"WEBP"),
+            "{name}"
+        );
+        assert!(bytes.len() < PICTURE, "{name}: {} bytes", bytes.len());
+    }
 }
 
 #[test]

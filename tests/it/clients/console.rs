@@ -1,7 +1,11 @@
 //! The console in a browser.
 
+use reqwest::Method;
+use serde_json::json;
+
 use super::{Stage, node};
-use crate::console_sign_in::{Office, ROLES};
+use crate::console_sign_in::{Office, ROLES, TOKEN};
+use crate::support::http::{client, send};
 
 #[tokio::test]
 #[ignore = "needs node, its packages and chromium, which `make test` installs"]
@@ -24,4 +28,28 @@ async fn every_page_of_the_console_can_be_used_by_everybody() {
     let office = Office::open().await;
     let script = node("console-pages.mjs");
     Stage::plain(office.door).run(script).await;
+}
+
+/// Those that the pages of docs/ show; `make pictures` keeps them.
+#[tokio::test]
+#[ignore = "needs node, its packages and chromium, which `make test` installs"]
+async fn chromium_takes_the_pictures_of_the_site() {
+    let office = Office::open().await;
+    let paths = json!({"name": "orders-route", "paths": ["/orders"], "methods": ["GET"]});
+    for (path, body) in [
+        (
+            "/services",
+            json!({"name": "orders", "url": "http://127.0.0.1:9000"}),
+        ),
+        ("/services/orders/routes", paths),
+        (
+            "/services/orders/plugins",
+            json!({"name": "key-auth", "config": {"key_names": ["x-api-key"]}}),
+        ),
+    ] {
+        let request = client().request(Method::POST, office.door.admin_url(path));
+        let request = request.header("kong-admin-token", TOKEN).json(&body);
+        send(request).await.expect(201);
+    }
+    Stage::plain(office.door).run(node("pictures.mjs")).await;
 }

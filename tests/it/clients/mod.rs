@@ -111,6 +111,7 @@ impl Stage {
             .env("DOORWARD_KEYS", self.door.path("keys.json"))
             .env("DOORWARD_DIR", self.door.dir())
             .env("DOORWARD_SCREENSHOTS", root().join("target/screenshots"))
+            .env("DOORWARD_PICTURES", pictures())
             // Whom to trust, as each of them is told.
             .env("NODE_EXTRA_CA_CERTS", self.door.path("ca.pem"))
             .env("REQUESTS_CA_BUNDLE", self.door.path("ca.pem"))
@@ -127,6 +128,12 @@ impl Stage {
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Where pictures of pages go: below target/, unless `make pictures` says otherwise.
+fn pictures() -> PathBuf {
+    let place = std::env::var_os("DOORWARD_PICTURES").unwrap_or("target/pictures".into());
+    root().join(place)
 }
 
 /// A script for Node, every case of which is printed.
