@@ -84,7 +84,7 @@ fn is_default(cell: &str, default: &Value) -> bool {
     }
     match default {
         Value::String(text) => literal == text || literal.contains(' ') || literal == "empty",
-        Value::Bool(_) => literal == default.to_string(),
+        Value::Bool(flag) => literal.parse() == Ok(*flag),
         Value::Number(_) => {
             let digits = literal.replace([',', '_'], "");
             digits.parse::<f64>().is_err() || digits.parse().ok() == default.as_f64()
@@ -181,12 +181,10 @@ async fn endpoints_of_the_provider_are_in_the_page_and_no_other() {
         .expect("the table");
     let paths = description["paths"].as_object().expect("paths");
     let shape = |path: &str| {
-        let parts = path
-            .split('/')
-            .map(|part| match part.starts_with('{') || part == "*" {
-                true => "{}",
-                false => part,
-            });
+        let parts = path.split('/').map(|part| {
+            let any = part.starts_with('{') || part == "*";
+            if any { "{}" } else { part }
+        });
         parts.collect::<Vec<_>>().join("/")
     };
     let known: BTreeSet<_> = paths.keys().map(|path| shape(path)).collect();
