@@ -194,26 +194,26 @@ fn verdict(visit: &Visit, body: &Value) -> Cell {
 
 fn filters_table(visit: &Visit, body: &Value) -> Table {
     let t = visit.texts;
+    let mut answered = false;
     let rows = body["filters"].as_array().into_iter().flatten().map(|one| {
-        let explanation = &one["explanation"];
-        let decision = explanation["decision"].as_str().unwrap_or_default();
-        let (text, mark) = match decision {
-            "passes" => (t.decision_passes.to_owned(), Mark::Good),
-            "answers" => {
-                let code = record::text(&explanation["code"]);
-                (
-                    format!("{} {code}", record::text(&explanation["status"])),
-                    Mark::Bad,
-                )
+        let outlook = &one["outlook"];
+        let (text, mark) = match outlook["decision"].as_str() {
+            Some("passes") => (t.decision_passes.to_owned(), Mark::Good),
+            Some("answers") => {
+                answered = true;
+                let parts = ["status", "code"].map(|name| record::text(&outlook[name]));
+                (parts.join(" "), Mark::Bad)
             }
-            "depends" => (t.decision_depends.to_owned(), Mark::Warning),
-            _ => (t.decision_none.to_owned(), Mark::Muted),
+            Some("depends") => (t.decision_depends.to_owned(), Mark::Warning),
+            // Those that change a request and refuse none have nothing to say.
+            _ if answered => (t.decision_none.to_owned(), Mark::Muted),
+            _ => (t.decision_runs.to_owned(), Mark::Good),
         };
         Row::new(vec![
             named("plugins", one, "id"),
             Cell::new(record::text(&one["scope"])),
             Cell::new(text).marked(mark),
-            Cell::new(explanation["reason"].as_str().unwrap_or_default()),
+            Cell::new(outlook["reason"].as_str().unwrap_or_default()),
         ])
     });
     Table {

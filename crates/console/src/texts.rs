@@ -307,6 +307,7 @@ texts! {
     decision: "Decision", "Entscheidung";
     decision_passes: "passes", "lässt durch";
     decision_depends: "depends", "hängt davon ab";
+    decision_runs: "runs", "läuft";
     decision_none: "not reached", "nicht erreicht";
     reason: "Reason", "Grund";
     near_misses: "Routes that almost matched", "Routen, die beinahe passten";
