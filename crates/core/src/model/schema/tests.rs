@@ -339,7 +339,7 @@ fn every_violation_is_told_at_once() {
          config.methods: expected a set; config.nodes.1.count: required field missing; \
          config.rate.count: value should be between 1 and 100; \
          config.rate.unit: expected one of: s, m; config.verify: expected a boolean; \
-         headers.x: expected an array; hosts.1: expected a string; hosts.3: expected a string; \
+         headers: expected an array; hosts.1: expected a string; hosts.3: expected a string; \
          name: required field missing; port: value should be between 0 and 65535; \
          service.foo: not a primary key; service.id: expected a valid UUID)"
     );
