@@ -236,8 +236,7 @@ impl AccountChange {
         let group = self.group(visit, id).await?;
         self.spares_own_role(visit, &group)?;
         let members = self.target("/identity/groups", &[id, "members"], None);
-        let joint = if members.contains('?') { '&' } else { '?' };
-        let members = format!("{members}{joint}size={MEMBERS}");
+        let members = path::with_query(&members, [("size", MEMBERS)]);
         let members = visit.api().get(&members).await?;
         let has_more = members["offset"].is_string();
         let members = members["data"].as_array().cloned().unwrap_or_default();
@@ -546,8 +545,7 @@ pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
         undo.keep(id, Undo::Account(back), visit.now_ms()).await;
     }
     let page = change.page(Some(&answer));
-    let joint = if page.contains('?') { '&' } else { '?' };
-    Ok(frame::lead(&format!("{page}{joint}done=change")))
+    Ok(frame::lead(&path::with_query(&page, [("done", "change")])))
 }
 
 /// What the Admin API did not like: in the form, where there is one.

@@ -46,7 +46,7 @@ fn push(path: &mut String, part: &str) {
     }
 }
 
-/// `path` with the pairs whose value is not empty.
+/// `path` with the pairs whose value is not empty, behind the query that it has.
 pub(crate) fn with_query<'a>(
     path: &str,
     pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -59,7 +59,10 @@ pub(crate) fn with_query<'a>(
     }
     match query.finish() {
         query if query.is_empty() => path.to_owned(),
-        query => format!("{path}?{query}"),
+        query => {
+            let joint = if path.contains('?') { '&' } else { '?' };
+            format!("{path}{joint}{query}")
+        }
     }
 }
 
@@ -84,6 +87,14 @@ mod tests {
             let path = join(PREFIX, ["gateway", part]);
             assert_eq!(segments(&path), ["gateway", part], "{path}");
         }
+    }
+
+    #[test]
+    fn pairs_go_behind_the_query_that_a_path_has() {
+        let pairs = [("a", ""), ("b", "x y")];
+        assert_eq!(with_query("/p", pairs), "/p?b=x+y");
+        assert_eq!(with_query("/p?realm=%2F", pairs), "/p?realm=%2F&b=x+y");
+        assert_eq!(with_query("/p?realm=%2F", [("a", "")]), "/p?realm=%2F");
     }
 
     #[test]

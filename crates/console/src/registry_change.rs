@@ -142,8 +142,7 @@ impl Subject {
     /// Its record, as it is now.
     pub(crate) async fn record(&self, visit: &Visit) -> Result<Value, PageError> {
         let target = self.target(&[], false);
-        let joint = if target.contains('?') { '&' } else { '?' };
-        let target = format!("{target}{joint}declared=true");
+        let target = path::with_query(&target, [("declared", "true")]);
         visit.api().get(&target).await
     }
 
@@ -467,8 +466,7 @@ impl RegistryChange {
             let rows = [("client_id", id), ("client_secret", secret)];
             return entities::shown_once(visit, client_page::LIST, id, &rows, page);
         }
-        let joint = if page.contains('?') { '&' } else { '?' };
-        Ok(frame::lead(&format!("{page}{joint}done=change")))
+        Ok(frame::lead(&path::with_query(&page, [("done", "change")])))
     }
 }
 
