@@ -9,9 +9,9 @@ mod template;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::fmt::Write as _;
+use std::fmt::{self, Display, Formatter, Write as _};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::thread::LocalKey;
 use std::time::Duration;
@@ -193,6 +193,19 @@ pub fn check(setting: &str) -> io::Result<()> {
     }
 }
 
+/// A client as lines name it. Peers on Unix sockets have no address, and no client has
+/// the one that stands for them elsewhere (RFC 1122 §3.2.1.3).
+struct ClientName(IpAddr);
+
+impl Display for ClientName {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0 == IpAddr::V4(Ipv4Addr::UNSPECIFIED) {
+            return f.write_str("unix:");
+        }
+        self.0.fmt(f)
+    }
+}
+
 fn line(out: &mut String, entry: &Entry<'_>) {
     let us = entry.total_us;
     out.push_str("{\"time\":\"");
@@ -201,7 +214,8 @@ fn line(out: &mut String, entry: &Entry<'_>) {
     let _ = write!(
         out,
         "\",\"client\":\"{}\",\"method\":\"{}\",\"host\":",
-        entry.client, entry.method
+        ClientName(entry.client),
+        entry.method
     );
     text(out, entry.host);
     out.push_str(",\"path\":");
@@ -337,6 +351,16 @@ mod tests {
         assert_eq!(value["path"], "/x\n");
         assert_eq!(value["total_ms"], 1.234);
         assert_eq!(out.matches('\n').count(), 1);
+    }
+
+    #[test]
+    fn a_client_on_a_unix_socket_is_named_as_in_the_configuration() {
+        let mut entry = entry();
+        entry.client = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let mut out = String::new();
+        line(&mut out, &entry);
+        let value: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+        assert_eq!(value["client"], "unix:");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Entry, clf_time, timestamp};
+use super::{ClientName, Entry, clf_time, timestamp};
 use doorward_core::model::suggestion;
 
 /// Most bytes of one value.
@@ -200,7 +200,7 @@ fn write_field(out: &mut String, field: Field, end: FieldEnd, entry: &Entry<'_>)
         F::Time => return timestamp(out, entry.time_ms),
         F::TimeClf => return clf_time(out, entry.time_ms),
         F::TimeMs => return number(out, entry.time_ms),
-        F::ClientIp => return number(out, entry.client),
+        F::ClientIp => return number(out, ClientName(entry.client)),
         F::Status => return number(out, entry.status),
         F::TotalMs => return millis(out, Some(entry.total_us)),
         F::UpstreamMs => return millis(out, entry.upstream_us),

@@ -26,6 +26,13 @@ fn fields_stand_between_the_text_of_the_template() {
 }
 
 #[test]
+fn a_client_on_a_unix_socket_has_no_address() {
+    let mut entry = entry();
+    entry.client = std::net::Ipv4Addr::UNSPECIFIED.into();
+    assert_eq!(written("{client_ip} {method}", &entry), "unix: GET\n");
+}
+
+#[test]
 fn every_field_can_be_written() {
     for (name, _) in Field::NAMES {
         let line = written(&format!("{{{name}}}"), &entry());
