@@ -47,10 +47,8 @@ use doorward_net::telemetry::listeners::ListenerCounters;
 use doorward_net::telemetry::{Gauge, process_log};
 use places::Place;
 
-/// Bytes read from and gathered for a client at once: small enough for tens of
-/// thousands of idle connections, large enough to send a common answer whole.
-const READ_BUFFER: usize = 1 << 10;
-const WRITE_BUFFER: usize = 8 << 10;
+/// Bytes read at once of the header that a proxy sends: the common ones are shorter.
+const PROXY_HEADER: usize = 256;
 /// Most bytes of an answer that wait in a stream of HTTP/2 until they are sent. A client
 /// can let a hundred streams of a connection wait; the engine would take 400 KiB for each.
 const STREAM_BUFFER: usize = 64 << 10;
@@ -405,10 +403,16 @@ fn proxy_services(
         },
     };
     let mode = config.socket_mode.0;
-    let mut services = vec![service("proxy", greeter(None), (&config.listen, mode))];
+    let proxies = !config.proxy_protocol_from.is_empty();
+    let place = |addresses| ListenerPlace {
+        addresses,
+        mode,
+        proxies,
+    };
+    let mut services = vec![service("proxy", greeter(None), place(&config.listen))];
     if let (Some(section), Some(door)) = (&config.tls, &shared.tls) {
         let greeter = greeter(Some(door.clone()));
-        services.push(service("proxy-tls", greeter, (&section.listen, mode)));
+        services.push(service("proxy-tls", greeter, place(&section.listen)));
     }
     services
 }
@@ -433,30 +437,50 @@ fn router_services(listener: RouterListener<'_>, in_flight: &Gauge) -> Vec<Servi
         tls: None,
         ..listener.keeper.clone()
     };
-    let mut services = vec![service(listener.name, greeter(without), (plain, mode))];
+    let proxies = !listener.keeper.proxies.is_empty();
+    let place = |addresses| ListenerPlace {
+        addresses,
+        mode,
+        proxies,
+    };
+    let mut services = vec![service(listener.name, greeter(without), place(plain))];
     if listener.keeper.tls.is_some() {
         let name = format!("{}-tls", listener.name);
         services.push(service(
             &name,
             greeter(listener.keeper.clone()),
-            (encrypted, mode),
+            place(encrypted),
         ));
     }
     services
 }
 
-fn service<A>(name: &str, app: A, (addresses, mode): (&[String], u32)) -> Service<A> {
+/// Where a service listens.
+struct ListenerPlace<'a> {
+    addresses: &'a [String],
+    /// The mode of sockets that are files.
+    mode: u32,
+    /// Whether proxies may send headers before a connection begins.
+    proxies: bool,
+}
+
+fn service<A>(name: &str, app: A, place: ListenerPlace<'_>) -> Service<A> {
+    // A connection gathers by itself what is written, and reads as much as has come:
+    // buffers of the engine would last as long as it is idle. Headers of proxies alone
+    // are read by the byte.
+    let header = if place.proxies { PROXY_HEADER } else { 0 };
+    let buffers = L4BufferSettings::new(header, 0);
     let mut service = Service::new(name.to_owned(), app);
-    for address in addresses {
+    for address in place.addresses {
         let listener = if let Some(path) = unix_path(address) {
-            let mode = Permissions::from_mode(mode);
+            let mode = Permissions::from_mode(place.mode);
             ListenerConfig::uds(path.display().to_string()).permissions(mode)
         } else {
             let mut options = TcpSocketOptions::default();
             options.so_reuseport = Some(true);
             ListenerConfig::tcp(address).tcp_socket_options(options)
         };
-        let listener = listener.l4_buffer(L4BufferSettings::new(READ_BUFFER, WRITE_BUFFER));
+        let listener = listener.l4_buffer(buffers);
         service.add_listener(listener);
     }
     service

@@ -137,7 +137,8 @@ impl Gateway {
         head::strip_hop_by_hop(&mut head);
         self.forward_head(&mut head, ctx)?;
         log_phase::note_target(ctx, &head);
-        internal::respond(session, &router, head, ctx, started).await?;
+        // Boxed: requests that are forwarded need not carry about what it needs.
+        Box::pin(internal::respond(session, &router, head, ctx, started)).await?;
         Ok(true)
     }
 

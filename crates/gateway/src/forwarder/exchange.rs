@@ -41,29 +41,22 @@ impl Outcome {
 
 impl Forwarder {
     /// Serves the plain request that was taken from a connection.
-    pub(super) async fn serve_plain(&self, idle: Idle, shutdown: &ShutdownWatch) -> Option<Idle> {
-        let Idle {
-            mut session,
-            connection,
-            mut timer,
-            ..
-        } = idle;
+    pub(super) async fn serve_plain(
+        &self,
+        mut idle: Box<Idle>,
+        shutdown: &ShutdownWatch,
+    ) -> Option<Box<Idle>> {
         let mut ctx = Box::new(Ctx::new());
-        ctx.connection = connection;
-        let Some(outcome) = self.answer(&mut session, &mut ctx, &mut timer).await else {
-            return Box::pin(self.hand_over(session, ctx, shutdown)).await;
+        ctx.connection = idle.connection.take();
+        idle.settings = None;
+        let Idle { session, timer, .. } = &mut *idle;
+        let Some(outcome) = self.answer(session, &mut ctx, timer).await else {
+            let next = Box::pin(self.hand_over(idle.session, ctx, shutdown)).await;
+            return next.map(Box::new);
         };
-        let connection = ctx.connection.take();
+        idle.connection = ctx.connection.take();
         drop(ctx);
-        if !outcome.keep {
-            return None;
-        }
-        session.finish().await.then_some(Idle {
-            session,
-            connection,
-            settings: None,
-            timer,
-        })
+        (outcome.keep && idle.session.finish().await).then_some(idle)
     }
 
     /// Serves a stream of HTTP/2 with a plain request; `connection` is what its streams
@@ -154,7 +147,7 @@ impl Forwarder {
         ctx: &mut Box<Ctx>,
         timer: &mut Timer,
     ) -> Outcome {
-        let peer = match self.gateway.choose_peer(session, ctx).await {
+        let mut peer = match self.gateway.choose_peer(session, ctx).await {
             Ok(peer) => peer,
             Err(error) => return Outcome::failed(error),
         };
@@ -170,6 +163,8 @@ impl Forwarder {
                 }
             },
         };
+        // What connects is not needed for as long as the answer lasts.
+        peer.options.custom_l4 = None;
         let mut upstream = UpstreamSession::new(stream, &peer, timer);
         let Relayed {
             keep_client,

@@ -6,6 +6,7 @@
 //! its channels between them and its copied futures are most of what a request costs.
 //! Both ways run the same steps of [`Gateway`].
 
+mod attendants;
 mod exchange;
 mod handover;
 mod pool;
@@ -24,6 +25,7 @@ use pingora::protocols::http::ServerSession;
 use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
 
+use self::attendants::Attendants;
 use self::pool::UpstreamPool;
 use self::streams::Streams;
 use self::timer::Timer;
@@ -41,6 +43,7 @@ pub struct Forwarder {
     /// Makes connections to upstreams of HTTP/1.1.
     connector: TransportConnector,
     pool: UpstreamPool,
+    attendants: Attendants,
 }
 
 /// A client's connection between two requests.
@@ -101,12 +104,17 @@ impl Forwarder {
             engine: Arc::new(engine),
             connector: TransportConnector::new(Some(options)),
             pool,
+            attendants: Attendants::default(),
         }
     }
 
     /// Serves the next request of a connection, and gives the connection back if
     /// another one may follow.
-    async fn serve(&self, mut idle: Idle, shutdown: &ShutdownWatch) -> Option<Idle> {
+    async fn serve(
+        self: &Arc<Self>,
+        mut idle: Box<Idle>,
+        shutdown: &ShutdownWatch,
+    ) -> Option<Box<Idle>> {
         let stopping = &self.gateway.stopping;
         let is_plain = {
             let stream = idle.session.stream();
@@ -118,10 +126,11 @@ impl Forwarder {
             }
         };
         if is_plain && idle.session.take_request() {
-            self.serve_plain(idle, shutdown).await
+            self.attendants.serve(self, idle, shutdown).await
         } else {
             // Boxed: plain requests need not carry about what it needs.
-            Box::pin(self.serve_by_engine(idle, shutdown)).await
+            let next = Box::pin(self.serve_by_engine(*idle, shutdown)).await;
+            next.map(Box::new)
         }
     }
 
@@ -159,7 +168,7 @@ impl ServerApp for Forwarder {
             streams.serve(framed, shutdown).await;
             return None;
         }
-        let mut next = Some(Idle::new(framed));
+        let mut next = Some(Box::new(Idle::new(framed)));
         while let Some(idle) = next {
             next = self.serve(idle, shutdown).await;
         }
@@ -168,6 +177,7 @@ impl ServerApp for Forwarder {
 
     async fn cleanup(&self) {
         self.gateway.stopping.begin();
+        self.attendants.dismiss();
         self.engine.cleanup().await;
     }
 }

@@ -62,6 +62,8 @@ impl Forwarder {
             }
             Err(error) => return Relayed::failed(false, false, error.into_up()),
         };
+        // An answer may last long after its request.
+        drop(request);
         let cut_off = unsent.is_some();
         match self.relay_answer(session, upstream, ctx, unsent).await {
             Ok(whole) => Relayed {

@@ -25,10 +25,6 @@ use super::tls::{self, TlsAcceptor};
 use crate::telemetry::Gauge;
 use crate::telemetry::listeners::ListenerCounters;
 
-/// How a connection of HTTP/2 begins; no method of HTTP/1 does.
-const HTTP2: &[u8; 3] = b"PRI";
-/// Length of the preface that it is the beginning of (RFC 9113 §3.4).
-const PREFACE: usize = 24;
 /// What the engine is told of connections that are kept: for ever. How long that is,
 /// [`ProtocolDispatcher`] sees to, without a timer for each request.
 pub const KEEP: u64 = 0;
@@ -153,11 +149,7 @@ impl<A: ServerApp + Send + Sync + 'static> ServerApp for ProtocolDispatcher<A> {
         let open = keeper.open.enter();
         tokio::spawn(async move {
             let (_admitted, _open) = (admitted, open);
-            let keeper = &greeter.keeper;
-            let Some(stream) = keeper.proxied(stream).await else {
-                return;
-            };
-            if let Some(stream) = keeper.handshake(stream).await {
+            if let Some(stream) = greeter.keeper.begun(stream).await {
                 greeter.greet(stream, shutdown).await;
             }
         });
@@ -171,12 +163,22 @@ impl<A: ServerApp + Send + Sync + 'static> ServerApp for ProtocolDispatcher<A> {
 }
 
 impl ConnectionAcceptor {
+    /// The connection once a request may come on it. What this takes is boxed: its room
+    /// would be the task's for as long as the connection lasts.
+    async fn begun(&self, stream: Stream) -> Option<Stream> {
+        let mut stream = stream;
+        if !self.proxies.is_empty() {
+            stream = Box::pin(self.proxied(stream)).await?;
+        }
+        match &self.tls {
+            Some(tls) => Box::pin(self.handshake(tls, stream)).await,
+            None => Some(stream),
+        }
+    }
+
     /// The connection behind the header of its proxy, if it has to have one; nothing
     /// if that is missing, malformed or late.
     async fn proxied(&self, stream: Stream) -> Option<Stream> {
-        if self.proxies.is_empty() {
-            return Some(stream);
-        }
         let digest = stream.get_socket_digest();
         let peer = || digest.as_ref().and_then(|digest| digest.peer_addr());
         let mut socket = tls::socket(stream)?;
@@ -192,12 +194,9 @@ impl ConnectionAcceptor {
         None
     }
 
-    /// The connection after its handshake, if it needs one; nothing if that
-    /// failed, or was all that the client wanted.
-    async fn handshake(&self, stream: Stream) -> Option<Stream> {
-        let Some(tls) = &self.tls else {
-            return Some(stream);
-        };
+    /// The connection after its handshake; nothing if that failed, or was all that the
+    /// client wanted.
+    async fn handshake(&self, tls: &TlsAcceptor, stream: Stream) -> Option<Stream> {
         let peer = stream.get_socket_digest();
         match tls.accept(stream, self.limits.handshake).await {
             Ok(stream) => stream,
@@ -218,10 +217,11 @@ impl<A: ServerApp + Send + Sync + 'static> ProtocolDispatcher<A> {
         let due = Instant::now() + limit;
         let begun = timeout(limit, self.choose(stream)).await;
         // Silent for too long, or gone.
-        let Ok(Some((app, stream, http2))) = begun else {
+        let Ok(Some((app, stream))) = begun else {
             return;
         };
-        let stream: Stream = Box::new(FramedStream::new(stream, http2));
+        let http2 = stream.is_http2();
+        let (app, stream): (_, Stream) = (app.clone(), stream);
         let tls = stream.get_ssl_digest();
         let handshake = tls.as_deref().and_then(Handshake::of).cloned();
         let late = async {
@@ -245,23 +245,21 @@ impl<A: ServerApp + Send + Sync + 'static> ProtocolDispatcher<A> {
         }
     }
 
-    /// The application for a connection, and whether that speaks HTTP/2;
-    /// nothing for a connection that is gone.
-    async fn choose(&self, mut stream: Stream) -> Option<(Arc<A>, Stream, bool)> {
+    /// The application for a connection, which may speak HTTP/2; nothing for a
+    /// connection that is gone.
+    async fn choose(&self, stream: Stream) -> Option<(&Arc<A>, Box<FramedStream>)> {
         if stream.get_ssl_digest().is_some() {
             let http2 = matches!(stream.selected_alpn_proto(), Some(ALPN::H2));
-            return Some((self.http1.clone(), stream, http2));
+            return Some((&self.http1, Box::new(FramedStream::new(stream, http2))));
         }
-        let mut start = [0_u8; HTTP2.len()];
-        stream.try_peek(&mut start).await.ok()?;
-        let http2 = start == *HTTP2;
-        if http2 {
-            // The engine waits for the rest of the preface without a limit.
-            let mut preface = [0_u8; PREFACE];
-            stream.try_peek(&mut preface).await.ok()?;
-        }
-        let app = if http2 { &self.http2 } else { &self.http1 };
-        Some((app.clone(), stream, http2))
+        let mut stream = Box::new(FramedStream::new(stream, false));
+        stream.tell_protocol().await.ok()?;
+        let app = if stream.is_http2() {
+            &self.http2
+        } else {
+            &self.http1
+        };
+        Some((app, stream))
     }
 }
 

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, ready};
 
 use parking_lot::Mutex;
 use pingora::protocols::Stream;
-use tokio::io::{AsyncRead, AsyncWrite as _, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 
 use super::accept;
 use super::session::Session;
@@ -41,7 +41,7 @@ pub(super) use head::is_special;
 use head::{Body, Head, HeadScan};
 pub use head::{Refusal, content_length};
 use http2::FieldBlocks;
-use write::CorkedWrites;
+use write::{CorkedWrites, GatheredWrites};
 
 /// Most bytes that wait until it is known whether the connection becomes a
 /// tunnel.
@@ -292,6 +292,8 @@ pub struct FramedStream {
     answered: AtomicU32,
     /// Where the body goes, if that may be slower than the client.
     upload: Mutex<Option<Weak<Upload>>>,
+    /// What is written, until it is flushed.
+    gathered: GatheredWrites,
     /// What is written under a cork, if the connection has one.
     corked: Option<Box<CorkedWrites>>,
 }
@@ -325,6 +327,7 @@ impl FramedStream {
             tunnel: AtomicBool::new(false),
             answered: AtomicU32::new(0),
             upload: Mutex::default(),
+            gathered: GatheredWrites::default(),
             corked: None,
         }
     }
@@ -501,7 +504,7 @@ impl AsyncRead for FramedStream {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.flushing {
-            let flushed = Pin::new(&mut this.inner).poll_flush(cx)?;
+            let flushed = this.poll_sent(cx)?;
             this.flushing = flushed.is_pending();
         }
         this.send_corked(cx)?;

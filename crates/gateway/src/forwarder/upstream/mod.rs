@@ -10,7 +10,8 @@ mod tests;
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use pingora::prelude::{Error, ErrorType, HttpPeer};
 use pingora::protocols::Stream;
 use pingora::protocols::http::HttpTask;
 use pingora::protocols::http::v1::client::http_req_header_to_wire;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use tokio::task::unconstrained;
 
 use self::body::BodyReader;
@@ -196,24 +197,51 @@ impl<'t> UpstreamSession<'t> {
             let left = usize::try_from(left).unwrap_or(LARGEST_READ);
             self.room = left.clamp(FIRST_READ, LARGEST_READ);
         }
+        if self.room <= FIRST_READ {
+            return self.poll_read_little(cx);
+        }
         if self.buffer.capacity() < self.room {
             self.buffer.reserve(self.room);
         }
-        let read = pin!(self.stream.read_buf(&mut self.buffer));
-        let count = ready!(read.poll(cx))?;
+        let read = pin!(self.stream.read_buf(&mut self.buffer)).poll(cx);
+        if read.is_pending() {
+            // What is waited for needs no room yet.
+            self.buffer = BytesMut::new();
+        }
+        let count = ready!(read)?;
         if count >= self.room {
             self.room = (self.room * 2).min(LARGEST_READ);
         }
-        if self.read.is_empty() {
-            self.read = self.buffer.split().freeze();
-        } else {
-            // The first part of a head, or of a line with a chunk's size.
-            let mut joined = BytesMut::with_capacity(self.read.len() + self.buffer.len());
-            joined.put_slice(&self.read);
-            joined.put_slice(&self.buffer.split());
-            self.read = joined.freeze();
-        }
+        let piece = self.buffer.split().freeze();
+        self.keep(piece);
         Poll::Ready(Ok(count))
+    }
+
+    /// Puts what was read behind what waits.
+    fn keep(&mut self, piece: Bytes) {
+        if self.read.is_empty() {
+            self.read = piece;
+            return;
+        }
+        // The first part of a head, or of a line with a chunk's size.
+        let mut joined = BytesMut::with_capacity(self.read.len() + piece.len());
+        joined.put_slice(&self.read);
+        joined.put_slice(&piece);
+        self.read = joined.freeze();
+    }
+
+    /// Reads what may be an event of a stream that is silent afterwards: it holds no
+    /// more than has come.
+    fn poll_read_little(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut space = [const { MaybeUninit::<u8>::uninit() }; FIRST_READ];
+        let mut piece = ReadBuf::uninit(&mut space);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut piece))?;
+        let piece = piece.filled();
+        if piece.len() >= self.room {
+            self.room = (self.room * 2).min(LARGEST_READ);
+        }
+        self.keep(Bytes::copy_from_slice(piece));
+        Poll::Ready(Ok(piece.len()))
     }
 
     /// What the end of the connection means.

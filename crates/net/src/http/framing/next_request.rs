@@ -2,15 +2,41 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use tokio::io::AsyncWrite as _;
 
+use super::http2::FieldBlocks;
 use super::{FramedStream, Reader, State, WAITING};
 
+/// How a connection of HTTP/2 begins; no method of HTTP/1 does.
+const HTTP2: &[u8] = b"PRI";
+/// Length of the preface that it is the beginning of (RFC 9113 §3.4).
+const PREFACE: usize = 24;
+
 impl FramedStream {
+    /// Tells by the first bytes of a connection in the clear whether it speaks HTTP/2:
+    /// then its whole preface has come, for which the engine would wait without a limit.
+    pub(in crate::http) async fn tell_protocol(&mut self) -> io::Result<()> {
+        let http2 = poll_fn(|cx| self.poll_protocol(cx)).await?;
+        if http2 {
+            self.reader = Reader::Http2(Box::new(FieldBlocks::new()));
+        }
+        Ok(())
+    }
+
+    fn poll_protocol(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        loop {
+            let http2 = self.held.starts_with(HTTP2);
+            if self.held.len() >= if http2 { PREFACE } else { HTTP2.len() } {
+                return Poll::Ready(Ok(http2));
+            }
+            if !ready!(self.read_aside(cx))? {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+    }
+
     /// Whether the connection speaks HTTP/2.
     pub fn is_http2(&self) -> bool {
         matches!(self.reader, Reader::Http2(_))
@@ -69,7 +95,7 @@ impl FramedStream {
 
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         if self.flushing {
-            let flushed = Pin::new(&mut self.inner).poll_flush(cx)?;
+            let flushed = self.poll_sent(cx)?;
             self.flushing = flushed.is_pending();
         }
         loop {

@@ -15,6 +15,61 @@ use crate::http::cork::Cork;
 /// Most bytes that are held back, which is what a record of TLS holds (RFC 8446 §5.1).
 const HELD_BACK: usize = 16 << 10;
 
+/// Most bytes that are gathered for one write: a head and a common body together.
+const GATHERED: usize = 8 << 10;
+
+/// What is gathered until it is flushed. It has room of its own only while something
+/// waits: a buffer below would keep it for as long as the connection is idle.
+#[derive(Debug, Default)]
+pub(super) struct GatheredWrites(Vec<u8>);
+
+impl GatheredWrites {
+    /// Gathers `pieces` of `count` bytes; whether there was room for them.
+    fn gather<'a>(&mut self, count: usize, pieces: impl Iterator<Item = &'a [u8]>) -> bool {
+        if self.0.len() + count > GATHERED {
+            return false;
+        }
+        if self.0.is_empty() {
+            self.0.reserve_exact(GATHERED);
+        }
+        pieces.for_each(|piece| self.0.extend_from_slice(piece));
+        true
+    }
+
+    /// Writes what was gathered to `inner`.
+    fn write(&mut self, inner: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.0.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        poll_write_all(&mut self.0, inner, cx)
+    }
+}
+
+/// Writes all of `bytes` to `inner`, and then holds no room for them.
+fn poll_write_all(
+    bytes: &mut Vec<u8>,
+    inner: &mut Stream,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    let mut written = 0;
+    let outcome = loop {
+        let rest = &bytes[written..];
+        if rest.is_empty() {
+            // An idle connection holds nothing.
+            *bytes = Vec::new();
+            return Poll::Ready(Ok(()));
+        }
+        match Pin::new(&mut *inner).poll_write(cx, rest) {
+            Poll::Ready(Ok(0)) => break Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            Poll::Ready(Ok(count)) => written += count,
+            Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+            Poll::Pending => break Poll::Pending,
+        }
+    };
+    bytes.drain(..written);
+    outcome
+}
+
 /// What is written under a [`Cork`].
 #[derive(Debug)]
 pub(super) struct CorkedWrites {
@@ -54,24 +109,9 @@ impl CorkedWrites {
 
     /// Writes what was held back to `inner`.
     fn write(&mut self, inner: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut written = 0;
-        let outcome = loop {
-            let rest = &self.bytes[written..];
-            if rest.is_empty() {
-                // An idle connection holds nothing.
-                self.bytes = Vec::new();
-                self.cork.set_waiting(false);
-                return Poll::Ready(Ok(()));
-            }
-            match Pin::new(&mut *inner).poll_write(cx, rest) {
-                Poll::Ready(Ok(0)) => break Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(count)) => written += count,
-                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
-                Poll::Pending => break Poll::Pending,
-            }
-        };
-        self.bytes.drain(..written);
-        outcome
+        ready!(poll_write_all(&mut self.bytes, inner, cx))?;
+        self.cork.set_waiting(false);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -104,11 +144,27 @@ impl FramedStream {
     /// Writes what was held back, and flushes it.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_corked(cx))?;
-        ready!(Pin::new(&mut self.inner).poll_flush(cx))?;
+        ready!(self.poll_sent(cx))?;
         if let Some(corked) = &mut self.corked {
             corked.due = false;
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Writes what was gathered, and flushes it.
+    pub(super) fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.gathered.write(&mut self.inner, cx))?;
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    /// Writes `bytes` that whoever has them gathered by himself.
+    pub(in crate::http) fn poll_write_through(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.gathered.write(&mut self.inner, cx))?;
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
     }
 
     /// Holds `pieces` of `count` bytes back, if their turn has not come; whether that is
@@ -126,7 +182,7 @@ impl FramedStream {
     /// Sends what was written, where that may not wait.
     fn send(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.prompt.load(Ordering::Relaxed) {
-            let flushed = Pin::new(&mut self.inner).poll_flush(cx)?;
+            let flushed = self.poll_sent(cx)?;
             // The engine reads all the while, and so sends the rest.
             self.flushing = flushed.is_pending();
         }
@@ -146,7 +202,12 @@ impl AsyncWrite for FramedStream {
         }
         ready!(this.poll_corked(cx))?;
         let bytes = this.date.apply(bytes);
-        let count = ready!(Pin::new(&mut this.inner).poll_write(cx, bytes))?;
+        let count = if this.gathered.gather(bytes.len(), std::iter::once(bytes)) {
+            bytes.len()
+        } else {
+            ready!(this.gathered.write(&mut this.inner, cx))?;
+            ready!(Pin::new(&mut this.inner).poll_write(cx, bytes))?
+        };
         this.date.wrote(count);
         this.send(cx)?;
         Poll::Ready(Ok(count))
@@ -163,6 +224,7 @@ impl AsyncWrite for FramedStream {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(this.poll_corked(cx))?;
+        ready!(this.gathered.write(&mut this.inner, cx))?;
         Pin::new(&mut this.inner).poll_shutdown(cx)
     }
 
@@ -173,12 +235,18 @@ impl AsyncWrite for FramedStream {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let count = pieces.iter().map(|piece| piece.len()).sum();
-        if this.hold_back(count, pieces.iter().map(|piece| &**piece)) {
+        let each = || pieces.iter().map(|piece| &**piece);
+        if this.hold_back(count, each()) {
             return Poll::Ready(Ok(count));
         }
         ready!(this.poll_corked(cx))?;
         this.date.forget();
-        let count = ready!(Pin::new(&mut this.inner).poll_write_vectored(cx, pieces))?;
+        let count = if this.gathered.gather(count, each()) {
+            count
+        } else {
+            ready!(this.gathered.write(&mut this.inner, cx))?;
+            ready!(Pin::new(&mut this.inner).poll_write_vectored(cx, pieces))?
+        };
         this.send(cx)?;
         Poll::Ready(Ok(count))
     }

@@ -192,7 +192,7 @@ impl Answer {
 
     async fn write(&self, stream: &mut FramedStream, bytes: &mut impl bytes::Buf) -> Result<()> {
         while bytes.has_remaining() {
-            let written = poll_fn(|cx| Pin::new(&mut *stream).poll_write(cx, bytes.chunk()));
+            let written = poll_fn(|cx| stream.poll_write_through(cx, bytes.chunk()));
             match self.within(written).await? {
                 0 => return Err(failed(io::ErrorKind::WriteZero.into())),
                 count => bytes.advance(count),
