@@ -419,10 +419,18 @@ async fn a_tool_needs_what_its_rule_says_and_the_list_shows_no_other() {
     );
     assert_eq!(refused.json()["id"], 7);
 
-    // Nothing would help: no challenge, or clients go in a circle.
-    let refused = post(&door, &token, &tool("delete"), &[]).await.expect(403);
+    // Nothing would help: the call fails, and the client's session goes on.
+    let refused = post(&door, &token, &tool("delete"), &[]).await.expect(200);
     assert_eq!(refused.header("www-authenticate"), "");
     assert_eq!(refused.json()["error"]["code"], -32003);
+    assert_eq!(refused.json()["id"], 7);
+    let both = format!("[{},{}]", tool("weather"), tool("delete"));
+    let refused = post(&door, &token, &both, &[]).await.expect(200);
+    let codes = [0, 1].map(|n| refused.json()[n]["error"]["code"].clone());
+    assert_eq!(codes, [-32003, -32003], "{}", refused.body);
+    let unasked = tool("delete").replace("\"id\":7,", "");
+    assert_ne!(unasked, tool("delete"));
+    post(&door, &token, &unasked, &[]).await.expect(403);
     assert_eq!(upstream.seen().len(), reached, "nothing was forwarded");
 
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).to_string();
@@ -444,7 +452,7 @@ async fn a_tool_needs_what_its_rule_says_and_the_list_shows_no_other() {
     for line in [
         "doorward_mcp_calls_total{method=\"tools/call\",name=\"read_*\",decision=\"allow\"} 1",
         "doorward_mcp_calls_total{method=\"tools/call\",name=\"pay\",decision=\"step_up\"} 1",
-        "doorward_mcp_calls_total{method=\"tools/call\",name=\"other\",decision=\"deny\"} 1",
+        "doorward_mcp_calls_total{method=\"tools/call\",name=\"other\",decision=\"deny\"} 3",
     ] {
         assert!(metrics.contains(line), "{line} in {metrics}");
     }
@@ -485,7 +493,6 @@ async fn a_tool_is_not_smuggled_past_the_rules() {
             -32600,
         ),
         (format!("{good}{good}"), none, 400, -32700),
-        (format!("[{good},{}]", tool("delete")), none, 403, -32003),
         (
             format!("[{good}]"),
             &[("mcp-protocol-version", "2025-06-18")],

@@ -23,19 +23,25 @@ use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Code, Exchange, Flow, McpCall, Verdict};
 
 /// What refusals of calls are called.
-pub(super) const CODES: [Code; 5] = [
+pub(super) const CODES: [Code; 6] = [
     CALL_DENIED,
     CALL_NEEDS_SCOPE,
+    UPGRADE_DENIED,
     BAD_MESSAGE,
     MESSAGE_TOO_LONG,
     UNREADABLE_MESSAGE,
 ];
 
-const CALL_DENIED: Code = Code::new("call_denied", 403, "mcp: the rules deny the call");
+const CALL_DENIED: Code = Code::new("call_denied", 200, "mcp: the rules deny the call");
 const CALL_NEEDS_SCOPE: Code = Code::new(
     "call_needs_scope",
     403,
     "mcp: the token lacks a scope that the rules want for the call",
+);
+const UPGRADE_DENIED: Code = Code::new(
+    "upgrade_denied",
+    403,
+    "mcp: what follows an upgrade of the connection could not be read",
 );
 const BAD_MESSAGE: Code = Code::new(
     "bad_message",
@@ -90,6 +96,31 @@ struct Refused {
     id: Value,
     /// All scopes of the call, where a token with them would do.
     scopes: Vec<String>,
+    /// What gets an answer of its own, where the message was understood.
+    answer: CallAnswer,
+}
+
+/// What of a message is answered by the protocol itself, not by the transport.
+enum CallAnswer {
+    /// Nothing: the transport says that the message was not taken.
+    Nothing,
+    /// One request, whose `id` the refusal has.
+    Request,
+    /// The requests of a batch.
+    Batch(Vec<Value>),
+}
+
+impl CallAnswer {
+    /// Notifications have no answer (JSON-RPC 2.0 section 4.1).
+    fn of(messages: &[Message], batch: bool) -> Self {
+        let ids = messages.iter().map(|message| &message.id);
+        let ids: Vec<_> = ids.filter(|id| !id.is_null()).cloned().collect();
+        match (ids.is_empty(), batch) {
+            (true, _) => Self::Nothing,
+            (false, false) => Self::Request,
+            (false, true) => Self::Batch(ids),
+        }
+    }
 }
 
 impl Refused {
@@ -99,6 +130,27 @@ impl Refused {
             fault,
             id: Value::Null,
             scopes: Vec::new(),
+            answer: CallAnswer::Nothing,
+        }
+    }
+
+    /// A denied request is answered as the protocol answers requests, by an error in
+    /// a 200: a client may end its session for any other status, and no other token
+    /// would help. The transport's status is left for what a client can act on, and
+    /// for what has no answer.
+    fn status(&self) -> StatusCode {
+        let status = match self.answer {
+            CallAnswer::Nothing if self.code.status == StatusCode::OK => 403,
+            _ => self.code.status,
+        };
+        StatusCode::from_u16(status).unwrap_or(StatusCode::FORBIDDEN)
+    }
+
+    fn body(&self) -> String {
+        let error = |id| message::error(id, self.fault);
+        match &self.answer {
+            CallAnswer::Nothing | CallAnswer::Request => error(&self.id).to_string(),
+            CallAnswer::Batch(ids) => Value::from_iter(ids.iter().map(error)).to_string(),
         }
     }
 }
@@ -120,7 +172,7 @@ impl Mcp {
         // What follows an upgrade is read by nobody here.
         if session.req_header().headers.contains_key(UPGRADE) {
             let fault = Fault::new(FORBIDDEN, "the protocol has no upgrade");
-            let refused = Refused::new(&CALL_DENIED, fault);
+            let refused = Refused::new(&UPGRADE_DENIED, fault);
             return Verdict::Now(Flow::Respond(self.refuse_call(refused, exchange)));
         }
         if self.may_have_calls(session.req_header()) || !session.is_body_empty() {
@@ -227,7 +279,10 @@ impl Mcp {
         let rules = &self.config.rules;
         let denied = || {
             let fault = Fault::new(FORBIDDEN, "the caller may not do this");
-            Refused::new(&CALL_DENIED, fault)
+            Refused {
+                answer: CallAnswer::of(messages, batch),
+                ..Refused::new(&CALL_DENIED, fault)
+            }
         };
         let Some(token) = exchange.token.clone() else {
             return Err(denied());
@@ -295,10 +350,8 @@ impl Mcp {
     fn refuse_call(&self, refused: Refused, exchange: &mut Exchange) -> Reply {
         self.refused.inc();
         exchange.refusal = Some(Cow::Borrowed(refused.code.code));
-        let status = StatusCode::from_u16(refused.code.status);
-        let mut reply = Reply::empty(status.unwrap_or(StatusCode::FORBIDDEN));
-        let error = message::error(&refused.id, refused.fault).to_string();
-        reply.body = ReplyBody::Raw("application/json", error.into());
+        let mut reply = Reply::empty(refused.status());
+        reply.body = ReplyBody::Raw("application/json", refused.body().into());
         if refused.scopes.is_empty() {
             return reply;
         }
