@@ -164,10 +164,12 @@ $(PEBBLE):
 CLIENTS      := tests/clients
 NODE_MODULES := $(CLIENTS)/node_modules/.package-lock.json
 VENV         := target/clients/venv
+# The first generation of a library that the environment has in its second.
+MCP_FIRST    := target/clients/mcp-first
 
 deps-clients: deps ## Install clients of other makers for the tests: node, python, chromium, their packages.
 	@$(call install,$(NEEDS_CLIENTS))
-	@$(MAKE) --no-print-directory $(NODE_MODULES) $(VENV)/installed
+	@$(MAKE) --no-print-directory $(NODE_MODULES) $(VENV)/installed $(MCP_FIRST)/installed
 
 $(NODE_MODULES): $(CLIENTS)/package.json $(CLIENTS)/package-lock.json
 	npm ci --prefix $(CLIENTS) --ignore-scripts --no-audit --no-fund
@@ -178,6 +180,10 @@ $(VENV)/installed: $(CLIENTS)/requirements.txt
 	@python3 -c 'import ensurepip' 2>/dev/null || { $(call install,-:python3-venv); }
 	python3 -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps -r $<
+	@touch $@
+
+$(MCP_FIRST)/installed: $(CLIENTS)/requirements-mcp-first.txt $(VENV)/installed
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(MCP_FIRST) -r $<
 	@touch $@
 
 # $(call install,program:package …) installs the packages whose program is not

@@ -11,6 +11,7 @@ mod directory;
 mod federation;
 mod keys;
 mod logout;
+mod mcp;
 mod relying;
 
 use std::path::{Path, PathBuf};
