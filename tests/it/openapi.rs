@@ -46,7 +46,7 @@ impl Description {
     fn check(&self, method: &str, path: &str, answer: &Answer) {
         let responses = &self.operation(method, path)["responses"];
         let status = answer.status.to_string();
-        let response = responses.get(&status).or_else(|| responses.get("default"));
+        let response = responses.get(&status);
         let response = response.unwrap_or_else(|| panic!("{method} {path} answered {status}"));
         let Some(content) = resolved(&self.0, response).get("content") else {
             assert_eq!(answer.body, "", "{method} {path} {status} has a body");
@@ -70,7 +70,7 @@ impl Description {
     fn check_loosely(&self, method: &str, path: &str, answer: &Answer) {
         let responses = &self.operation(method, path)["responses"];
         let status = answer.status.to_string();
-        let response = responses.get(&status).or_else(|| responses.get("default"));
+        let response = responses.get(&status);
         let response = response.unwrap_or_else(|| panic!("{method} {path} answered {status}"));
         let content = &resolved(&self.0, response)["content"];
         let media = answer.header("content-type").split(';').next();

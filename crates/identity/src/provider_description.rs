@@ -43,13 +43,30 @@ pub(super) fn describe(base_url: &str) -> Value {
         &["schemas", "status"],
     );
     document.schema("scim-error", scim);
-    document.refusal("default", "Any other refusal.", &json!({"type": "object"}));
+    let mut json = fields(
+        [
+            ("code", json!({"type": "integer"})),
+            ("reason", text()),
+            ("message", text()),
+            ("detail", json!({"type": "object"})),
+            ("errorMessage", text()),
+            ("failureUrl", text()),
+        ],
+        &[],
+    );
+    // Versions 1.x of `authenticate` answer in another shape.
+    json["anyOf"] = json!([
+        {"required": ["code", "reason", "message"]},
+        {"required": ["errorMessage"]},
+    ]);
+    document.schema("json-error", json);
+    document.refusal("5XX", UNABLE, &json!({"type": "object"}));
     for endpoint in ENDPOINTS {
         let (place, tag) = endpoint.surface.place();
         let path = format!("{place}/{}", endpoint.path);
         for method in endpoint.methods {
             let operation = (endpoint.describe)(method.as_str());
-            let mut operation = operation.tag(tag).refuses(&["default"]);
+            let mut operation = operation.tag(tag).refuses(&["5XX"]);
             if !open_parts(&path).is_empty() {
                 // The gateway refuses paths that could be read in two ways.
                 let object = json!({"type": "object"});
@@ -60,11 +77,14 @@ pub(super) fn describe(base_url: &str) -> Value {
     }
     let mut document = document.into_json();
     // Which type a refusal has depends on the endpoint and on who asks.
-    let content = &mut document["components"]["responses"]["refusal-default"]["content"];
+    let content = &mut document["components"]["responses"]["refusal-5XX"]["content"];
     content["text/html"] = json!({"schema": text()});
     content["application/scim+json"] =
         json!({"schema": {"$ref": "#/components/schemas/scim-error"}});
     document
 }
+
+const UNABLE: &str = "The provider can't answer now: its store does not, or too much is asked \
+    of it at once.";
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");

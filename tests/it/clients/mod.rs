@@ -7,6 +7,7 @@
 
 mod broker;
 mod console;
+mod descriptions;
 mod directory;
 mod federation;
 mod keys;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use doorward_core::openapi::{Document, reference};
 
 /// The statuses that requests are refused with, and why.
-const STATUSES: [(&str, &str); 8] = [
+const STATUSES: [(&str, &str); 9] = [
     ("400", "The path, the query or the body makes no sense."),
     ("401", "The token is absent or wrong."),
     (
@@ -17,9 +17,13 @@ const STATUSES: [(&str, &str); 8] = [
         "There is no such record, or no such part of the program.",
     ),
     ("409", "Another record or a file stands in the way."),
+    (
+        "412",
+        "The record is not as it was when it was read; read it again.",
+    ),
     ("413", "The body is too large."),
     ("503", "The store does not answer. It may in a moment."),
-    ("default", "Any other refusal."),
+    ("5XX", "The program failed. The log says why."),
 ];
 
 /// Adds the refusals and their schema.
@@ -48,7 +52,7 @@ pub(super) fn of(method: &str, has_open_parts: bool, has_body: bool) -> Vec<&'st
     if method != "GET" {
         statuses.extend(["409", "503"]);
     }
-    statuses.push("default");
+    statuses.push("5XX");
     statuses
 }
 

@@ -2,8 +2,23 @@
 
 use serde_json::json;
 
-use super::object;
-use doorward_core::openapi::{Operation, Parameter, fields, text};
+use super::{object, refused};
+use doorward_core::openapi::{JSON, Operation, Parameter, fields, reference, text};
+
+/// With the refusals of these endpoints.
+fn refusing(operation: Operation) -> Operation {
+    let why = [
+        (400, "The request makes no sense."),
+        (401, "There is no session, or the sign-in failed."),
+        (403, "The session is not for this."),
+        (404, "There is no such resource, or no such version of it."),
+        (408, "The callbacks came too late."),
+        (413, "The body is too large."),
+        (415, "The body is of a type that is not read."),
+        (429, "Too many requests."),
+    ];
+    refused(operation, JSON, &reference("json-error"), &why)
+}
 
 fn action(one_of: &[&str]) -> Parameter {
     let schema = json!({"type": "string", "enum": one_of});
@@ -23,7 +38,7 @@ pub(crate) fn authenticate(_: &str) -> Operation {
         &[],
     );
     let header = |name, says| Parameter::header(name, text(), says);
-    Operation::new("Signs in: by headers, or by callbacks that are filled in.")
+    let operation = Operation::new("Signs in: by headers, or by callbacks that are filled in.")
         .takes([
             header("X-Service-Username", "The name."),
             header("X-Service-Password", "The password."),
@@ -33,16 +48,18 @@ pub(crate) fn authenticate(_: &str) -> Operation {
             ),
         ])
         .optional_body(&object())
-        .answers(200, "A session, or callbacks.", &answer)
+        .answers(200, "A session, or callbacks.", &answer);
+    refusing(operation)
 }
 
 /// `sessions`
 pub(crate) fn sessions(_: &str) -> Operation {
     let says = "Which one; there are others in other versions, such as `logout`.";
-    Operation::new("Looks at, refreshes or ends the session of the caller.")
+    let operation = Operation::new("Looks at, refreshes or ends the session of the caller.")
         .takes([Parameter::query("_action", text(), says)])
         .optional_body(&object())
-        .answers(200, "What came of it.", &object())
+        .answers(200, "What came of it.", &object());
+    refusing(operation)
 }
 
 /// `sessions/{id}`
@@ -52,10 +69,12 @@ pub(crate) fn session(method: &str) -> Operation {
 
 /// `users`
 pub(crate) fn users(_: &str) -> Operation {
-    Operation::new("Tells whose the session is, or checks where a browser may be led.")
-        .takes([action(&["idFromSession", "validateGoto"])])
-        .optional_body(&object())
-        .answers(200, "What came of it.", &object())
+    let operation =
+        Operation::new("Tells whose the session is, or checks where a browser may be led.")
+            .takes([action(&["idFromSession", "validateGoto"])])
+            .optional_body(&object())
+            .answers(200, "What came of it.", &object());
+    refusing(operation)
 }
 
 /// `users/{id}`
@@ -66,15 +85,18 @@ pub(crate) fn user(method: &str) -> Operation {
             .body(&object()),
         _ => Operation::new("Shows the record of the session's own user."),
     };
-    operation
-        .names("id", "The name of the user.")
-        .answers(200, "The record.", &object())
+    let operation =
+        operation
+            .names("id", "The name of the user.")
+            .answers(200, "The record.", &object());
+    refusing(operation)
 }
 
 /// `serverinfo/{id}`
 pub(crate) fn server_info(_: &str) -> Operation {
     let answer = fields([("cookieName", text()), ("realm", text())], &[]);
-    Operation::new("Tells clients what they need to know.")
+    let operation = Operation::new("Tells clients what they need to know.")
         .names("id", "`*` or `version`.")
-        .answers(200, "The facts.", &answer)
+        .answers(200, "The facts.", &answer);
+    refusing(operation)
 }

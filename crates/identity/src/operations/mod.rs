@@ -22,6 +22,13 @@ fn of_token(operation: Operation) -> Operation {
     operation.security(json!([{"token": []}]))
 }
 
+/// With refusals of one shape: their statuses, and what each says.
+fn refused(operation: Operation, media: &str, schema: &Value, why: &[(u16, &str)]) -> Operation {
+    why.iter().fold(operation, |operation, (status, says)| {
+        operation.answers_as(*status, says, media, schema)
+    })
+}
+
 fn object() -> Value {
     json!({"type": "object"})
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{FORM, object, of_client, of_token};
-use doorward_core::openapi::{Operation, Parameter, fields, reference, text};
+use super::{FORM, object, of_client, of_token, refused};
+use doorward_core::openapi::{JSON, Operation, Parameter, fields, reference, text};
 
 /// The grants of the token endpoint.
 const GRANTS: [&str; 8] = [
@@ -31,11 +31,16 @@ fn form<const N: usize>(members: [&str; N], required: &[&str]) -> Value {
     schema
 }
 
+/// With the refusals of OAuth 2.0.
 fn refusing(operation: Operation) -> Operation {
-    let error = reference("oauth-error");
-    operation
-        .answers(400, "The request makes no sense.", &error)
-        .answers(401, "The client or the token is not proved.", &error)
+    let why = [
+        (400, "The request makes no sense."),
+        (401, "The client or the token is not proved."),
+        (403, "The token's scopes are not enough."),
+        (413, "The body is too large."),
+        (429, "Too many wrong secrets, or too many requests."),
+    ];
+    refused(operation, JSON, &reference("oauth-error"), &why)
 }
 
 /// `access_token`

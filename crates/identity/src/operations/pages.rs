@@ -1,16 +1,22 @@
 //! What browsers show to people, and what pages load.
 
-use super::FORM;
-use doorward_core::openapi::{Operation, Parameter, text};
+use super::{FORM, object, refused};
+use doorward_core::openapi::{JSON, Operation, Parameter, text};
 use serde_json::json;
 
 fn page(summary: &str, method: &str) -> Operation {
     let operation = Operation::new(summary)
         .answers_as(200, "A page.", "text/html", &text())
         .ends(302, "The browser is led on.")
-        .ends(303, "The browser is led on.")
-        .answers_as(400, "A page that says what is wrong.", "text/html", &text())
-        .answers_as(404, "A page that says so.", "text/html", &text());
+        .ends(303, "The browser is led on.");
+    let why = [
+        (400, "A page that says what is wrong."),
+        (403, "A page that says who may not do this."),
+        (404, "A page that says so."),
+        (413, "A page that says that the form is too large."),
+        (429, "A page that asks to try again later."),
+    ];
+    let operation = refused(operation, "text/html", &text(), &why);
     match method {
         "POST" => operation.body_as(FORM, &json!({"type": "object"})),
         _ => operation,
@@ -96,6 +102,8 @@ pub(crate) fn theme(_: &str) -> Operation {
     Operation::new("Gives a file of the operator's theme.")
         .names("id", "The name of the file.")
         .answers_as(200, "The file.", "*/*", &text())
+        .ends(304, "The browser has it.")
+        .answers_as(404, "There is no such file.", JSON, &object())
 }
 
 /// `passkey.js`

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{object, of_token};
+use super::{object, of_token, refused};
 use doorward_core::openapi::{Operation, Parameter, fields, reference, text};
 
 fn record() -> Value {
@@ -27,19 +27,23 @@ fn page() -> Value {
     )
 }
 
+const SCIM: &str = "application/scim+json";
+
 /// With the refusals of SCIM.
-fn refusing(mut operation: Operation) -> Operation {
-    let error = reference("scim-error");
-    for (status, says) in [
+fn refusing(operation: Operation) -> Operation {
+    let why = [
         (400, "The request makes no sense."),
         (401, "The token is absent or not good."),
         (403, "The token's scopes are not enough."),
         (404, "There is no such record."),
+        (406, "No type of answer is one that is accepted."),
         (409, "Another record stands in the way."),
-    ] {
-        operation = operation.answers_as(status, says, "application/scim+json", &error);
-    }
-    of_token(operation)
+        (412, "The record is not as it was."),
+        (413, "The body is too large."),
+        (415, "The body is of a type that is not read."),
+        (429, "Too many requests."),
+    ];
+    of_token(refused(operation, SCIM, &reference("scim-error"), &why))
 }
 
 fn list_parameters() -> [Parameter; 5] {
@@ -141,10 +145,26 @@ pub(crate) fn bulk(_: &str) -> Operation {
 
 /// `Schemas` and `ResourceTypes`
 pub(crate) fn definitions(_: &str) -> Operation {
-    Operation::new("Lists what there is (RFC 7644 §4).").answers(200, "All of it.", &page())
+    defining("Lists what there is (RFC 7644 §4).").answers(200, "All of it.", &page())
 }
 
 /// `Schemas/{id}`, `ResourceTypes/{id}` and `ServiceProviderConfig`
 pub(crate) fn definition(_: &str) -> Operation {
-    Operation::new("Shows what there is (RFC 7644 §4).").answers(200, "It.", &object())
+    defining("Shows what there is (RFC 7644 §4).").answers(200, "It.", &object())
+}
+
+/// A part of the description of SCIM itself, which needs no token.
+fn defining(summary: &str) -> Operation {
+    let why = [
+        (400, "The request makes no sense."),
+        (403, "What is described is not filtered."),
+        (404, "There is no such thing."),
+        (406, "No type of answer is one that is accepted."),
+    ];
+    refused(
+        Operation::new(summary),
+        SCIM,
+        &reference("scim-error"),
+        &why,
+    )
 }

@@ -50,7 +50,6 @@ pub(in crate::manage) fn patch_user() -> Operation {
     of_user(Operation::new(summary))
         .body(&input(members, &[]))
         .answers(200, "The user as it is now.", &of("user"))
-        .refuses(&["409"])
 }
 
 fn version() -> Parameter {
@@ -68,7 +67,6 @@ pub(in crate::manage) fn delete_user() -> Operation {
 pub(in crate::manage) fn reset_password() -> Operation {
     of_user(Operation::new("Sends a user a link for a new password."))
         .ends(204, "The letter is on its way.")
-        .refuses(&["409"])
 }
 
 pub(in crate::manage) fn list_consents() -> Operation {
@@ -126,7 +124,6 @@ pub(in crate::manage) fn patch_group() -> Operation {
     of_group(Operation::new("Renames a group."))
         .body(&group_input("version", version, &[]))
         .answers(200, "The group as it is now.", &of("group"))
-        .refuses(&["409"])
 }
 
 pub(in crate::manage) fn delete_group() -> Operation {
