@@ -29,6 +29,8 @@ async fn pages() -> BTreeMap<&'static str, String> {
         ("entity-fields.md", entities(&door, &admin).await),
         ("plugin-fields.md", plugins(&door).await),
         ("api-operations.md", operations(&admin, &provider)),
+        ("openapi/admin.json", lines(&admin)),
+        ("openapi/provider.json", lines(&provider)),
     ])
 }
 
@@ -136,12 +138,37 @@ async fn plugins(door: &Door) -> String {
     text
 }
 
+/// The parts of a description whose members have lines of their own.
+const PARTS: [&str; 5] = ["", "paths", "components", "schemas", "responses"];
+
+/// A description with a line for each path, schema and answer, so that a change is
+/// seen.
+fn lines(description: &Value) -> String {
+    let mut text = String::new();
+    add_lines(&mut text, "", description);
+    text.push('\n');
+    text
+}
+
+fn add_lines(text: &mut String, part: &str, value: &Value) {
+    let Some(members) = value.as_object().filter(|_| PARTS.contains(&part)) else {
+        return text.push_str(&value.to_string());
+    };
+    for (index, (name, value)) in members.iter().enumerate() {
+        text.push_str(if index == 0 { "{\n" } else { ",\n" });
+        let _ = write!(text, "{}:", Value::from(name.as_str()));
+        add_lines(text, name, value);
+    }
+    text.push_str("\n}");
+}
+
 /// Every operation of both descriptions.
 fn operations(admin: &Value, provider: &Value) -> String {
     let mut text = format!(
-        "{NOTE}# Operations of the interfaces\n\nPaths, methods and what they do. A running program serves the \
-         whole descriptions in OpenAPI 3.1 at `/openapi.json` and `/openapi/provider.json` of \
-         the admin listener.\n"
+        "{NOTE}# Operations of the interfaces\n\nPaths, methods and what they do. The whole descriptions in OpenAPI \
+         3.1 are [admin.json](openapi/admin.json) and [provider.json](openapi/provider.json). A \
+         running program serves them at `/openapi.json` and `/openapi/provider.json` of the \
+         admin listener, with its own addresses.\n"
     );
     for (title, description) in [("Admin API", admin), ("Identity provider", provider)] {
         let _ = write!(text, "\n## {title}\n\n| operation | |\n|---|---|\n");
