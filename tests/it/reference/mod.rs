@@ -4,6 +4,7 @@
 //! in docs/. Tables that say more than the code knows are written by hand, and
 //! each of their names is looked for in the code, and the other way round.
 
+mod expressions;
 mod fields;
 mod generated;
 mod settings;
