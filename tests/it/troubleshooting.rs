@@ -131,6 +131,133 @@ fn every_numbered_error_of_the_admin_api_is_in_the_page() {
     assert_eq!(listed, BTreeSet::new(), "of the page alone");
 }
 
+/// What is between the first `from` of a source and the next `to`.
+fn part<'a>(source: &'a str, from: &str, to: &str) -> &'a str {
+    let (_, rest) = source.split_once(from).expect(from);
+    rest.split_once(to).expect(to).0
+}
+
+/// The literals of a source that look like codes.
+fn codes(source: &str) -> BTreeSet<String> {
+    let literals = source.split('"').skip(1).step_by(2);
+    let is_code = |text: &&str| {
+        let mut bytes = text.bytes();
+        !text.is_empty() && bytes.all(|b| b == b'_' || b.is_ascii_lowercase())
+    };
+    literals.filter(is_code).map(str::to_owned).collect()
+}
+
+fn compare(wanted: &BTreeSet<String>, listed: &BTreeSet<String>) {
+    let missing: Vec<_> = wanted.difference(listed).collect();
+    let superfluous: Vec<_> = listed.difference(wanted).collect();
+    assert!(
+        missing.is_empty() && superfluous.is_empty(),
+        "docs/troubleshooting.md lacks {missing:?} and has {superfluous:?}"
+    );
+}
+
+#[test]
+fn every_error_code_of_the_token_broker_is_in_the_page() {
+    let source = include_str!("../../crates/plugins/src/token_broker/fault.rs");
+    let (source, _) = source.split_once("mod tests").unwrap_or((source, ""));
+    let literals = source.split('"').skip(1).step_by(2);
+    let kinds = [
+        "oauth.",
+        "steps.",
+        "keymanagement.",
+        "policies.",
+        "messaging.",
+        "protocol.",
+    ];
+    let is_code = |text: &&str| kinds.iter().any(|kind| text.starts_with(kind));
+    let wanted: BTreeSet<_> = literals.filter(is_code).map(str::to_owned).collect();
+    assert!(wanted.len() > 20, "{wanted:?}");
+    let (_, rows) = PAGE
+        .split_once("\n### Error codes of the broker's answers\n")
+        .expect("it");
+    let (rows, _) = rows.split_once("\n## ").expect("the next one");
+    let rows = rows.lines().filter_map(|row| row.strip_prefix("| `"));
+    let cells: Vec<_> = rows.filter_map(|row| row.split_once(" | ")).collect();
+    let listed = cells.iter().flat_map(|(cell, _)| cell.split("`, `"));
+    let listed = listed.map(|code| code.trim_end_matches('`').to_owned());
+    compare(&wanted, &listed.collect());
+    // Each leads to a code that the program knows.
+    let known = refusals_of_the_program().into_iter();
+    let known = known.filter(|(plugin, ..)| plugin == "token-broker");
+    let known: BTreeSet<_> = known.map(|(_, code, _)| code).collect();
+    let led_to = cells
+        .iter()
+        .map(|(_, code)| code.trim_matches([' ', '|', '`']).to_owned());
+    let led_to: BTreeSet<_> = led_to.collect();
+    let strays: Vec<_> = led_to.difference(&known).collect();
+    assert!(strays.is_empty(), "the program does not know {strays:?}");
+    // And what a fault is called in logs is no other code.
+    let labels = source.split("Self::new(").skip(1);
+    let labels = labels.filter_map(|call| call.split('"').nth(1).map(str::to_owned));
+    let labels: BTreeSet<_> = labels.collect();
+    let strays: Vec<_> = labels.difference(&known).collect();
+    assert!(strays.is_empty(), "the program does not list {strays:?}");
+}
+
+#[test]
+fn every_code_of_a_failed_federated_sign_in_is_in_the_page() {
+    let source = include_str!("../../crates/identity/src/federation/refusal.rs");
+    let mut wanted = codes(part(
+        source,
+        "What logs and metrics call it.",
+        "What the user is shown",
+    ));
+    wanted.extend(codes(part(source, "impl AccountError", "\n}")));
+    // What the provider has said, and not what it is called.
+    wanted.remove("access_denied");
+    assert!(wanted.len() > 20, "{wanted:?}");
+    compare(&wanted, &section("## Sign-in through another provider"));
+}
+
+#[test]
+fn every_type_of_an_error_of_scim_is_in_the_page() {
+    let mut wanted = BTreeSet::new();
+    for source in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/identity/src")) {
+        for made in ["ScimError::bad(", "scim_type: Some(", "conflict(Some("] {
+            let calls = source.split(made).skip(1);
+            let literals = calls.filter_map(|call| call.trim_start().strip_prefix('"'));
+            let literals = literals.filter_map(|rest| rest.split('"').next());
+            wanted.extend(literals.map(str::to_owned));
+        }
+    }
+    assert!(wanted.len() > 7, "{wanted:?}");
+    compare(&wanted, &section("## SCIM"));
+}
+
+#[test]
+fn every_reason_of_the_audit_log_is_in_the_page() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut wanted = BTreeSet::new();
+    for source in [
+        include_str!("../../crates/identity/src/manage/error.rs"),
+        include_str!("../../crates/identity/src/login.rs"),
+        include_str!("../../crates/admin/src/audit_events.rs"),
+    ] {
+        wanted.extend(codes(part(source, "fn reason(", "\n    }")));
+    }
+    let source = include_str!("../../crates/identity/src/audit.rs");
+    wanted.extend(codes(part(source, "fn reason_of(", "\n}")));
+    for directory in ["crates/identity/src", "crates/plugins/src/token_broker"] {
+        for source in sources(&root.join(directory)) {
+            for made in ["because(\"", ".failed(\"", "super::refused(call, "] {
+                let calls = source.split(made).skip(1);
+                let calls = calls.filter_map(|call| call.split(");").next());
+                wanted.extend(calls.filter_map(|call| {
+                    let literal = call.rsplit('"').nth(1);
+                    literal.filter(|text| !text.is_empty()).map(str::to_owned)
+                }));
+            }
+        }
+    }
+    assert!(wanted.len() > 20, "{wanted:?}");
+    compare(&wanted, &section("## Reasons in the audit log"));
+}
+
 /// The codes in the first cells below a heading, up to the next of its level.
 fn section(heading: &str) -> BTreeSet<String> {
     let (_, rest) = PAGE

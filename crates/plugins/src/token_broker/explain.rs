@@ -52,6 +52,11 @@ pub(super) const CODES: &[Code] = &[
         400,
         "the body can't be read, or is too long (413)",
     ),
+    Code::new(
+        "client_secrets",
+        429,
+        "wrong secrets of the client came too often from the address",
+    ),
     Code::new("store", 503, "the store of tokens does not answer"),
     Code::new(
         "invalid_client",
