@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::support::tls::Authority;
 use crate::support::{Door, Setup};
 
 /// A fenced block of a page.
@@ -146,6 +147,7 @@ const SECTIONS: &[&str] = &[
     "proxy",
     "admin",
     "store",
+    "acme",
     "entities",
     "identity",
     "broker",
@@ -187,6 +189,9 @@ fn whole(block: &Block) -> Whole {
     }
 }
 
+/// A secret that is long enough, and a key in base64url.
+const SECRET: &str = "a-secret-of-32-bytes-or-even-more-A";
+
 /// Names of the configuration tokens of `text`.
 fn tokens(text: &str) -> impl Iterator<Item = &str> {
     let found = text.split("&{").skip(1);
@@ -195,7 +200,12 @@ fn tokens(text: &str) -> impl Iterator<Item = &str> {
 
 /// Checks a main file, and the files that it names.
 fn check(block: &Block, door: &Door, main: &str) {
-    let elsewhere = [("/run/", "run/"), ("/srv/", "srv/"), ("/var/log/", "log/")];
+    let elsewhere = [
+        ("/run/", "run/"),
+        ("/srv/", "srv/"),
+        ("/var/log/", "log/"),
+        ("/usr/local/bin/", "bin/"),
+    ];
     let mut main = main.to_owned();
     for (from, to) in elsewhere {
         main = main.replace(from, &format!("{}/{to}", door.dir().display()));
@@ -206,10 +216,10 @@ fn check(block: &Block, door: &Door, main: &str) {
     let mut check = door.command(&["check", "-c", "doorward.yaml"]);
     for name in tokens(&main) {
         match name.strip_prefix("file:") {
-            Some(path) => write(&door.path(path), "a-secret-of-32-bytes-or-even-more"),
+            Some(path) => write(&door.path(path), SECRET),
             None => {
                 let name = name.replace(['.', '-'], "_").to_uppercase();
-                check.env(name, "a-secret-of-32-bytes-or-even-more");
+                check.env(name, SECRET);
             }
         }
     }
@@ -217,6 +227,25 @@ fn check(block: &Block, door: &Door, main: &str) {
     let output = check.stdin(Stdio::null()).output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {said}\n{main}", block.at);
+}
+
+/// The files that blocks name beside them, or that a page has made before.
+fn lay_out_files(door: &Door) {
+    write(&door.path("leaked.txt"), "password\n");
+    write(&door.path("routes.yaml"), "_format_version: \"3.0\"\n");
+    write(
+        &door.path("srv/gateway/config/config.json"),
+        "{\"handler\": {\"type\": \
+            \"StaticResponseHandler\", \"config\": {\"status\": 200}}}",
+    );
+    std::fs::create_dir_all(door.path("routes.d")).expect("a directory");
+    let authority = Authority::new();
+    let server = authority.client("localhost");
+    write(&door.path("tls/ca.pem"), &authority.pem());
+    write(&door.path("tls/localhost.pem"), &server.cert);
+    write(&door.path("tls/localhost-key.pem"), &server.key);
+    std::fs::create_dir_all(door.path("bin")).expect("a directory");
+    std::os::unix::fs::symlink("/bin/true", door.path("bin/dns-record")).expect("a link");
 }
 
 fn write(path: &Path, text: &str) {
@@ -230,15 +259,7 @@ fn every_configuration_of_the_pages_is_accepted() {
     let (mut files, mut examples) = (0, 0);
     for block in blocks() {
         let door = Setup::new().lay_out();
-        // What blocks name beside them.
-        write(&door.path("leaked.txt"), "password\n");
-        write(&door.path("routes.yaml"), "_format_version: \"3.0\"\n");
-        write(
-            &door.path("srv/gateway/config/config.json"),
-            "{\"handler\": {\"type\": \
-            \"StaticResponseHandler\", \"config\": {\"status\": 200}}}",
-        );
-        std::fs::create_dir_all(door.path("routes.d")).expect("a directory");
+        lay_out_files(&door);
         match block.kind.as_str() {
             "yaml" => {
                 match whole(&block) {
@@ -267,7 +288,7 @@ fn every_configuration_of_the_pages_is_accepted() {
             _ => {}
         }
     }
-    assert_eq!((files, examples), (77, 3));
+    assert_eq!((files, examples), (82, 3));
 }
 
 /// What the commands of the pages find: the users, clients and proxies that the

@@ -134,6 +134,11 @@ async fn every_step_of_moving_sign_in_works() {
     walk_from_nothing(include_str!("../../docs/migrate-sign-in.md"), 4).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_tls_works() {
+    walk_from_nothing(include_str!("../../docs/how-to-tls.md"), 6).await;
+}
+
 /// Walks through `page` with the demo, which runs already.
 async fn walk_demo(page: &str, least: usize) -> Walk {
     let walk = walk(page, demo_door(), &DEMO, least).await;
@@ -151,7 +156,7 @@ async fn walk_from_nothing(page: &str, least: usize) -> Walk {
 /// Walks through `page`, which compares at least `least` texts. With `files` of the
 /// repository the program runs before the first step.
 async fn walk(page: &str, mut door: Door, files: &[&str], least: usize) -> Walk {
-    let upstream_port = Port::reserve();
+    let (upstream_port, tls_port) = (Port::reserve(), Port::reserve());
     let upstream = Upstream::at(&upstream_port.authority(), |seen| {
         let headers = seen
             .headers
@@ -187,6 +192,7 @@ async fn walk(page: &str, mut door: Door, files: &[&str], least: usize) -> Walk 
         patient(text)
             .replace(":8000", &format!(":{}", port(door.proxy())))
             .replace(":8001", &format!(":{}", port(door.admin())))
+            .replace(":8443", &format!(":{}", tls_port.number()))
             .replace(":9000", &format!(":{}", upstream_port.number()))
     };
     for file in files {
