@@ -82,6 +82,7 @@ mod operation;
 mod otlp;
 mod outages;
 mod plugins;
+mod proxies;
 mod proxy_protocol;
 mod proxying;
 mod reference;
