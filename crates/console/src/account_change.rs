@@ -10,18 +10,15 @@ use doorward_core::model::user::name;
 
 use super::accounts::{self, ACCOUNTS_CHANGED_BY, GROUPS, USERS, has_identity};
 use super::api::ApiAnswer;
-use super::difference::{self, Confirmation, Line, removal};
+use super::change::{self, Change};
+use super::difference::{self, Line, removal};
 use super::error::PageError;
 use super::session::Role;
 use super::trail::Trail;
-use super::undo_log::{Undo, change_id};
+use super::undo_log::Undo;
 use super::visit::Visit;
 use super::{frame, groups, path, record, user_form};
 
-/// What the seal of these changes is for.
-const CONTEXT: &str = "accounts";
-/// Where a change is made.
-const APPLY: &str = "/console/identity/apply";
 /// Members that a deleted group can be made with anew: a page of the Admin API.
 const MEMBERS: &str = "1000";
 /// Members whose names a difference shows.
@@ -76,15 +73,7 @@ pub(crate) enum What {
 }
 
 /// What is known of a change before it is made.
-struct Outlook {
-    /// What is changed, by name.
-    name: String,
-    lines: Vec<Line>,
-    /// How the change is taken back, but for what only its answer tells.
-    reversal: Option<What>,
-    /// What does not come back.
-    note: &'static str,
-}
+type Outlook = change::Outlook<What>;
 
 impl AccountChange {
     pub(crate) fn new(realm: &str, what: What) -> Self {
@@ -98,40 +87,6 @@ impl AccountChange {
     /// Who may make it.
     pub(crate) fn role(&self) -> Role {
         ACCOUNTS_CHANGED_BY
-    }
-
-    /// The request to the Admin API that makes it.
-    fn request(&self) -> (Method, String, Option<Value>) {
-        let users = |parts: &[&str]| self.target("/identity/users", parts, None);
-        let groups = |parts: &[&str]| self.target("/identity/groups", parts, None);
-        let versioned = |patch: &Map<String, Value>, version: i64| {
-            let mut body = patch.clone();
-            body.insert("version".to_owned(), version.into());
-            Some(Value::Object(body))
-        };
-        match &self.what {
-            What::CreateUser { body } => (Method::POST, users(&[]), Some(body.clone())),
-            What::PatchUser { id, version, patch } => {
-                (Method::PATCH, users(&[id]), versioned(patch, *version))
-            }
-            What::DeleteUser { id, version } => {
-                let target = self.target("/identity/users", &[id], Some(*version));
-                (Method::DELETE, target, None)
-            }
-            What::ResetFactors { id } => (Method::DELETE, users(&[id, "factors"]), None),
-            What::CreateGroup { body } => (Method::POST, groups(&[]), Some(body.clone())),
-            What::PatchGroup { id, version, patch } => {
-                (Method::PATCH, groups(&[id]), versioned(patch, *version))
-            }
-            What::DeleteGroup { id, version } => {
-                let target = self.target("/identity/groups", &[id], Some(*version));
-                (Method::DELETE, target, None)
-            }
-            What::Member { group, user, comes } => {
-                let method = if *comes { Method::PUT } else { Method::DELETE };
-                (method, groups(&[group, "members", user]), None)
-            }
-        }
     }
 
     fn target(&self, list: &str, parts: &[&str], version: Option<i64>) -> String {
@@ -157,61 +112,6 @@ impl AccountChange {
     async fn group(&self, visit: &Visit, id: &str) -> Result<Value, PageError> {
         let target = self.target("/identity/groups", &[id], None);
         visit.api().get(&target).await
-    }
-
-    /// What the change does to what is there now, if the visitor may make it.
-    async fn outlook(&self, visit: &Visit) -> Result<Outlook, PageError> {
-        match &self.what {
-            What::CreateUser { body } => Ok(creation(body, "userName", |id, version| {
-                What::DeleteUser { id, version }
-            })),
-            What::CreateGroup { body } => Ok(creation(body, "displayName", |id, version| {
-                What::DeleteGroup { id, version }
-            })),
-            What::PatchUser { id, version, patch } => {
-                let user = self.own_user(visit, id).await?;
-                if patch.get("accountStatus").is_some_and(|to| to != "Active") {
-                    self.spares_own_account(visit, id)?;
-                }
-                let mut outlook = update(&user, "userName", *version, patch)?;
-                outlook.reversal = reversal(&user, patch).map(|patch| What::PatchUser {
-                    id: id.clone(),
-                    version: 0,
-                    patch,
-                });
-                if patch.contains_key("password") {
-                    outlook.note = visit.texts.no_password_back;
-                }
-                Ok(outlook)
-            }
-            What::DeleteUser { id, version } => {
-                self.spares_own_account(visit, id)?;
-                let user = self.own_user(visit, id).await?;
-                Ok(Outlook {
-                    note: visit.texts.no_user_back,
-                    ..deletion(&user, "userName", *version)?
-                })
-            }
-            What::ResetFactors { id } => self.factors_outlook(visit, id).await,
-            What::PatchGroup { id, version, patch } => {
-                let group = self.group(visit, id).await?;
-                if patch.contains_key("displayName") {
-                    self.spares_own_role(visit, &group)?;
-                }
-                let mut outlook = update(&group, "displayName", *version, patch)?;
-                outlook.reversal = reversal(&group, patch).map(|patch| What::PatchGroup {
-                    id: id.clone(),
-                    version: 0,
-                    patch,
-                });
-                Ok(outlook)
-            }
-            What::DeleteGroup { id, version } => self.group_end(visit, id, *version).await,
-            What::Member { group, user, comes } => {
-                let group = self.group(visit, group).await?;
-                self.member_outlook(visit, &group, user, *comes).await
-            }
-        }
     }
 
     async fn factors_outlook(&self, visit: &Visit, id: &str) -> Result<Outlook, PageError> {
@@ -334,25 +234,6 @@ impl AccountChange {
         }
     }
 
-    /// The change that takes this one back, as `answer` completes it.
-    fn reversed(&self, reversal: Option<What>, answer: &ApiAnswer) -> Option<Self> {
-        let mut what = reversal?;
-        let made = record::text(&answer.body["id"]);
-        let now = answer.body["version"].as_i64();
-        match &mut what {
-            What::PatchUser { version, .. } | What::PatchGroup { version, .. } => *version = now?,
-            What::DeleteUser { id, version } | What::DeleteGroup { id, version } => {
-                *id = made;
-                *version = now?;
-            }
-            What::CreateUser { .. }
-            | What::CreateGroup { .. }
-            | What::ResetFactors { .. }
-            | What::Member { .. } => {}
-        }
-        Some(Self::new(&self.realm, what))
-    }
-
     /// Where it is about, and where it leads when it is done.
     fn page(&self, answer: Option<&ApiAnswer>) -> String {
         let list = |list: &str| path::with_query(list, [("realm", self.realm.as_str())]);
@@ -379,7 +260,129 @@ impl AccountChange {
         }
     }
 
-    /// The refusal of it, as its record has changed since.
+    fn is_of_user(&self) -> bool {
+        matches!(
+            self.what,
+            What::CreateUser { .. }
+                | What::PatchUser { .. }
+                | What::DeleteUser { .. }
+                | What::ResetFactors { .. }
+        )
+    }
+}
+
+impl Change for AccountChange {
+    const CONTEXT: &'static str = "accounts";
+    const APPLY: &'static str = "/console/identity/apply";
+    type Reversal = What;
+
+    fn undoes(&self) -> Option<&str> {
+        self.undoes.as_deref()
+    }
+
+    fn request(&self) -> (Method, String, Option<Value>) {
+        let users = |parts: &[&str]| self.target("/identity/users", parts, None);
+        let groups = |parts: &[&str]| self.target("/identity/groups", parts, None);
+        let versioned = |patch: &Map<String, Value>, version: i64| {
+            let mut body = patch.clone();
+            body.insert("version".to_owned(), version.into());
+            Some(Value::Object(body))
+        };
+        match &self.what {
+            What::CreateUser { body } => (Method::POST, users(&[]), Some(body.clone())),
+            What::PatchUser { id, version, patch } => {
+                (Method::PATCH, users(&[id]), versioned(patch, *version))
+            }
+            What::DeleteUser { id, version } => {
+                let target = self.target("/identity/users", &[id], Some(*version));
+                (Method::DELETE, target, None)
+            }
+            What::ResetFactors { id } => (Method::DELETE, users(&[id, "factors"]), None),
+            What::CreateGroup { body } => (Method::POST, groups(&[]), Some(body.clone())),
+            What::PatchGroup { id, version, patch } => {
+                (Method::PATCH, groups(&[id]), versioned(patch, *version))
+            }
+            What::DeleteGroup { id, version } => {
+                let target = self.target("/identity/groups", &[id], Some(*version));
+                (Method::DELETE, target, None)
+            }
+            What::Member { group, user, comes } => {
+                let method = if *comes { Method::PUT } else { Method::DELETE };
+                (method, groups(&[group, "members", user]), None)
+            }
+        }
+    }
+
+    async fn outlook(&self, visit: &Visit) -> Result<Outlook, PageError> {
+        has_identity(visit)?;
+        match &self.what {
+            What::CreateUser { body } => Ok(creation(body, "userName", |id, version| {
+                What::DeleteUser { id, version }
+            })),
+            What::CreateGroup { body } => Ok(creation(body, "displayName", |id, version| {
+                What::DeleteGroup { id, version }
+            })),
+            What::PatchUser { id, version, patch } => {
+                let user = self.own_user(visit, id).await?;
+                if patch.get("accountStatus").is_some_and(|to| to != "Active") {
+                    self.spares_own_account(visit, id)?;
+                }
+                let mut outlook = update(&user, "userName", *version, patch)?;
+                outlook.reversal = reversal(&user, patch).map(|patch| What::PatchUser {
+                    id: id.clone(),
+                    version: 0,
+                    patch,
+                });
+                if patch.contains_key("password") {
+                    outlook.note = visit.texts.no_password_back;
+                }
+                Ok(outlook)
+            }
+            What::DeleteUser { id, version } => {
+                self.spares_own_account(visit, id)?;
+                let user = self.own_user(visit, id).await?;
+                Ok(Outlook {
+                    note: visit.texts.no_user_back,
+                    ..deletion(&user, "userName", *version)?
+                })
+            }
+            What::ResetFactors { id } => self.factors_outlook(visit, id).await,
+            What::PatchGroup { id, version, patch } => {
+                let group = self.group(visit, id).await?;
+                if patch.contains_key("displayName") {
+                    self.spares_own_role(visit, &group)?;
+                }
+                let mut outlook = update(&group, "displayName", *version, patch)?;
+                outlook.reversal = reversal(&group, patch).map(|patch| What::PatchGroup {
+                    id: id.clone(),
+                    version: 0,
+                    patch,
+                });
+                Ok(outlook)
+            }
+            What::DeleteGroup { id, version } => self.group_end(visit, id, *version).await,
+            What::Member { group, user, comes } => {
+                let group = self.group(visit, group).await?;
+                self.member_outlook(visit, &group, user, *comes).await
+            }
+        }
+    }
+
+    fn section(&self) -> &'static str {
+        if self.is_of_user() { USERS } else { GROUPS }
+    }
+
+    fn back(&self) -> String {
+        self.page(None)
+    }
+
+    fn is_deletion(&self) -> bool {
+        matches!(
+            self.what,
+            What::DeleteUser { .. } | What::DeleteGroup { .. }
+        )
+    }
+
     fn changed(&self) -> PageError {
         PageError::changed(match &self.what {
             What::PatchUser { id, .. }
@@ -391,49 +394,62 @@ impl AccountChange {
         })
     }
 
-    fn is_of_user(&self) -> bool {
-        matches!(
-            self.what,
+    fn reversed(&self, mut what: What, answer: &ApiAnswer) -> Option<Undo> {
+        let made = record::text(&answer.body["id"]);
+        let now = answer.body["version"].as_i64();
+        match &mut what {
+            What::PatchUser { version, .. } | What::PatchGroup { version, .. } => *version = now?,
+            What::DeleteUser { id, version } | What::DeleteGroup { id, version } => {
+                *id = made;
+                *version = now?;
+            }
             What::CreateUser { .. }
-                | What::PatchUser { .. }
-                | What::DeleteUser { .. }
-                | What::ResetFactors { .. }
-        )
+            | What::CreateGroup { .. }
+            | What::ResetFactors { .. }
+            | What::Member { .. } => {}
+        }
+        Some(Undo::Account(Self::new(&self.realm, what)))
     }
 
-    /// Shows what the change does, and asks for a yes.
-    pub(crate) async fn ask(&self, visit: &Visit) -> Result<Response, PageError> {
-        has_identity(visit)?;
-        let outlook = self.outlook(visit).await?;
-        self.difference(visit, outlook, None)
-    }
-
-    fn difference(
+    async fn again(
         &self,
         visit: &Visit,
-        outlook: Outlook,
-        refusal: Option<&ApiAnswer>,
-    ) -> Result<Response, PageError> {
-        let is_deletion = matches!(
-            self.what,
-            What::DeleteUser { .. } | What::DeleteGroup { .. }
-        );
-        let confirmation = Confirmation {
-            subject: outlook.name,
-            section: if self.is_of_user() {
-                USERS.to_owned()
-            } else {
-                GROUPS.to_owned()
-            },
-            lines: outlook.lines,
-            address: APPLY.to_owned(),
-            context: CONTEXT.to_owned(),
-            back: self.page(None),
-            is_deletion,
-            note: outlook.note,
+        answer: &ApiAnswer,
+    ) -> Result<Option<Response>, PageError> {
+        let realm = &self.realm;
+        let form = match &self.what {
+            What::CreateUser { body } => {
+                user_form::FORM.again(visit, realm, (&Value::Null, body), answer)
+            }
+            What::PatchUser { id, patch, .. } if !patch.contains_key("accountStatus") => {
+                let user = self.user(visit, id).await?;
+                user_form::FORM.again(visit, realm, (&user, &with(&user, patch)), answer)
+            }
+            What::CreateGroup { body } if self.undoes.is_none() => {
+                groups::FORM.again(visit, realm, (&Value::Null, body), answer)
+            }
+            What::PatchGroup { id, patch, .. } => {
+                let group = self.group(visit, id).await?;
+                groups::FORM.again(visit, realm, (&group, &with(&group, patch)), answer)
+            }
+            _ => return Ok(None),
         };
-        confirmation.show(visit, self, refusal)
+        form.map(Some)
     }
+
+    fn done(&self, _: &Visit, answer: &ApiAnswer) -> Result<Response, PageError> {
+        let page = self.page(Some(answer));
+        Ok(frame::lead(&path::with_query(&page, [("done", "change")])))
+    }
+}
+
+/// The record with what was typed.
+fn with(record: &Value, patch: &Map<String, Value>) -> Value {
+    let mut typed = record.clone();
+    for (name, value) in patch {
+        typed[name] = value.clone();
+    }
+    typed
 }
 
 /// The refusal of a change of `current`, whose name is the member `key`.
@@ -519,66 +535,7 @@ fn member_names(members: &[Value], has_more: bool) -> String {
     format!("{}{more}", names.join(", "))
 }
 
-/// `POST /identity/apply`: makes the change that was shown, if what it is of is still
-/// what it was shown for.
+/// `POST /identity/apply`: makes the change that was shown.
 pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
-    has_identity(&visit)?;
-    let change: AccountChange = difference::confirmed(&visit, CONTEXT)?;
-    let outlook = change.outlook(&visit).await?;
-    let (method, target, body) = change.request();
-    let id = change_id();
-    let answer = visit
-        .api_for(&id)
-        .send(method, &target, body.as_ref())
-        .await?;
-    if answer.status == http::StatusCode::PRECONDITION_FAILED {
-        return Err(change.changed());
-    }
-    if !answer.status.is_success() {
-        return refused(&visit, &change, outlook, &answer).await;
-    }
-    let undo = &visit.parts().undo;
-    if let Some(undone) = &change.undoes {
-        undo.forget(undone).await;
-    }
-    if let Some(back) = change.reversed(outlook.reversal, &answer) {
-        undo.keep(id, Undo::Account(back), visit.now_ms()).await;
-    }
-    let page = change.page(Some(&answer));
-    Ok(frame::lead(&path::with_query(&page, [("done", "change")])))
-}
-
-/// What the Admin API did not like: in the form, where there is one.
-async fn refused(
-    visit: &Visit,
-    change: &AccountChange,
-    outlook: Outlook,
-    answer: &ApiAnswer,
-) -> Result<Response, PageError> {
-    let realm = &change.realm;
-    match &change.what {
-        What::CreateUser { body } => {
-            user_form::FORM.again(visit, realm, (&Value::Null, body), answer)
-        }
-        What::PatchUser { id, patch, .. } if !patch.contains_key("accountStatus") => {
-            let user = change.user(visit, id).await?;
-            let mut typed = user.clone();
-            for (name, value) in patch {
-                typed[name] = value.clone();
-            }
-            user_form::FORM.again(visit, realm, (&user, &typed), answer)
-        }
-        What::CreateGroup { body } if change.undoes.is_none() => {
-            groups::FORM.again(visit, realm, (&Value::Null, body), answer)
-        }
-        What::PatchGroup { id, patch, .. } => {
-            let group = change.group(visit, id).await?;
-            let mut typed = group.clone();
-            for (name, value) in patch {
-                typed[name] = value.clone();
-            }
-            groups::FORM.again(visit, realm, (&group, &typed), answer)
-        }
-        _ => change.difference(visit, outlook, Some(answer)),
-    }
+    change::apply::<AccountChange>(&visit).await
 }

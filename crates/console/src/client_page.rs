@@ -6,11 +6,12 @@ use serde_json::{Map, Value, json};
 use doorward_identity::{client_members, registry};
 
 use super::accounts::{RecordPage, has_identity};
+use super::change::Change;
 use super::error::PageError;
 use super::fields::{Field, Input};
 use super::form::{self, FormPage, FormPlace};
 use super::frame::{self, Frame};
-use super::registry_change::{Act, REGISTRY_CHANGED_BY, RegistryChange, Subject, of_members};
+use super::registry_change::{Act, REGISTRY_CHANGED_BY, RegistryChange, Subject, of_members, save};
 use super::table::Button;
 use super::visit::Visit;
 use super::{fact_table, path, record};
@@ -208,16 +209,8 @@ pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
             Err(wrong)
         }
     });
-    match outcome {
-        Ok(patch) => {
-            let change = RegistryChange::new(subject, Act::Patch { version, patch });
-            change.ask(&visit).await
-        }
-        Err(errors) => {
-            let page = form(&visit, (visit.param(0), realm), &own, version);
-            page.typed(&visit).refused(errors)
-        }
-    }
+    let form = |version| form(&visit, (visit.param(0), realm), &own, version);
+    save(&visit, (subject, version), outcome, form).await
 }
 
 /// What is wrong with the client as `patch` makes it.

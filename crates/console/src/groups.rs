@@ -10,6 +10,7 @@ use super::accounts::{
     self, ACCOUNTS_CHANGED_BY, Ask, GROUPS as LIST, RecordPage, group_address, has_identity,
     version,
 };
+use super::change::Change;
 use super::error::PageError;
 use super::fact_table::cell;
 use super::frame::{self, Frame};

@@ -11,6 +11,7 @@ mod api;
 mod assets;
 mod audit_log;
 mod broker;
+mod change;
 mod client_page;
 mod client_wizard;
 mod config;

@@ -8,13 +8,14 @@ use doorward_identity::check_settings;
 use doorward_identity::config::RealmSettings;
 
 use super::accounts::{RecordPage, has_identity};
+use super::change::Change;
 use super::client_page::field_of;
 use super::error::PageError;
 use super::fact_table::cell;
 use super::fields::{Field, Input};
 use super::form::{self, FormPage, FormPlace};
 use super::frame::{self, Frame};
-use super::registry_change::{Act, REGISTRY_CHANGED_BY, RegistryChange, Subject, of_members};
+use super::registry_change::{Act, REGISTRY_CHANGED_BY, RegistryChange, Subject, of_members, save};
 use super::table::{Button, Cell, Mark, Row, Table};
 use super::visit::Visit;
 use super::{difference, path, probes, record, setting_fields};
@@ -266,16 +267,8 @@ pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
             Err(wrong)
         }
     });
-    match outcome {
-        Ok(patch) => {
-            let change = RegistryChange::new(subject, Act::Patch { version, patch });
-            change.ask(&visit).await
-        }
-        Err(errors) => {
-            let page = form(&visit, (path, &fields), &current, version);
-            page.typed(&visit).refused(errors)
-        }
-    }
+    let form = |version| form(&visit, (path, &fields), &current, version);
+    save(&visit, (subject, version), outcome, form).await
 }
 
 /// The settings that a patch of fields sets: whole, as realms take them over.

@@ -8,18 +8,16 @@ use serde_json::{Map, Value, json};
 
 use super::accounts::has_identity;
 use super::api::ApiAnswer;
-use super::difference::{self, Confirmation, Line, removal};
+use super::change::{self, Change};
+use super::difference::{self, Line, removal};
 use super::error::PageError;
+use super::form::FormPage;
 use super::session::Role;
 use super::trail::Trail;
-use super::undo_log::{Undo, change_id};
+use super::undo_log::Undo;
 use super::visit::Visit;
 use super::{client_page, edit, entities, frame, path, realm_page, record};
 
-/// What the seal of these changes is for.
-const CONTEXT: &str = "registry";
-/// Where a change is made.
-const APPLY: &str = "/console/identity/change";
 /// Who changes clients and realms: a client may get tokens for everybody, and a realm
 /// says who signs in how.
 pub(crate) const REGISTRY_CHANGED_BY: Role = Role::Owner;
@@ -68,13 +66,7 @@ pub(crate) struct RegistryChange {
 }
 
 /// What is known of a change before it is made.
-struct Outlook {
-    lines: Vec<Line>,
-    /// How the change is taken back, but for the version that it leads to.
-    reversal: Option<Act>,
-    /// What does not come back.
-    note: &'static str,
-}
+type Outlook = change::Outlook<Act>;
 
 impl Subject {
     /// The Admin API's path of its list, or of itself and below it.
@@ -198,8 +190,17 @@ impl RegistryChange {
     pub(crate) fn role(&self) -> Role {
         REGISTRY_CHANGED_BY
     }
+}
 
-    /// The request to the Admin API that makes it.
+impl Change for RegistryChange {
+    const CONTEXT: &'static str = "registry";
+    const APPLY: &'static str = "/console/identity/change";
+    type Reversal = Act;
+
+    fn undoes(&self) -> Option<&str> {
+        self.undoes.as_deref()
+    }
+
     fn request(&self) -> (Method, String, Option<Value>) {
         let (subject, is_realm) = (&self.subject, matches!(self.subject, Subject::Realm { .. }));
         let own = |below: &[&str]| subject.target(below, false);
@@ -223,14 +224,16 @@ impl RegistryChange {
         }
     }
 
-    /// What the change does to what is there now.
     async fn outlook(&self, visit: &Visit) -> Result<Outlook, PageError> {
+        has_identity(visit)?;
         let t = visit.texts;
         let subject = &self.subject;
+        let name = subject.name().to_owned();
         match &self.act {
             Act::Create { body } => {
                 let shown = record::masked(&Value::Object(body.clone()), false);
                 Ok(Outlook {
+                    name,
                     lines: difference::lines(&Value::Null, &shown),
                     reversal: Some(Act::Delete {
                         version: String::new(),
@@ -243,6 +246,7 @@ impl RegistryChange {
                 let own = subject.own(&record);
                 let shown = difference::patch(&own, &patched(&own, patch));
                 let mut outlook = Outlook {
+                    name,
                     lines: difference::lines(
                         &record::masked(&own, false),
                         &record::masked(&shown, false),
@@ -273,6 +277,7 @@ impl RegistryChange {
                 }
                 let (reversal, note) = deletion(visit, subject, &record);
                 Ok(Outlook {
+                    name,
                     lines,
                     reversal,
                     note,
@@ -281,6 +286,7 @@ impl RegistryChange {
             Act::Secret { version } => {
                 subject.of_version(visit, version).await?;
                 Ok(Outlook {
+                    name,
                     lines: vec![Line {
                         name: "client_secret".to_owned(),
                         before: t.secret_old.to_owned(),
@@ -293,43 +299,30 @@ impl RegistryChange {
         }
     }
 
-    /// Shows what the change does, and asks for a yes.
-    pub(crate) async fn ask(&self, visit: &Visit) -> Result<Response, PageError> {
-        has_identity(visit)?;
-        let outlook = self.outlook(visit).await?;
-        self.difference(visit, outlook, None)
+    fn section(&self) -> &'static str {
+        match self.subject {
+            Subject::Client { .. } => client_page::LIST,
+            Subject::Realm { .. } => realm_page::LIST,
+        }
     }
 
-    fn difference(
-        &self,
-        visit: &Visit,
-        outlook: Outlook,
-        refusal: Option<&ApiAnswer>,
-    ) -> Result<Response, PageError> {
-        let is_new = matches!(self.act, Act::Create { .. });
-        let confirmation = Confirmation {
-            subject: self.subject.name().to_owned(),
-            section: match &self.subject {
-                Subject::Client { .. } => client_page::LIST.to_owned(),
-                Subject::Realm { .. } => realm_page::LIST.to_owned(),
-            },
-            lines: outlook.lines,
-            address: APPLY.to_owned(),
-            context: CONTEXT.to_owned(),
-            back: if is_new {
-                self.subject.list()
-            } else {
-                self.subject.page()
-            },
-            is_deletion: matches!(self.act, Act::Delete { .. }),
-            note: outlook.note,
-        };
-        confirmation.show(visit, self, refusal)
+    fn back(&self) -> String {
+        if matches!(self.act, Act::Create { .. }) {
+            self.subject.list()
+        } else {
+            self.subject.page()
+        }
     }
 
-    /// The change that takes this one back, as `answer` completes it.
-    fn reversed(&self, reversal: Option<Act>, answer: &ApiAnswer) -> Option<Self> {
-        let mut act = reversal?;
+    fn is_deletion(&self) -> bool {
+        matches!(self.act, Act::Delete { .. })
+    }
+
+    fn changed(&self) -> PageError {
+        self.subject.changed()
+    }
+
+    fn reversed(&self, mut act: Act, answer: &ApiAnswer) -> Option<Undo> {
         let subject = match (&self.subject, &self.act) {
             (Subject::Client { realm, .. }, Act::Create { .. }) => Subject::Client {
                 realm: realm.clone(),
@@ -343,7 +336,71 @@ impl RegistryChange {
             }
             Act::Create { .. } | Act::Secret { .. } => {}
         }
-        Some(Self::new(subject, act))
+        Some(Undo::Registry(Self::new(subject, act)))
+    }
+
+    async fn again(
+        &self,
+        visit: &Visit,
+        answer: &ApiAnswer,
+    ) -> Result<Option<Response>, PageError> {
+        let Act::Patch { patch, .. } = &self.act else {
+            return Ok(None);
+        };
+        if answer.status != StatusCode::BAD_REQUEST {
+            return Ok(None);
+        }
+        let wrong = complaints(answer);
+        let form = match &self.subject {
+            Subject::Client { realm, id } => {
+                client_page::again(visit, (id, realm), patch, wrong).await
+            }
+            Subject::Realm { path } => realm_page::again(visit, path, patch, wrong).await,
+        };
+        form.map(Some)
+    }
+
+    /// A secret that was made is shown once.
+    fn done(&self, visit: &Visit, answer: &ApiAnswer) -> Result<Response, PageError> {
+        if matches!(self.act, Act::Delete { .. }) {
+            return Ok(frame::lead(&self.subject.list()));
+        }
+        let subject = match &self.subject {
+            Subject::Client { realm, .. } => Subject::Client {
+                realm: realm.clone(),
+                id: record::text(&answer.body["client_id"]),
+            },
+            realm @ Subject::Realm { .. } => realm.clone(),
+        };
+        let page = subject.page();
+        if let Some(secret) = answer.body["client_secret"].as_str() {
+            let id = subject.name();
+            let rows = [("client_id", id), ("client_secret", secret)];
+            return entities::shown_once(visit, client_page::LIST, id, &rows, page);
+        }
+        Ok(frame::lead(&path::with_query(&page, [("done", "change")])))
+    }
+}
+
+/// `POST /identity/change`: makes the change that was shown.
+pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
+    change::apply::<RegistryChange>(&visit).await
+}
+
+/// The end of a save: the difference that it makes, or the form again with what is
+/// wrong.
+pub(crate) async fn save(
+    visit: &Visit,
+    (subject, version): (Subject, String),
+    outcome: Result<Map<String, Value>, Vec<(String, String)>>,
+    form: impl FnOnce(String) -> FormPage,
+) -> Result<Response, PageError> {
+    match outcome {
+        Ok(patch) => {
+            let change = RegistryChange::new(subject, Act::Patch { version, patch });
+            change.ask(visit).await
+        }
+        Err(errors) => form(version).typed(visit).refused(errors),
     }
 }
 
@@ -402,71 +459,6 @@ fn deletion(visit: &Visit, subject: &Subject, record: &Value) -> (Option<Act>, &
             ]);
             (Some(Act::Create { body }), "")
         }
-    }
-}
-
-/// `POST /identity/change`: makes the change that was shown, if what it is of is still
-/// what it was shown for.
-pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
-    has_identity(&visit)?;
-    let change: RegistryChange = difference::confirmed(&visit, CONTEXT)?;
-    let outlook = change.outlook(&visit).await?;
-    let (method, target, body) = change.request();
-    let id = change_id();
-    let api = visit.api_for(&id);
-    let answer = api.send(method, &target, body.as_ref()).await?;
-    if !answer.status.is_success() {
-        return change.refused(&visit, outlook, &answer).await;
-    }
-    let undo = &visit.parts().undo;
-    if let Some(undone) = &change.undoes {
-        undo.forget(undone).await;
-    }
-    if let Some(back) = change.reversed(outlook.reversal, &answer) {
-        undo.keep(id, Undo::Registry(back), visit.now_ms()).await;
-    }
-    change.done(&visit, &answer)
-}
-
-impl RegistryChange {
-    /// What the Admin API did not like: in the form, where there is one.
-    async fn refused(
-        &self,
-        visit: &Visit,
-        outlook: Outlook,
-        answer: &ApiAnswer,
-    ) -> Result<Response, PageError> {
-        let is_wrong = answer.status == StatusCode::BAD_REQUEST;
-        match (&self.subject, &self.act) {
-            (Subject::Client { realm, id }, Act::Patch { patch, .. }) if is_wrong => {
-                client_page::again(visit, (id, realm), patch, complaints(answer)).await
-            }
-            (Subject::Realm { path }, Act::Patch { patch, .. }) if is_wrong => {
-                realm_page::again(visit, path, patch, complaints(answer)).await
-            }
-            _ => self.difference(visit, outlook, Some(answer)),
-        }
-    }
-
-    /// Where it leads when it is done. A secret that was made is shown once.
-    fn done(&self, visit: &Visit, answer: &ApiAnswer) -> Result<Response, PageError> {
-        if matches!(self.act, Act::Delete { .. }) {
-            return Ok(frame::lead(&self.subject.list()));
-        }
-        let subject = match &self.subject {
-            Subject::Client { realm, .. } => Subject::Client {
-                realm: realm.clone(),
-                id: record::text(&answer.body["client_id"]),
-            },
-            realm @ Subject::Realm { .. } => realm.clone(),
-        };
-        let page = subject.page();
-        if let Some(secret) = answer.body["client_secret"].as_str() {
-            let id = subject.name();
-            let rows = [("client_id", id), ("client_secret", secret)];
-            return entities::shown_once(visit, client_page::LIST, id, &rows, page);
-        }
-        Ok(frame::lead(&path::with_query(&page, [("done", "change")])))
     }
 }
 

@@ -15,6 +15,7 @@ use doorward_core::clock::random_bytes;
 use doorward_net::session::seal::{SealError, Sealer};
 
 use super::account_change::AccountChange;
+use super::change::Change;
 use super::edit::{self, EntityChange};
 use super::error::PageError;
 use super::registry_change::RegistryChange;

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::account_change::{AccountChange, What};
 use super::account_form::{AccountInput, AccountKind, text};
 use super::accounts::{USERS, has_identity, version};
+use super::change::Change;
 use super::error::PageError;
 use super::visit::Visit;
 

@@ -12,6 +12,7 @@ use super::accounts::{
     ACCOUNTS_CHANGED_BY, RecordPage, USERS as LIST, address, group_address, has_identity,
     search_filters, target, version,
 };
+use super::change::Change;
 use super::error::PageError;
 use super::fact_table::{self, cell};
 use super::frame::{self, Frame};
