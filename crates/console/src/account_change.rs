@@ -15,7 +15,6 @@ use super::difference::{self, Line, removal};
 use super::error::PageError;
 use super::session::Role;
 use super::trail::Trail;
-use super::undo_log::Undo;
 use super::visit::Visit;
 use super::{frame, groups, path, record, user_form};
 
@@ -82,11 +81,6 @@ impl AccountChange {
             what,
             undoes: None,
         }
-    }
-
-    /// Who may make it.
-    pub(crate) fn role(&self) -> Role {
-        ACCOUNTS_CHANGED_BY
     }
 
     fn target(&self, list: &str, parts: &[&str], version: Option<i64>) -> String {
@@ -273,8 +267,13 @@ impl AccountChange {
 
 impl Change for AccountChange {
     const CONTEXT: &'static str = "accounts";
+    const KIND: &'static str = "Account";
     const APPLY: &'static str = "/console/identity/apply";
     type Reversal = What;
+
+    fn role(&self) -> Role {
+        ACCOUNTS_CHANGED_BY
+    }
 
     fn undoes(&self) -> Option<&str> {
         self.undoes.as_deref()
@@ -394,7 +393,7 @@ impl Change for AccountChange {
         })
     }
 
-    fn reversed(&self, mut what: What, answer: &ApiAnswer) -> Option<Undo> {
+    fn reversed(&self, mut what: What, answer: &ApiAnswer) -> Option<Self> {
         let made = record::text(&answer.body["id"]);
         let now = answer.body["version"].as_i64();
         match &mut what {
@@ -408,7 +407,7 @@ impl Change for AccountChange {
             | What::ResetFactors { .. }
             | What::Member { .. } => {}
         }
-        Some(Undo::Account(Self::new(&self.realm, what)))
+        Some(Self::new(&self.realm, what))
     }
 
     async fn again(

@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::api::ApiAnswer;
 use super::difference::{self, Confirmation, Line};
 use super::error::PageError;
-use super::undo_log::{Undo, change_id};
+use super::session::Role;
+use super::undo_log::{Kept, change_id};
 use super::visit::Visit;
 
 /// What is known of a change before it is made.
@@ -30,8 +31,13 @@ pub(crate) trait Change: Serialize + DeserializeOwned + Send + Sync {
     const CONTEXT: &'static str;
     /// Where they are made.
     const APPLY: &'static str;
+    /// What the undo log calls them.
+    const KIND: &'static str;
     /// How one is taken back.
     type Reversal: Send;
+
+    /// Who may make it.
+    fn role(&self) -> Role;
 
     /// The change that this one takes back.
     fn undoes(&self) -> Option<&str>;
@@ -57,7 +63,9 @@ pub(crate) trait Change: Serialize + DeserializeOwned + Send + Sync {
     fn changed(&self) -> PageError;
 
     /// The change that takes this one back, as `answer` completes it.
-    fn reversed(&self, reversal: Self::Reversal, answer: &ApiAnswer) -> Option<Undo>;
+    fn reversed(&self, reversal: Self::Reversal, answer: &ApiAnswer) -> Option<Self>
+    where
+        Self: Sized;
 
     /// The form again with what the Admin API did not like; `None`: there is no form
     /// for it.
@@ -119,7 +127,17 @@ pub(crate) async fn apply<C: Change>(visit: &Visit) -> Result<Response, PageErro
     }
     let back = outlook.reversal;
     if let Some(back) = back.and_then(|back| change.reversed(back, &answer)) {
-        undo.keep(id, back, visit.now_ms()).await;
+        keep(visit, id, &back).await;
     }
     change.done(visit, &answer)
+}
+
+/// Keeps what takes the change `id` back.
+pub(crate) async fn keep<C: Change>(visit: &Visit, id: String, back: &C) {
+    let kept = Kept {
+        kind: C::KIND,
+        role: back.role(),
+        change: back,
+    };
+    visit.parts().undo.keep(id, kept, visit.now_ms()).await;
 }

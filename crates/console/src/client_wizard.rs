@@ -11,6 +11,7 @@ use doorward_identity::registry;
 
 use super::accounts::has_identity;
 use super::api::ApiAnswer;
+use super::change::keep;
 use super::difference::{self, Confirmation};
 use super::entities::{self, ListPage};
 use super::error::PageError;
@@ -18,7 +19,7 @@ use super::frame::{self, Frame};
 use super::registry_change::RegistryChange;
 use super::table::{Cell, Row, Table};
 use super::texts::Texts;
-use super::undo_log::{Undo, change_id};
+use super::undo_log::change_id;
 use super::visit::Visit;
 use super::{path, record};
 
@@ -383,9 +384,7 @@ pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
         return ask(&visit, kind, (realm, client.body.clone()), Some(&answer));
     }
     let back = RegistryChange::end_of(realm, &answer.body);
-    let undo = &visit.parts().undo;
-    undo.keep(change, Undo::Registry(back), visit.now_ms())
-        .await;
+    keep(&visit, change, &back).await;
     let id = record::text(&answer.body["client_id"]);
     let own = path::with_query(&path::join(LIST, [id.as_str()]), [("realm", realm)]);
     match answer.body["client_secret"].as_str() {

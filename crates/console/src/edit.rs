@@ -19,7 +19,7 @@ use super::kinds::{self, Place};
 use super::session::Role;
 use super::table::{Cell, Row, Table};
 use super::trail::Trail;
-use super::undo_log::{Undo, change_id};
+use super::undo_log::{Kept, change_id};
 use super::visit::Visit;
 use super::{path, record};
 
@@ -385,11 +385,12 @@ async fn keep(
             }
         }
     };
-    visit
-        .parts()
-        .undo
-        .keep(id, Undo::Entity(undo), visit.now_ms())
-        .await;
+    let kept = Kept {
+        kind: "Entity",
+        role: undo.role(),
+        change: &undo,
+    };
+    visit.parts().undo.keep(id, kept, visit.now_ms()).await;
 }
 
 /// The page with a secret that the Admin API shows in the answer that made it, and

@@ -45,6 +45,7 @@ mod table;
 mod texts;
 mod throttling;
 mod trail;
+mod undo;
 mod undo_log;
 mod user_form;
 mod users;
@@ -254,7 +255,7 @@ static PAGES: &[Page] = &[
     page("POST", "/identity/users/{}/switch", ACCOUNTS_CHANGED_BY, |visit| Box::pin(users::switch(visit))),
     page("POST", "/identity/users/{}/delete", ACCOUNTS_CHANGED_BY, |visit| Box::pin(users::delete(visit))),
     page("POST", "/identity/apply", ACCOUNTS_CHANGED_BY, |visit| Box::pin(account_change::apply(visit))),
-    page("POST", "/undo/{}", Role::Operator, |visit| Box::pin(undo_log::ask(visit))),
+    page("POST", "/undo/{}", Role::Operator, |visit| Box::pin(undo::ask(visit))),
     page("GET", "/identity/keys", Role::Viewer, |visit| Box::pin(signing_keys::list(visit))),
     page("POST", "/identity/keys/rotate", signing_keys::KEYS_CHANGED_BY, |visit| Box::pin(signing_keys::ask(visit))),
     page("POST", "/identity/keys/apply", signing_keys::KEYS_CHANGED_BY, |visit| Box::pin(signing_keys::apply(visit))),

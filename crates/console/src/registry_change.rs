@@ -14,7 +14,6 @@ use super::error::PageError;
 use super::form::FormPage;
 use super::session::Role;
 use super::trail::Trail;
-use super::undo_log::Undo;
 use super::visit::Visit;
 use super::{client_page, edit, entities, frame, path, realm_page, record};
 
@@ -185,17 +184,17 @@ impl RegistryChange {
         let version = subject.version(made);
         Self::new(subject, Act::Delete { version })
     }
-
-    /// Who may make it.
-    pub(crate) fn role(&self) -> Role {
-        REGISTRY_CHANGED_BY
-    }
 }
 
 impl Change for RegistryChange {
     const CONTEXT: &'static str = "registry";
+    const KIND: &'static str = "Registry";
     const APPLY: &'static str = "/console/identity/change";
     type Reversal = Act;
+
+    fn role(&self) -> Role {
+        REGISTRY_CHANGED_BY
+    }
 
     fn undoes(&self) -> Option<&str> {
         self.undoes.as_deref()
@@ -322,7 +321,7 @@ impl Change for RegistryChange {
         self.subject.changed()
     }
 
-    fn reversed(&self, mut act: Act, answer: &ApiAnswer) -> Option<Undo> {
+    fn reversed(&self, mut act: Act, answer: &ApiAnswer) -> Option<Self> {
         let subject = match (&self.subject, &self.act) {
             (Subject::Client { realm, .. }, Act::Create { .. }) => Subject::Client {
                 realm: realm.clone(),
@@ -336,7 +335,7 @@ impl Change for RegistryChange {
             }
             Act::Create { .. } | Act::Secret { .. } => {}
         }
-        Some(Undo::Registry(Self::new(subject, act)))
+        Some(Self::new(subject, act))
     }
 
     async fn again(
