@@ -1,5 +1,6 @@
 //! Realms as their operators see them.
 
+use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::{Map, Value, json};
 
 use super::config::IdentityConfig;
@@ -58,6 +59,7 @@ pub(super) fn describe(live: &Live, realm: &Realm) -> Value {
         }
     };
     hide(&mut set, &effective);
+    record["version"] = version(&set).into();
     record["settings"] = set;
     let shadowed = live.stored.iter().find(|stored| stored.path == realm.path);
     if let Some(shadowed) = shadowed.filter(|stored| live.is_shadowed(stored)) {
@@ -67,6 +69,15 @@ pub(super) fn describe(live: &Live, realm: &Realm) -> Value {
     }
     record["effective_settings"] = effective;
     record
+}
+
+/// What tells versions of a realm's own settings apart. What is not shown of them does
+/// not count: nobody shall guess a secret by it.
+fn version(settings: &Value) -> i64 {
+    let digest = digest(&SHA256, settings.to_string().as_bytes());
+    // Whole numbers of JSON are exact up to 53 bits (RFC 8259 section 6).
+    let bytes = digest.as_ref().iter().take(6);
+    bytes.fold(0, |sum, byte| sum << 8 | i64::from(*byte))
 }
 
 /// Takes away what is not shown in force, at any depth: that is a secret.

@@ -21,7 +21,15 @@ use doorward_core::model::user::Owner;
 use doorward_core::model::user::schema::RecordError;
 
 /// What a record shows besides its metadata. Sent back they are no change.
-const READ_ONLY: [&str; 5] = ["realm", "owner", "declared_in", "created_at", "updated_at"];
+const READ_ONLY: [&str; 7] = [
+    "realm",
+    "owner",
+    "version",
+    "declared_in",
+    "declared_line",
+    "created_at",
+    "updated_at",
+];
 
 /// A client to be stored, and the secret to show if one was made for it.
 #[derive(Debug)]
@@ -288,6 +296,8 @@ pub fn record(client: &Client) -> Map<String, Value> {
     add("owner", client.owner.as_str().into());
     add("created_at", client.created_ms.div_euclid(1000).into());
     add("updated_at", client.updated_ms.div_euclid(1000).into());
+    // Each change is later than the one before it.
+    add("version", client.updated_ms.into());
     shown
 }
 

@@ -669,7 +669,10 @@ async fn consent_grows_and_goes_with_the_client() {
     }
     let known = store.consent(demo.id, "app").await.expect("a lookup");
     assert_eq!(known, words("email openid profile"));
-    let gone = store.delete_client("/", "app").await.expect("deleted");
+    let gone = store
+        .delete_client("/", "app", None)
+        .await
+        .expect("deleted");
     assert!(gone.is_some());
     let known = store.consent(demo.id, "app").await.expect("a lookup");
     assert!(known.is_empty());

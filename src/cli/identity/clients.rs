@@ -189,7 +189,7 @@ pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> any
         Action::Delete { client_id } => {
             let gone = context
                 .store
-                .delete_client(&context.realm, &client_id)
+                .delete_client(&context.realm, &client_id, None)
                 .await?;
             if gone.is_none() {
                 return Err(missing(&client_id, context));

@@ -135,7 +135,7 @@ async fn find(path: &str, context: &CommandContext<'_>) -> anyhow::Result<Stored
 
 async fn delete(path: &str, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     find(path, context).await?;
-    match context.store.delete_realm(path).await? {
+    match context.store.delete_realm(path, None).await? {
         RealmRemoval::Done => {}
         RealmRemoval::Absent => anyhow::bail!("there is no realm {path}"),
         RealmRemoval::Inhabited if path == "/" => anyhow::bail!("the realm / always exists"),

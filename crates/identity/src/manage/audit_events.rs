@@ -86,7 +86,9 @@ fn parameter(call: &Call, name: &str) -> Option<String> {
 /// The names of what the body sets: never the values.
 fn members(call: &Call) -> Vec<String> {
     let object = call.object().unwrap_or_default();
-    let mut names: Vec<String> = object.keys().cloned().collect();
+    // A version names what is meant, and sets nothing.
+    let named = object.keys().filter(|name| *name != "version");
+    let mut names: Vec<String> = named.cloned().collect();
     if let Some(Value::Object(settings)) = object.get("settings") {
         names.extend(settings.keys().map(|name| format!("settings.{name}")));
     }

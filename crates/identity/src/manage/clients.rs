@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 
 use super::Call;
 use super::error::ManageError;
-use super::page::Page;
+use super::page::{self, Page};
+use super::users::version;
 use crate::realm::Realm;
 use crate::registry::{self, NewClient};
 use crate::respond;
@@ -78,7 +79,8 @@ pub(super) async fn put(call: Call) -> Result<Response, ManageError> {
     let mut members = call.object()?;
     let realm = call.realm()?;
     if find(&call, &realm).await?.is_some() {
-        return change(&call, |old| {
+        let seen = version(&members)?;
+        return change(&call, seen, |old| {
             registry::replace(old, members.clone(), call.now_ms)
         })
         .await;
@@ -94,10 +96,12 @@ pub(super) async fn put(call: Call) -> Result<Response, ManageError> {
     Ok(answer(StatusCode::CREATED, &made.client, made.secret))
 }
 
-/// `PATCH /identity/clients/{id}`: some of the metadata; null removes.
+/// `PATCH /identity/clients/{id}`: some of the metadata; null removes. `version`: the
+/// one that the change is of.
 pub(super) async fn patch(call: Call) -> Result<Response, ManageError> {
     let members = call.object()?;
-    change(&call, |old| {
+    let seen = version(&members)?;
+    change(&call, seen, |old| {
         registry::patch(old, members.clone(), call.now_ms)
     })
     .await
@@ -107,6 +111,8 @@ pub(super) async fn patch(call: Call) -> Result<Response, ManageError> {
 /// a new one.
 pub(super) async fn rotate(call: Call) -> Result<Response, ManageError> {
     let mut members = call.object()?;
+    let seen = version(&members)?;
+    members.remove("version");
     let given = match members.remove("client_secret") {
         None | Some(Value::Null) => None,
         Some(Value::String(text)) => Some(Secret::new(text)),
@@ -115,17 +121,19 @@ pub(super) async fn rotate(call: Call) -> Result<Response, ManageError> {
     if let Some((name, _)) = members.iter().next() {
         return Err(RecordError::new(name, "unknown field").into());
     }
-    change(&call, |old| {
+    change(&call, seen, |old| {
         registry::rotate(old, given.clone(), call.now_ms)
     })
     .await
 }
 
-/// `DELETE /identity/clients/{id}`: with everything that it was granted.
+/// `DELETE /identity/clients/{id}`: with everything that it was granted. `version` of
+/// the query names the one that is meant.
 pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     let realm = call.realm()?;
-    let gone = call.state.store.delete_client(&realm.path, call.param(0));
-    match gone.await {
+    let seen = page::version(&call.query()?)?;
+    let store = &call.state.store;
+    match store.delete_client(&realm.path, call.param(0), seen).await {
         Ok(Some(grants)) => {
             call.state.mark_revoked(&grants, call.now_ms);
             Ok(respond::empty(StatusCode::NO_CONTENT))
@@ -156,9 +164,10 @@ async fn insert(call: &Call, made: &NewClient) -> Result<(), ManageError> {
     }
 }
 
-/// Replaces the client by what `made` makes of it.
+/// Replaces the client, if it is of the version `seen`, by what `made` makes of it.
 async fn change(
     call: &Call,
+    seen: Option<i64>,
     made: impl Fn(&Client) -> Result<NewClient, RecordError>,
 ) -> Result<Response, ManageError> {
     let realm: Arc<Realm> = call.realm()?;
@@ -166,6 +175,9 @@ async fn change(
         let old = find(call, &realm).await?.ok_or(ManageError::NotFound)?;
         if old.owner == Owner::File {
             return Err(call.file_owned(format!("client {}", call.param(0))));
+        }
+        if seen.is_some_and(|seen| seen != old.updated_ms) {
+            return Err(ManageError::Changed);
         }
         let NewClient { client, secret } = made(&old)?;
         match call

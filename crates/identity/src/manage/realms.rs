@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use super::Call;
 use super::error::ManageError;
-use super::page::Page;
+use super::page::{self, Page};
+use super::users::version;
 use crate::describe::{describe, summary};
 use crate::realm::Realm;
 use crate::respond;
@@ -56,24 +57,33 @@ pub(super) async fn create(call: Call) -> Result<Response, ManageError> {
 /// `PUT /identity/realms/{path}`: all of its own settings; makes the realm if
 /// there is none.
 pub(super) async fn put(call: Call) -> Result<Response, ManageError> {
+    let members = call.object()?;
+    let version = version(&members)?;
     let realm = StoredRealm {
         path: path(&call),
         declared: false,
-        settings: settings(call.object()?)?.unwrap_or_default(),
+        settings: settings(members)?.unwrap_or_default(),
     };
     match own(&call, &realm.path) {
         None => made(&call, realm).await,
-        Some(_) => changed(&call, realm, None).await,
+        Some(_) if version.is_none() => changed(&call, realm, None).await,
+        Some(seen) => {
+            of_version(&call, &realm.path, version)?;
+            changed(&call, realm, Some(&seen)).await
+        }
     }
 }
 
 /// `PATCH /identity/realms/{path}`: some of its own settings; null removes one,
-/// so that the realm above decides.
+/// so that the realm above decides. `version`: the one that the change is of.
 pub(super) async fn patch(call: Call) -> Result<Response, ManageError> {
     let path = path(&call);
-    let change = settings(call.object()?)?.unwrap_or_default();
+    let members = call.object()?;
+    let version = version(&members)?;
+    let change = settings(members)?.unwrap_or_default();
     for _ in 0..TRIES {
         let seen = own(&call, &path).ok_or_else(|| ManageError::Realm(path.clone()))?;
+        of_version(&call, &path, version)?;
         let mut settings = seen.clone();
         for (name, value) in &change {
             if value.is_null() {
@@ -95,11 +105,15 @@ pub(super) async fn patch(call: Call) -> Result<Response, ManageError> {
     Err(ManageError::Changed)
 }
 
-/// `DELETE /identity/realms/{path}`, when nothing is left in it.
+/// `DELETE /identity/realms/{path}`, when nothing is left in it. `version` of the query
+/// names the one that is meant.
 pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     let path = path(&call);
     refuse_declared(&call, &path)?;
-    match call.state.store.delete_realm(&path).await {
+    let version = page::version(&call.query()?)?;
+    let seen = version.and_then(|_| own(&call, &path));
+    of_version(&call, &path, version)?;
+    match call.state.store.delete_realm(&path, seen.as_ref()).await {
         Ok(RealmRemoval::Done) => {
             call.state.read_realms().await?;
             Ok(respond::empty(StatusCode::NO_CONTENT))
@@ -166,7 +180,7 @@ fn settings(members: Map<String, Value>) -> Result<Option<Map<String, Value>>, M
         match (name.as_str(), value) {
             ("settings", Value::Object(members)) => settings = Some(members),
             ("settings", _) => return Err(RecordError::new(name, "expected an object").into()),
-            ("path" | "issuer" | "owner" | "declared_in", _)
+            ("path" | "issuer" | "owner" | "version" | "declared_in" | "declared_line", _)
             | ("effective_settings" | "settings_not_in_force", _) => {}
             _ => return Err(RecordError::new(name, "unknown field").into()),
         }
@@ -179,6 +193,18 @@ fn own(call: &Call, path: &str) -> Option<Map<String, Value>> {
     let live = call.state.live();
     let stored = live.stored.iter().find(|realm| realm.path == path)?;
     Some(stored.settings.clone())
+}
+
+/// Refuses a change of another version of the realm.
+fn of_version(call: &Call, path: &str, version: Option<i64>) -> Result<(), ManageError> {
+    let Some(version) = version else {
+        return Ok(());
+    };
+    let live = call.state.live.load_full();
+    match live.realm(path) {
+        Some(realm) if describe(&live, realm)["version"] != version => Err(ManageError::Changed),
+        _ => Ok(()),
+    }
 }
 
 fn shown(call: &Call, path: &str, status: StatusCode) -> Result<Response, ManageError> {

@@ -214,6 +214,9 @@ fn sent(call: &Call) -> Result<Map<String, Value>, ManageError> {
 }
 
 /// The version that a change is of, if the body names one.
+///
+/// # Errors
+/// For one that is no integer.
 pub(super) fn version(sent: &Map<String, Value>) -> Result<Option<i64>, ManageError> {
     match sent.get("version") {
         None | Some(Value::Null) => Ok(None),

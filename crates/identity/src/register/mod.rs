@@ -155,7 +155,7 @@ async fn change(call: &Call) -> Result<Response, OAuthError> {
 async fn remove(call: &Call) -> Result<Response, OAuthError> {
     let (client, _) = caller(call).await?;
     let id = &client.metadata.client_id;
-    let gone = call.state.store.delete_client(&client.realm, id);
+    let gone = call.state.store.delete_client(&client.realm, id, None);
     let gone = audit::with(&call.state, Kind::ClientDelete, audit::as_it_is, gone).await?;
     call.state
         .mark_revoked(&gone.unwrap_or_default(), call.now_ms);

@@ -86,16 +86,18 @@ impl Store {
 
     /// Removes a client and revokes what was granted to it, also where others
     /// got tokens for its tokens. Names the grants that it revoked; `None`: there
-    /// is no such client.
+    /// is no such client. `seen_ms`: it has to be as it was changed then.
     ///
     /// # Errors
-    /// [`StoreError::FileOwned`] for a client that the file declares.
+    /// [`StoreError::FileOwned`] for a client that the file declares;
+    /// [`StoreError::Conflict`] when it is not as it was seen.
     pub async fn delete_client(
         &self,
         realm: &str,
         client_id: &str,
+        seen_ms: Option<i64>,
     ) -> Result<Option<Vec<String>>, StoreError> {
-        self.changed(delete(self.begin().await?, realm, client_id).await)
+        self.changed(delete(self.begin().await?, (realm, client_id), seen_ms).await)
     }
 }
 
@@ -246,12 +248,38 @@ async fn refuse_file_owned(tx: &mut Tx, realm: &str, client_id: &str) -> Result<
     }
 }
 
+/// Refuses a client that is not as it was changed then.
+async fn refuse_unseen(
+    tx: &mut Tx,
+    (realm, client_id): (&str, &str),
+    seen_ms: i64,
+) -> Result<(), StoreError> {
+    // The row is written, so that nobody else changes it before it goes.
+    sql("UPDATE clients SET updated_ms = updated_ms WHERE realm = $1 AND client_id = $2")
+        .bind(realm)
+        .bind(client_id)
+        .run(&mut *tx)
+        .await?;
+    let row = sql("SELECT updated_ms FROM clients WHERE realm = $1 AND client_id = $2")
+        .bind(realm)
+        .bind(client_id)
+        .one(&mut *tx)
+        .await?;
+    match row.map(|row| row.int("updated_ms")).transpose()? {
+        Some(now_ms) if now_ms != seen_ms => Err(StoreError::Conflict(client_id.to_owned())),
+        _ => Ok(()),
+    }
+}
+
 async fn delete(
     mut tx: Tx,
-    realm: &str,
-    client_id: &str,
+    (realm, client_id): (&str, &str),
+    seen_ms: Option<i64>,
 ) -> Result<Option<Vec<String>>, StoreError> {
     refuse_file_owned(&mut tx, realm, client_id).await?;
+    if let Some(seen_ms) = seen_ms {
+        refuse_unseen(&mut tx, (realm, client_id), seen_ms).await?;
+    }
     let (gone, grants) = remove(&mut tx, realm, client_id).await?;
     tx.commit().await?;
     Ok(gone.then_some(grants))

@@ -48,13 +48,19 @@ impl Store {
         tx.commit().await
     }
 
-    /// Removes a realm in which nothing is left.
+    /// Removes a realm in which nothing is left, if its settings are still `seen`;
+    /// `None`: whatever they are.
     ///
     /// # Errors
-    /// [`StoreError::FileOwned`] for a realm that the file declares.
-    pub async fn delete_realm(&self, path: &str) -> Result<RealmRemoval, StoreError> {
+    /// [`StoreError::FileOwned`] for a realm that the file declares;
+    /// [`StoreError::Conflict`] when its settings are others.
+    pub async fn delete_realm(
+        &self,
+        path: &str,
+        seen: Option<&Map<String, Value>>,
+    ) -> Result<RealmRemoval, StoreError> {
         let mut tx = self.begin().await?;
-        let outcome = delete(&mut tx, path).await?;
+        let outcome = delete(&mut tx, path, seen).await?;
         PendingAudit::void_unless(outcome == RealmRemoval::Done);
         tx.commit().await?;
         Ok(outcome)
@@ -112,8 +118,17 @@ async fn refuse_declared(tx: &mut Tx, path: &str) -> Result<(), StoreError> {
     }
 }
 
-async fn delete(tx: &mut Tx, path: &str) -> Result<RealmRemoval, StoreError> {
+async fn delete(
+    tx: &mut Tx,
+    path: &str,
+    seen: Option<&Map<String, Value>>,
+) -> Result<RealmRemoval, StoreError> {
     refuse_declared(tx, path).await?;
+    if let Some(seen) = seen
+        && own(tx, path).await?.is_some_and(|own| own != *seen)
+    {
+        return Err(StoreError::Conflict(path.to_owned()));
+    }
     let below = format!("{path}/");
     let inside = sql("SELECT (SELECT count(*) FROM users WHERE realm = $1)
               + (SELECT count(*) FROM user_groups WHERE realm = $1)

@@ -72,11 +72,17 @@ async fn what_was_granted_to_a_client_is_revoked_with_it() {
         .record_tokens(Some(&stored), None)
         .await
         .expect("recorded");
-    let gone = store.delete_client("/", "app").await.expect("deleted");
+    let gone = store
+        .delete_client("/", "app", None)
+        .await
+        .expect("deleted");
     assert_eq!(gone, Some(vec![stored.grant.id.clone()]));
     let known = store.revocations().await.expect("a lookup");
     let grant = Revocation::Grant(stored.grant.id);
     assert!(known.iter().any(|(what, _)| *what == grant));
-    let again = store.delete_client("/", "app").await.expect("an answer");
+    let again = store
+        .delete_client("/", "app", None)
+        .await
+        .expect("an answer");
     assert_eq!(again, None);
 }

@@ -171,7 +171,10 @@ async fn nodes_learn_of_each_others_changes_and_not_of_their_own() {
     changed("a revoked token").await;
     other.insert_client(&client("new")).await.expect("inserted");
     changed("a client").await;
-    other.delete_client("/", "new").await.expect("deleted");
+    other
+        .delete_client("/", "new", None)
+        .await
+        .expect("deleted");
     changed("a client that went").await;
     let mut renamed = demo.clone();
     (renamed.version, renamed.user_name) = (2, "other".to_owned());

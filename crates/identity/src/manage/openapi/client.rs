@@ -132,6 +132,9 @@ pub(super) fn answer() -> Value {
     let owner = json!({"type": "string", "enum": ["store", "file", "client"]});
     properties.insert("owner".to_owned(), owner);
     properties.insert("declared_in".to_owned(), text());
+    for number in ["declared_line", "version"] {
+        properties.insert(number.to_owned(), json!({"type": "integer"}));
+    }
     for time in ["created_at", "updated_at"] {
         let seconds = json!({"type": "integer", "description": "Seconds since the epoch."});
         properties.insert(time.to_owned(), seconds);
@@ -144,6 +147,7 @@ pub(super) fn answer() -> Value {
         "owner",
         "created_at",
         "updated_at",
+        "version",
     ];
     shown["required"] = json!(always);
     shown

@@ -12,6 +12,7 @@ use super::{ENDPOINTS, PREFIX};
 use doorward_core::openapi::{
     Document, Operation, Parameter, fields, list_of, open_parts, reference, text,
 };
+use users::version;
 
 /// Adds the endpoints to a description. `refusals` gives the statuses of refusals, by
 /// method, open parts of the path, and body.
@@ -131,12 +132,16 @@ pub(super) fn patch_client() -> Operation {
 
 pub(super) fn delete_client() -> Operation {
     client_of("Deletes a client, with everything that it was granted.")
+        .takes([version()])
         .ends(204, "There is no such client any more.")
 }
 
 pub(super) fn rotate_secret() -> Operation {
     let mut given = fields(
-        [("client_secret", json!({"type": ["string", "null"]}))],
+        [
+            ("client_secret", json!({"type": ["string", "null"]})),
+            ("version", json!({"type": ["integer", "null"]})),
+        ],
         &[],
     );
     given["additionalProperties"] = false.into();
@@ -239,7 +244,11 @@ pub(super) fn list_realms() -> Operation {
 /// The settings of a realm are checked by the realm: the description leaves them open.
 fn realm_input(has_path: bool) -> Value {
     let mut members = fields(
-        [("path", text()), ("settings", json!({"type": "object"}))],
+        [
+            ("path", text()),
+            ("settings", json!({"type": "object"})),
+            ("version", json!({"type": ["integer", "null"]})),
+        ],
         &[],
     );
     if has_path {
@@ -275,6 +284,7 @@ pub(super) fn patch_realm() -> Operation {
 
 pub(super) fn delete_realm() -> Operation {
     realm_of("Deletes a realm in which nothing is left.")
+        .takes([version()])
         .ends(204, "There is no such realm any more.")
 }
 

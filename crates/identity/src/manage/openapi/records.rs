@@ -112,7 +112,17 @@ fn realm() -> Value {
         shown["properties"][name] = json!({"type": "object", "description": says});
     }
     shown["properties"]["declared_in"] = text();
-    shown["required"] = json!(["path", "issuer", "owner", "settings", "effective_settings"]);
+    for number in ["declared_line", "version"] {
+        shown["properties"][number] = json!({"type": "integer"});
+    }
+    shown["required"] = json!([
+        "path",
+        "issuer",
+        "owner",
+        "version",
+        "settings",
+        "effective_settings",
+    ]);
     shown
 }
 

@@ -52,7 +52,7 @@ pub(in crate::manage) fn patch_user() -> Operation {
         .answers(200, "The user as it is now.", &of("user"))
 }
 
-fn version() -> Parameter {
+pub(super) fn version() -> Parameter {
     let says = "The version that is meant. Another one is refused with 412.";
     Parameter::query("version", json!({"type": "integer"}), says)
 }

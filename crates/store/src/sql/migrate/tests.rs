@@ -77,7 +77,10 @@ async fn what_any_earlier_version_wrote_is_taken_over() {
         assert_eq!(kept.expect("kept").current, hash, "from {version}");
         let spent = store.refresh_tokens(TokenHash::of("spent")).await;
         assert!(spent.expect("a lookup").is_none());
-        let revoked = store.delete_client("/", "app").await.expect("deleted");
+        let revoked = store
+            .delete_client("/", "app", None)
+            .await
+            .expect("deleted");
         assert_eq!(revoked.expect("the client"), ["grant"], "from {version}");
     }
 }
