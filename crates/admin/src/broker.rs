@@ -15,12 +15,14 @@ use serde_json::{Map, Value, json};
 use super::call::Call;
 use super::entity::Answer;
 use super::error::ApiError;
+use super::list::{DECLARED_IN, Scope};
 use super::{body, list, reply};
 use doorward_core::model::broker::{Kind, Record};
 use doorward_core::model::schema::{Source, Violations};
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::Owner;
 use doorward_core::model::user::schema::RecordError;
+use doorward_core::yaml::{Document, PathSegment};
 use doorward_gateway::control::ChangeError;
 use doorward_plugins::token_broker::Broker;
 use doorward_plugins::token_broker::records::{self, NewRecord};
@@ -48,7 +50,11 @@ pub(super) fn item(call: Call) -> Answer {
         match call.method {
             Method::GET => {
                 let record = known(&call, &broker, kind).await?;
-                Ok(shown(StatusCode::OK, &record, None))
+                let mut shown = records::shown(&record);
+                if Scope::of(&call.query)? == Scope::Declared && record.owner == Owner::File {
+                    tell_file(&broker, &mut shown, kind);
+                }
+                Ok(answer(StatusCode::OK, shown))
             }
             Method::DELETE => delete(&call, &broker, kind).await,
             Method::PATCH => {
@@ -339,6 +345,37 @@ fn shown(status: StatusCode, record: &Record, made: Option<Secret>) -> Response 
         let name = "consumer_secret".to_owned();
         shown.insert(name, secret.expose().into());
     }
+    answer(status, shown)
+}
+
+/// Tells the file that declares a record, and the line if it is found there.
+fn tell_file(broker: &Broker, shown: &mut Map<String, Value>, kind: Kind) {
+    let file = broker.file();
+    let name = match kind {
+        Kind::Application => "consumer_key",
+        kind => records::known_by(kind),
+    };
+    let wanted = shown.get(name).cloned();
+    let list = ["broker", list_of(kind)].map(PathSegment::from);
+    let line = std::fs::read_to_string(&file).ok().and_then(|text| {
+        let document = Document::parse_unresolved(&text, &file).ok()?;
+        document.line_of_element(&list, |one| one.get(name) == wanted.as_ref())
+    });
+    shown.insert(DECLARED_IN.to_owned(), file.display().to_string().into());
+    if let Some(line) = line {
+        shown.insert("declared_line".to_owned(), line.into());
+    }
+}
+
+fn list_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Product => "products",
+        Kind::Developer => "developers",
+        Kind::Application => "applications",
+    }
+}
+
+fn answer(status: StatusCode, shown: Map<String, Value>) -> Response {
     let mut response = reply::json(status, &Value::Object(shown));
     let never = http::HeaderValue::from_static("no-store");
     response

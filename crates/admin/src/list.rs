@@ -24,6 +24,9 @@ pub(super) const DEFAULT_SIZE: usize = 100;
 pub(super) const MAX_SIZE: usize = 1000;
 const MAX_TAGS: usize = 5;
 
+/// What names the file of a declared record.
+pub(super) const DECLARED_IN: &str = "declared_in";
+
 /// What a list was asked for.
 #[derive(Debug, Default)]
 pub(super) struct Page {
@@ -81,7 +84,7 @@ impl Scope {
     ) -> Map<String, Value> {
         let mut shown = T::show(record, entities, disclosure);
         if let (Self::Declared, Origin::File(file)) = (self, &record.origin) {
-            shown.insert("declared_in".to_owned(), file.display().to_string().into());
+            shown.insert(DECLARED_IN.to_owned(), file.display().to_string().into());
         }
         shown
     }

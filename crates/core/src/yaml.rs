@@ -227,6 +227,25 @@ impl Document {
             .find_map(|depth| parse::line_of(&self.text, self.syntax, &path[..depth]))
     }
 
+    /// The line of the first element that `is` what is looked for, in the list at
+    /// `path`; reads the text again, as [`Document::line_of`].
+    pub fn line_of_element(
+        &self,
+        path: &[PathSegment],
+        is: impl Fn(&Value) -> bool,
+    ) -> Option<usize> {
+        let list = path
+            .iter()
+            .try_fold(&self.value, |value, segment| match segment {
+                PathSegment::Key(key) => value.get(key),
+                PathSegment::Index(index) => value.get(index),
+            });
+        let index = list?.as_array()?.iter().position(is)?;
+        let mut path = path.to_vec();
+        path.push(index.into());
+        self.line_of(&path)
+    }
+
     /// An error about the value at `path`.
     pub fn error(&self, path: &[PathSegment], message: impl Into<String>) -> DocumentError {
         DocumentError {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::entities::paging;
+use super::entities::{declared, paging};
 use doorward_core::openapi::{Document, Operation, fields, list_of, reference, text};
 
 /// Adds the schemas of records.
@@ -19,6 +19,8 @@ pub(super) fn add(document: &mut Document) {
         for time in ["created_at", "updated_at"] {
             shown["properties"][time] = json!({"type": "integer"});
         }
+        shown["properties"]["declared_in"] = text();
+        shown["properties"]["declared_line"] = json!({"type": "integer"});
         shown["required"] = json!(["owner", "created_at", "updated_at"]);
         document.schema(format!("broker-{name}"), shown);
     }
@@ -120,7 +122,9 @@ fn item(kind: &str, key: &str, demanded: &[&str], method: &str) -> Operation {
     let shown = reference(&format!("broker-{kind}"));
     let one = format!("one of the {kind}s of the token broker");
     let operation = match method {
-        "GET" => Operation::new(format!("Shows {one}.")).answers(200, "The record.", &shown),
+        "GET" => Operation::new(format!("Shows {one}."))
+            .takes([declared()])
+            .answers(200, "The record.", &shown),
         "DELETE" => Operation::new(format!("Deletes {one}.")).ends(204, "It is deleted."),
         "PATCH" => Operation::new(format!("Changes {one}."))
             .body(&body(kind, &[]))

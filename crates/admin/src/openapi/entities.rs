@@ -71,6 +71,8 @@ pub(super) fn answer(kind: Kind, schema: &Schema) -> Value {
     }
     let file = "The file that declares it, if that was asked for.";
     properties["declared_in"] = json!({"type": "string", "description": file});
+    let line = "The line there. Lists do not tell it.";
+    properties["declared_line"] = json!({"type": "integer", "description": line});
     match kind {
         Kind::Certificate => {
             properties["snis"] = json!({"type": "array", "items": text()});

@@ -43,6 +43,7 @@ use origin::Origins;
 
 pub use codes::{Listed, codes};
 pub use filter_explanation::Explained;
+pub use origin::declared_line;
 pub use question::{Question, QuestionError};
 
 /// How many near misses are told if the question does not say.

@@ -11,6 +11,15 @@ use super::answer::From;
 use crate::entities::{Entities, Entity, Origin, Record};
 use doorward_core::yaml::{Document, PathSegment};
 
+/// The line of the file that declares the record; `None`: the store has it, or the file
+/// tells no more.
+pub fn declared_line<T: Entity>(entities: &Entities, record: &Record<T>) -> Option<usize> {
+    match Origins::new(entities).of(record) {
+        From::File { line, .. } => line,
+        From::Api => None,
+    }
+}
+
 /// Looks up lines, and reads each file once.
 pub(super) struct Origins<'a> {
     entities: &'a Entities,

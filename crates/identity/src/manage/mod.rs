@@ -51,6 +51,7 @@ use super::respond;
 use doorward_core::jose::json;
 use doorward_core::model::audit::{Kind, Operator};
 use doorward_core::openapi::Operation;
+use doorward_core::yaml::{Document, PathSegment};
 use doorward_net::http::ClientInfo;
 use doorward_net::http::form::is_json;
 use error::ManageError;
@@ -216,8 +217,34 @@ impl Call {
         let owner = record.get("owner").and_then(Value::as_str);
         if wanted && owner == Some("file") {
             record.insert("declared_in".to_owned(), self.file().into());
+            if let Some(line) = self.declared_line(record) {
+                record.insert("declared_line".to_owned(), line.into());
+            }
         }
         Ok(())
+    }
+
+    /// The line of the file that declares a client or a realm.
+    fn declared_line(&self, record: &Map<String, Value>) -> Option<usize> {
+        let live = self.state.live();
+        let file = live.config.file.as_ref()?;
+        let text = std::fs::read_to_string(file).ok()?;
+        let document = Document::parse_unresolved(&text, file).ok()?;
+        let realms = |realm: &str| {
+            ["identity", "realms", realm]
+                .map(PathSegment::from)
+                .to_vec()
+        };
+        let text = |name: &str| record.get(name).and_then(Value::as_str);
+        match (text("client_id"), text("realm"), text("path")) {
+            (Some(id), Some(realm), _) => {
+                let mut list = realms(realm);
+                list.push("clients".into());
+                document.line_of_element(&list, |one| one["client_id"] == id)
+            }
+            (_, _, Some(path)) => document.line_of(&realms(path)),
+            _ => None,
+        }
     }
 
     /// The body, a JSON object; none is an empty one.
