@@ -453,7 +453,9 @@ async fn a_change_that_was_sealed_for_one_record_or_session_serves_no_other() {
 #[tokio::test]
 async fn what_a_file_declares_is_shown_as_such_and_not_changed() {
     let upstream = Upstream::echo().await;
-    let services = format!("- {{name: declared, url: '{}'}}\n", upstream.url("/"));
+    let [first, url] = ["/first", "/"].map(|path| upstream.url(path));
+    let services =
+        format!("- {{name: first, url: '{first}'}}\n- {{name: declared, url: '{url}'}}\n");
     let door = Setup::new().services(&services).start().await;
     let mut browser = Browser::new(&door);
     let page = browser
@@ -461,13 +463,16 @@ async fn what_a_file_declares_is_shown_as_such_and_not_changed() {
         .await
         .expect(200)
         .body;
+    let file = std::fs::read_to_string(door.path("routes.yaml")).expect("the file");
+    let line = file.lines().position(|line| line.contains("declared"));
+    let place = format!("routes.yaml:{}", line.expect("a line") + 1);
     assert!(
-        page.contains("routes.yaml") && !page.contains("/console/edit/"),
-        "{page}"
+        page.contains(&place) && !page.contains("/console/edit/"),
+        "{place}: {page}"
     );
     let edit = browser.get("/console/edit/services/declared").await;
     assert_eq!(edit.status, 409);
-    assert!(edit.body.contains("routes.yaml"));
+    assert!(edit.body.contains(&place), "{place}: {}", edit.body);
 }
 
 #[tokio::test]

@@ -211,11 +211,21 @@ async fn a_deleted_client_comes_back_with_another_secret() {
 #[tokio::test]
 async fn clients_and_realms_of_the_file_name_it_and_are_not_changed() {
     let office = Office::open().await;
+    let file = office.door.path("doorward.yaml");
+    let file = std::fs::read_to_string(file).expect("the file");
+    let lines: Vec<_> = file.lines().collect();
     let mut owner = office.signed_in("alice").await;
     for page in [&format!("{LIST}/hr"), "/console/identity/realms/other"] {
         let body = owner.get(page).await.expect(200).body;
         assert!(body.contains("declared in a file"), "{body}");
-        assert!(body.contains("doorward.yaml"), "{body}");
+        let line = if page.ends_with("hr") {
+            "- client_id: hr"
+        } else {
+            "/other:"
+        };
+        let line = lines.iter().position(|one| one.trim() == line);
+        let place = format!("doorward.yaml:{}", line.expect("a line") + 1);
+        assert!(body.contains(&place), "{place}: {body}");
         assert!(
             !body.contains("name=\"version\""),
             "nothing to press: {body}"

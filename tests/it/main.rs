@@ -19,6 +19,7 @@ mod connections;
 mod console;
 mod console_broker;
 mod console_clients;
+mod console_conflicts;
 mod console_groups;
 mod console_keys;
 mod console_probes;

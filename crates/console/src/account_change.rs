@@ -11,7 +11,7 @@ use doorward_core::model::user::name;
 use super::accounts::{self, ACCOUNTS_CHANGED_BY, GROUPS, USERS, has_identity};
 use super::api::ApiAnswer;
 use super::change::{self, Change};
-use super::difference::{self, Line, removal};
+use super::difference::{self, Conflict, Line, removal};
 use super::error::PageError;
 use super::session::Role;
 use super::trail::Trail;
@@ -81,6 +81,30 @@ impl AccountChange {
             what,
             undoes: None,
         }
+    }
+
+    /// Shows the change that `patch` makes of a record by its form. Where somebody else
+    /// has changed the record meanwhile, that is shown as well.
+    pub(crate) async fn save(
+        visit: &Visit,
+        now: &Value,
+        patch: fn(&Visit, &Value) -> Map<String, Value>,
+        what: fn(String, i64, Map<String, Value>) -> What,
+    ) -> Result<Response, PageError> {
+        let seen = accounts::version(visit)?;
+        let version = now["version"].as_i64().unwrap_or_default();
+        let (realm, id) = (visit.field("realm"), visit.param(0).to_owned());
+        let base = difference::base(visit);
+        if seen == version || base.is_null() {
+            let change = Self::new(realm, what(id, seen, patch(visit, now)));
+            return change.ask(visit).await;
+        }
+        let change = Self::new(realm, what(id, version, patch(visit, &base)));
+        let PageError::Changed(trail) = change.changed() else {
+            return Err(PageError::Stale);
+        };
+        let conflict = Conflict::find(visit, *trail, &base, now).await;
+        change.ask_after(visit, conflict).await
     }
 
     fn target(&self, list: &str, parts: &[&str], version: Option<i64>) -> String {
@@ -408,6 +432,24 @@ impl Change for AccountChange {
             | What::Member { .. } => {}
         }
         Some(Self::new(&self.realm, what))
+    }
+
+    async fn rebased(&self, visit: &Visit) -> Result<Option<Self>, PageError> {
+        let mut change = self.clone();
+        match &mut change.what {
+            What::PatchUser { id, version, .. } => {
+                *version = self.own_user(visit, id).await?["version"]
+                    .as_i64()
+                    .unwrap_or(0);
+            }
+            What::PatchGroup { id, version, .. } => {
+                *version = self.group(visit, id).await?["version"]
+                    .as_i64()
+                    .unwrap_or(0);
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(change))
     }
 
     async fn again(

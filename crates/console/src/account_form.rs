@@ -72,6 +72,8 @@ struct AccountForm {
     back: String,
     /// Of the record that it changes; "" of a new one.
     version: String,
+    /// The record that it was made of, as JSON; "" of a new one.
+    base: String,
     realm: String,
     inputs: Vec<AccountInput>,
     errors: Vec<(String, String)>,
@@ -135,6 +137,11 @@ impl AccountKind {
             address,
             back,
             version,
+            base: if is_new {
+                String::new()
+            } else {
+                record.to_string()
+            },
             realm: realm.to_owned(),
             inputs: (self.inputs)(visit, typed, is_new),
             errors,

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::api::ApiAnswer;
-use super::difference::{self, Confirmation, Line};
+use super::difference::{self, Confirmation, Conflict, Line};
 use super::error::PageError;
 use super::session::Role;
 use super::undo_log::{Kept, change_id};
@@ -62,6 +62,14 @@ pub(crate) trait Change: Serialize + DeserializeOwned + Send + Sync {
     /// The refusal of it, as its record has changed since.
     fn changed(&self) -> PageError;
 
+    /// The same change of the record as it is now; `None`: it is not made any more.
+    fn rebased(
+        &self,
+        visit: &Visit,
+    ) -> impl Future<Output = Result<Option<Self>, PageError>> + Send
+    where
+        Self: Sized;
+
     /// The change that takes this one back, as `answer` completes it.
     fn reversed(&self, reversal: Self::Reversal, answer: &ApiAnswer) -> Option<Self>
     where
@@ -80,45 +88,80 @@ pub(crate) trait Change: Serialize + DeserializeOwned + Send + Sync {
 
     /// Shows what the change does, and asks for a yes.
     fn ask(&self, visit: &Visit) -> impl Future<Output = Result<Response, PageError>> + Send {
-        async { show(visit, self, self.outlook(visit).await?, None) }
+        async { show(visit, self, self.outlook(visit).await?, Aside::default()) }
+    }
+
+    /// The same for a change whose record somebody else has changed meanwhile.
+    fn ask_after(
+        &self,
+        visit: &Visit,
+        conflict: Conflict,
+    ) -> impl Future<Output = Result<Response, PageError>> + Send {
+        async {
+            let aside = Aside {
+                conflict: Some(conflict),
+                refusal: None,
+            };
+            show(visit, self, self.outlook(visit).await?, aside)
+        }
     }
 }
 
-/// The difference; with what the Admin API said, if it refused the change.
+/// What is said beside a difference.
+#[derive(Default)]
+struct Aside<'a> {
+    conflict: Option<Conflict>,
+    /// What the Admin API said, if it refused the change.
+    refusal: Option<&'a ApiAnswer>,
+}
+
 fn show<C: Change>(
     visit: &Visit,
     change: &C,
     outlook: Outlook<C::Reversal>,
-    refusal: Option<&ApiAnswer>,
+    aside: Aside<'_>,
 ) -> Result<Response, PageError> {
+    let mut lines = outlook.lines;
+    // What somebody else has changed to the same is no difference any more.
+    lines.retain(|line| aside.conflict.is_none() || line.before != line.after);
     let confirmation = Confirmation {
         subject: outlook.name,
         section: change.section().to_owned(),
-        lines: outlook.lines,
+        lines,
         address: C::APPLY.to_owned(),
         context: C::CONTEXT.to_owned(),
         back: change.back(),
         is_deletion: change.is_deletion(),
         note: outlook.note,
+        conflict: aside.conflict,
     };
-    confirmation.show(visit, change, refusal)
+    confirmation.show(visit, change, aside.refusal)
 }
 
 /// Makes the change that was shown, if what it is of is still what it was shown for.
 pub(crate) async fn apply<C: Change>(visit: &Visit) -> Result<Response, PageError> {
     let change: C = difference::confirmed(visit, C::CONTEXT)?;
-    let outlook = change.outlook(visit).await?;
+    let outlook = match change.outlook(visit).await {
+        Err(PageError::Changed(_)) => return overtaken(visit, &change).await,
+        outlook => outlook?,
+    };
     let (method, target, body) = change.request();
     let id = change_id();
     let api = visit.api_for(&id);
     let answer = api.send(method, &target, body.as_ref()).await?;
     if answer.status == StatusCode::PRECONDITION_FAILED {
-        return Err(change.changed());
+        return overtaken(visit, &change).await;
     }
     if !answer.status.is_success() {
         return match change.again(visit, &answer).await? {
             Some(form) => Ok(form),
-            None => show(visit, &change, outlook, Some(&answer)),
+            None => {
+                let aside = Aside {
+                    refusal: Some(&answer),
+                    conflict: None,
+                };
+                show(visit, &change, outlook, aside)
+            }
         };
     }
     let undo = &visit.parts().undo;
@@ -140,4 +183,22 @@ pub(crate) async fn keep<C: Change>(visit: &Visit, id: String, back: &C) {
         change: back,
     };
     visit.parts().undo.keep(id, kept, visit.now_ms()).await;
+}
+
+/// Somebody else was faster: shows what the change does to the record as it is now. What
+/// undoes another change is not made then.
+async fn overtaken<C: Change>(visit: &Visit, change: &C) -> Result<Response, PageError> {
+    let PageError::Changed(trail) = change.changed() else {
+        return Err(change.changed());
+    };
+    if change.undoes().is_some() {
+        return Err(PageError::Changed(trail));
+    }
+    match change.rebased(visit).await? {
+        None => Err(PageError::Changed(trail)),
+        Some(change) => {
+            let conflict = Conflict::find(visit, *trail, &Value::Null, &Value::Null).await;
+            change.ask_after(visit, conflict).await
+        }
+    }
 }

@@ -11,7 +11,9 @@ use super::error::PageError;
 use super::fields::{Field, Input};
 use super::form::{self, FormPage, FormPlace};
 use super::frame::{self, Frame};
-use super::registry_change::{Act, REGISTRY_CHANGED_BY, RegistryChange, Subject, of_members, save};
+use super::registry_change::{
+    Act, REGISTRY_CHANGED_BY, RegistryChange, Subject, of_members, save, seen, version_of,
+};
 use super::table::Button;
 use super::visit::Visit;
 use super::{fact_table, path, record};
@@ -20,7 +22,15 @@ use super::{fact_table, path, record};
 pub(crate) const LIST: &str = "/console/identity/clients";
 
 /// Members of a record that are none of the client's metadata.
-const STAMPS: [&str; 5] = ["realm", "owner", "created_at", "updated_at", "declared_in"];
+const STAMPS: [&str; 7] = [
+    "realm",
+    "owner",
+    "version",
+    "created_at",
+    "updated_at",
+    "declared_in",
+    "declared_line",
+];
 
 /// What the form shows first.
 const COMMON: [&str; 10] = [
@@ -101,7 +111,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
     let subject = subject(&visit, realm);
     let client = subject.record(&visit).await?;
     let id = record::text(&client["client_id"]);
-    let file = client["declared_in"].as_str();
+    let file = record::declared_in(&client);
     let editable = file.is_none() && visit.may(REGISTRY_CHANGED_BY);
     let sessions = [("client_id", id.as_str()), ("realm", realm)];
     let sessions = path::with_query("/console/identity/sessions", sessions);
@@ -111,16 +121,13 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
         let edit = path::with_query(&edit, [("realm", realm)]);
         links.insert(0, (t.edit.to_owned(), edit));
     }
-    let mut shown = record::masked(&client, false);
-    if let Value::Object(members) = &mut shown {
-        members.remove("declared_in");
-    }
+    let shown = record::without_place(&record::masked(&client, false));
     frame::show(&RecordPage {
         frame: Frame::of(&visit, id, LIST),
         list: (t.clients, subject.list()),
         links,
         buttons: if editable {
-            buttons(&visit, &subject, &client)
+            buttons(&visit, &client)
         } else {
             Vec::new()
         },
@@ -138,7 +145,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
     })
 }
 
-fn buttons(visit: &Visit, subject: &Subject, client: &Value) -> Vec<Button> {
+fn buttons(visit: &Visit, client: &Value) -> Vec<Button> {
     let t = visit.texts;
     let button = |action: &str, text: &str| Button {
         text: text.to_owned(),
@@ -146,7 +153,7 @@ fn buttons(visit: &Visit, subject: &Subject, client: &Value) -> Vec<Button> {
         address: path::join(LIST, [visit.param(0), action]),
         fields: vec![
             ("realm".to_owned(), record::text(&client["realm"])),
-            ("version".to_owned(), subject.version(client)),
+            ("version".to_owned(), version_of(client)),
         ],
         danger: true,
     };
@@ -183,7 +190,7 @@ pub(crate) async fn edit(visit: Visit) -> Result<Response, PageError> {
     let realm = visit.query("realm");
     let subject = subject(&visit, realm);
     let client = subject.current(&visit).await?;
-    let version = subject.version(&client);
+    let version = version_of(&client);
     let page = form(&visit, (visit.param(0), realm), &metadata(&client), version);
     frame::show(&page)
 }
@@ -195,13 +202,10 @@ pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
     let realm = visit.field("realm");
     let subject = subject(&visit, realm);
     let client = subject.current(&visit).await?;
-    let version = subject.version(&client);
-    if visit.field("version") != version {
-        return Err(subject.changed());
-    }
+    let seen = seen(&visit, &subject, &client)?;
     let own = metadata(&client);
-    let outcome = form::patch(&visit, &fields(), &own).and_then(|patch| {
-        let patch = of_members(&own, patch);
+    let outcome = form::patch(&visit, &fields(), &seen).and_then(|patch| {
+        let patch = of_members(&seen, patch);
         let wrong = violations(&visit, (realm, &own), &patch);
         if wrong.is_empty() {
             Ok(patch)
@@ -210,7 +214,7 @@ pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
         }
     });
     let form = |version| form(&visit, (visit.param(0), realm), &own, version);
-    save(&visit, (subject, version), outcome, form).await
+    save(&visit, (subject, &client, &seen), outcome, form).await
 }
 
 /// What is wrong with the client as `patch` makes it.
@@ -270,8 +274,9 @@ pub(crate) async fn again(
             typed[name] = value.clone();
         }
     }
-    let version = subject.version(&client);
-    form(visit, (id, realm), &typed, version).refused(errors)
+    let version = version_of(&client);
+    let form = form(visit, (id, realm), &typed, version);
+    form.of(&metadata(&client)).refused(errors)
 }
 
 /// `POST /identity/clients/{id}/delete`: shows what would be gone.

@@ -356,6 +356,7 @@ fn ask(
         back: path::with_query(NEW, [("kind", kind.name), ("realm", realm)]),
         is_deletion: false,
         note: "",
+        conflict: None,
     };
     confirmation.show(visit, &client, refusal)
 }

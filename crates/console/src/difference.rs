@@ -2,6 +2,7 @@
 
 use askama::Template;
 use axum::response::Response;
+use http::StatusCode;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -9,8 +10,9 @@ use serde_json::{Map, Value};
 use super::api::ApiAnswer;
 use super::error::PageError;
 use super::frame::{self, Frame};
-use super::record;
+use super::trail::Trail;
 use super::visit::Visit;
+use super::{audit_log, record};
 
 /// A change that waits for a yes.
 pub(crate) struct Confirmation {
@@ -28,6 +30,49 @@ pub(crate) struct Confirmation {
     pub(crate) is_deletion: bool,
     /// What undoing does not bring back.
     pub(crate) note: &'static str,
+    /// What somebody else did to the record meanwhile.
+    pub(crate) conflict: Option<Conflict>,
+}
+
+/// What somebody else did to a record while a change of it waited.
+pub(crate) struct Conflict {
+    /// Who did what, and when.
+    pub(crate) told: Vec<(String, String)>,
+    /// What differs from the record that the change was made for, as far as it is known.
+    pub(crate) lines: Vec<Line>,
+}
+
+impl Conflict {
+    /// Of a record that was `base` and is `now`, both without secrets; `base` is null
+    /// where nobody knows it.
+    pub(crate) async fn find(visit: &Visit, mut trail: Trail, base: &Value, now: &Value) -> Self {
+        audit_log::follow(&mut trail, visit).await;
+        let lines = if base.is_null() {
+            Vec::new()
+        } else {
+            let [base, now] = [base, now].map(|one| record::masked(one, false));
+            lines(&base, &patch(&base, &now))
+        };
+        let is_told = |line: &Line| !SILENT.contains(&line.name.as_str());
+        Self {
+            told: trail.found,
+            lines: lines.into_iter().filter(is_told).collect(),
+        }
+    }
+
+    /// Whether it is about this field as well.
+    fn touches(&self, name: &str) -> bool {
+        self.lines.iter().any(|line| line.name == name)
+    }
+}
+
+/// Members that every change changes.
+const SILENT: [&str; 4] = ["version", "updated_at", "meta.version", "meta.lastModified"];
+
+/// The record that the form of a request was made of; null if it does not say.
+pub(crate) fn base(visit: &Visit) -> Value {
+    let base = serde_json::from_str(visit.field("base"));
+    base.ok().filter(Value::is_object).unwrap_or_default()
 }
 
 #[derive(Template)]
@@ -41,6 +86,12 @@ struct DifferencePage {
 }
 
 impl Confirmation {
+    /// Whether somebody else has changed this field meanwhile.
+    fn is_disputed(&self, line: &Line) -> bool {
+        let conflict = self.conflict.as_ref();
+        conflict.is_some_and(|conflict| conflict.touches(&line.name))
+    }
+
     /// The page, with the change sealed for the visitor; with what the Admin API said,
     /// if it refused the change.
     pub(crate) fn show(
@@ -52,6 +103,7 @@ impl Confirmation {
         let t = visit.texts;
         let change = serde_json::to_vec(change).map_err(|_| PageError::Unreadable)?;
         let session = visit.session().ok_or(PageError::NoSession)?;
+        let has_conflict = self.conflict.is_some();
         let sessions = &visit.parts().sessions;
         let sealed = sessions.seal_change(session, &self.context, &change);
         let title = if self.is_deletion {
@@ -66,6 +118,9 @@ impl Confirmation {
             error: refusal.map_or_else(String::new, |answer| answer.message().to_owned()),
             violations: refusal.map_or_else(Vec::new, ApiAnswer::violations),
         })?;
+        if has_conflict {
+            *response.status_mut() = StatusCode::CONFLICT;
+        }
         if let Some(answer) = refusal {
             *response.status_mut() = answer.status;
         }

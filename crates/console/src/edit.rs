@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::api::ApiAnswer;
-use super::difference::{self, Confirmation, removal};
+use super::difference::{self, Confirmation, Conflict, removal};
 use super::entities::{self, ListPage, hides_keys};
 use super::error::PageError;
 use super::fields::{self, Field, Input};
@@ -33,6 +33,9 @@ pub(crate) struct EntityChange {
     body: Value,
     /// Of the record that it was made for; "" of a new one.
     version: String,
+    /// Whether it takes another change back.
+    #[serde(default)]
+    pub(crate) undoes: bool,
 }
 
 impl EntityChange {
@@ -42,6 +45,7 @@ impl EntityChange {
             method: method.to_string(),
             body,
             version,
+            undoes: false,
         }
     }
 
@@ -74,8 +78,8 @@ pub(crate) fn version(record: &Value) -> String {
 async fn current(visit: &Visit, place: &Place) -> Result<Current, PageError> {
     let target = path::with_query(&place.path(""), [("declared", "true")]);
     let found = visit.api().get(&target).await?;
-    if let Some(file) = found.get("declared_in").and_then(Value::as_str) {
-        return Err(PageError::FileOwned(file.to_owned()));
+    if let Some(file) = record::declared_in(&found) {
+        return Err(PageError::FileOwned(file));
     }
     let record = record::masked(&found, hides_keys(place.kind));
     let version = version(&record);
@@ -86,12 +90,17 @@ async fn current(visit: &Visit, place: &Place) -> Result<Current, PageError> {
     })
 }
 
-/// The refusal of a change to what `place` names, which is `current` now.
-fn changed(place: &Place, current: &Current) -> PageError {
+/// Where the audit log has the changes of what `place` names, which is `current` now.
+fn trail(place: &Place, current: &Current) -> Trail {
     let names = [&current.record["id"], &current.record["name"]];
     let keys = names.into_iter().filter_map(Value::as_str);
     let targets = keys.map(|key| place.record(key).path(""));
-    PageError::changed(Trail::of_entity(targets.chain([place.path("")]).collect()))
+    Trail::of_entity(targets.chain([place.path("")]).collect())
+}
+
+/// The refusal of a change to what `place` names, which is `current` now.
+fn changed(place: &Place, current: &Current) -> PageError {
+    PageError::changed(trail(place, current))
 }
 
 /// What the path names: a list to add to, or a record.
@@ -179,24 +188,58 @@ pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
     }
     let current = current(&visit, &place).await?;
     let version = visit.field("version");
-    if !version.is_empty() && version != current.version {
+    let is_late = !version.is_empty() && version != current.version;
+    let base = difference::base(&visit);
+    if is_late && base.is_null() {
         return Err(changed(&place, &current));
     }
+    let seen = if is_late { &base } else { &current.record };
     if visit.field("view") == "delete" {
         let change = EntityChange::new(&place, &Method::DELETE, Value::Null, current.version);
         return ask(&visit, change).await;
     }
     let plugin = current.record["name"].as_str();
     let fields = fields_of(&visit, &place, plugin).await?;
-    let patch = match form::patch(&visit, &fields, &current.record) {
+    let patch = match form::patch(&visit, &fields, seen) {
         Ok(patch) => patch,
         Err(errors) => {
-            let page = form::page(&visit, &place, &fields, &current.record, &current.version);
+            let version = if is_late { version } else { &current.version };
+            let page = form::page(&visit, &place, &fields, seen, version);
             return page.typed(&visit).refused(errors);
         }
     };
+    if is_late {
+        return merge(&visit, &place, patch, (&current, &base)).await;
+    }
     let change = EntityChange::new(&place, &Method::PATCH, patch, current.version);
     ask(&visit, change).await
+}
+
+/// Shows what a patch does to a record that somebody else has changed since it was
+/// `base`; null: nobody knows what it was.
+async fn merge(
+    visit: &Visit,
+    place: &Place,
+    patch: Value,
+    (current, base): (&Current, &Value),
+) -> Result<Response, PageError> {
+    let trail = trail(place, current);
+    let conflict = Conflict::find(visit, trail, base, &current.record).await;
+    let change = EntityChange::new(place, &Method::PATCH, patch, current.version.clone());
+    let aside = Aside {
+        conflict: Some(conflict),
+        ..Aside::default()
+    };
+    difference_page(visit, place, &change, (&current.record, aside))
+}
+
+/// What is said beside a difference.
+#[derive(Default)]
+struct Aside<'a> {
+    note: &'static str,
+    conflict: Option<Conflict>,
+    /// What the Admin API said, if it refused the change.
+    refusal: Option<&'a ApiAnswer>,
 }
 
 /// Shows what the change does to what is there now, and asks for a yes.
@@ -214,7 +257,11 @@ pub(crate) async fn ask(visit: &Visit, change: EntityChange) -> Result<Response,
         }
         before = current.record;
     }
-    difference_page(visit, (&place, note), &change, &before, None)
+    let aside = Aside {
+        note,
+        ..Aside::default()
+    };
+    difference_page(visit, &place, &change, (&before, aside))
 }
 
 /// Whether a record that is deleted can be made anew: with all that it holds, and if
@@ -283,10 +330,9 @@ async fn preview_new(visit: &Visit, place: &Place) -> Result<Response, PageError
 /// The page that asks whether to go on.
 fn difference_page(
     visit: &Visit,
-    (place, note): (&Place, &'static str),
+    place: &Place,
     change: &EntityChange,
-    before: &Value,
-    refusal: Option<&ApiAnswer>,
+    (before, aside): (&Value, Aside<'_>),
 ) -> Result<Response, PageError> {
     let is_deletion = change.is(&Method::DELETE);
     let patch = if is_deletion {
@@ -298,17 +344,21 @@ fn difference_page(
         .owner
         .as_ref()
         .map_or(place.kind, |(parent, _)| *parent);
+    let mut lines = difference::lines(before, &patch);
+    // What somebody else has changed to the same is no difference any more.
+    lines.retain(|line| aside.conflict.is_none() || line.before != line.after);
     let confirmation = Confirmation {
         subject: String::new(),
         section: section.address(),
-        lines: difference::lines(before, &patch),
+        lines,
         address: place.path("/console/apply"),
         context: place.path(""),
         back: place.path("/console/gateway"),
         is_deletion,
-        note,
+        note: aside.note,
+        conflict: aside.conflict,
     };
-    confirmation.show(visit, change, refusal)
+    confirmation.show(visit, change, aside.refusal)
 }
 
 /// `POST /apply/{place}`: makes the change that was shown, if the record is still
@@ -323,6 +373,9 @@ pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
     if place.key.is_some() {
         let current = current(&visit, &place).await?;
         if current.version != change.version {
+            if change.is(&Method::PATCH) && !change.undoes {
+                return merge(&visit, &place, change.body, (&current, &Value::Null)).await;
+            }
             return Err(changed(&place, &current));
         }
         if method == Method::DELETE {
@@ -336,7 +389,11 @@ pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
     let answer = api.send(method.clone(), &place.path(""), body).await?;
     if !answer.status.is_success() {
         let before = before.map_or(Value::Null, |current| current.record);
-        return difference_page(&visit, (&place, ""), &change, &before, Some(&answer));
+        let aside = Aside {
+            refusal: Some(&answer),
+            ..Aside::default()
+        };
+        return difference_page(&visit, &place, &change, (&before, aside));
     }
     if returns {
         keep(&visit, &place, (before.as_ref(), &answer), id).await;

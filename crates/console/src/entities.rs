@@ -263,10 +263,7 @@ async fn record_page(visit: Visit, place: Place) -> Result<Response, PageError> 
     let target = path::with_query(&place.path(""), [("declared", "true")]);
     let found = api.get(&target).await?;
     let shown = record::masked(&found, hides_keys(place.kind));
-    let file = found
-        .get("declared_in")
-        .and_then(Value::as_str)
-        .map(str::to_owned);
+    let file = record::declared_in(&found);
     let fields = fields::of(&api, place.kind, found["name"].as_str()).await?;
     let (facts, defaults) = facts(&api, &shown, &fields).await;
     let name = match kinds::name_of(&found) {
@@ -277,10 +274,7 @@ async fn record_page(visit: Visit, place: Place) -> Result<Response, PageError> 
     for plural in place.kind.children {
         tables.extend(children(&visit, &place, plural).await?);
     }
-    let mut plain = shown.clone();
-    if let Value::Object(map) = &mut plain {
-        map.remove("declared_in");
-    }
+    let plain = record::without_place(&shown);
     let stored = record::curl(&place.path(""), &without_stamps(&plain));
     let editable = file.is_none() && visit.may(place.kind.changed_by);
     let (edit, list) = (

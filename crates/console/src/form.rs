@@ -37,6 +37,8 @@ pub(crate) struct FormPage {
     address: String,
     back: String,
     version: String,
+    /// The record that it was made of, as JSON; "" of a new one.
+    base: String,
     /// The realm of the record; "": it is of none.
     realm: String,
     lead: &'static str,
@@ -82,6 +84,11 @@ impl FormPlace {
             frame: Frame::of(visit, self.title, &self.section),
             address: self.address,
             back: self.back,
+            base: if self.version.is_empty() {
+                String::new()
+            } else {
+                current.to_string()
+            },
             version: self.version,
             realm: self.realm,
             lead: self.lead,
@@ -187,6 +194,14 @@ fn input(visit: &Visit, field: &Field, current: &Value) -> FormInput {
 }
 
 impl FormPage {
+    /// The form of another record than the one that it shows.
+    pub(crate) fn of(self, base: &Value) -> Self {
+        Self {
+            base: base.to_string(),
+            ..self
+        }
+    }
+
     /// The form with what was typed, so that nobody types it again. Secrets are not
     /// sent back.
     pub(crate) fn typed(mut self, visit: &Visit) -> Self {

@@ -234,15 +234,9 @@ pub(crate) async fn create(visit: Visit) -> Result<Response, PageError> {
 /// what the form was made of.
 pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
     has_identity(&visit)?;
-    let version = version(&visit)?;
-    let realm = visit.field("realm");
-    let group = FORM.current(&visit, realm).await?;
-    let what = What::PatchGroup {
-        id: visit.param(0).to_owned(),
-        version,
-        patch: patch(&visit, &group),
-    };
-    AccountChange::new(realm, what).ask(&visit).await
+    let group = FORM.current(&visit, visit.field("realm")).await?;
+    let what = |id, version, patch| What::PatchGroup { id, version, patch };
+    AccountChange::save(&visit, &group, patch, what).await
 }
 
 /// `POST /identity/groups/{id}/delete`: shows what would be gone.

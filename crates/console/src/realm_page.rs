@@ -15,7 +15,9 @@ use super::fact_table::cell;
 use super::fields::{Field, Input};
 use super::form::{self, FormPage, FormPlace};
 use super::frame::{self, Frame};
-use super::registry_change::{Act, REGISTRY_CHANGED_BY, RegistryChange, Subject, of_members, save};
+use super::registry_change::{
+    Act, REGISTRY_CHANGED_BY, RegistryChange, Subject, of_members, save, seen, version_of,
+};
 use super::table::{Button, Cell, Mark, Row, Table};
 use super::visit::Visit;
 use super::{difference, path, probes, record, setting_fields};
@@ -86,7 +88,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
     let path = if path == "/root" { "/" } else { &path };
     let realm = subject(path).record(&visit).await?;
     let name = record::text(&realm["path"]);
-    let file = realm["declared_in"].as_str();
+    let file = record::declared_in(&realm);
     let editable = file.is_none() && visit.may(REGISTRY_CHANGED_BY);
     let of_realm = |page: &str| path::with_query(page, [("realm", name.as_str())]);
     let mut links = vec![
@@ -103,7 +105,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
         address: format!("{SETTINGS}/delete"),
         fields: vec![
             ("realm".to_owned(), name.clone()),
-            ("version".to_owned(), subject(&name).version(&realm)),
+            ("version".to_owned(), version_of(&realm)),
         ],
         danger: true,
     };
@@ -184,7 +186,7 @@ async fn in_force(visit: &Visit, name: &str, realm: &Value) -> Result<Table, Pag
 }
 
 /// The settings as a form shows them: what holds a secret is masked.
-fn shown(settings: &Value) -> Value {
+pub(crate) fn shown(settings: &Value) -> Value {
     let mut shown = settings.clone();
     for name in HIDDEN {
         if !shown[name].is_null() {
@@ -238,7 +240,7 @@ pub(crate) async fn edit(visit: Visit) -> Result<Response, PageError> {
     let subject = subject(path);
     let realm = subject.current(&visit).await?;
     let fields = fields(&visit, path).await?;
-    let version = subject.version(&realm);
+    let version = version_of(&realm);
     let current = shown(&realm["settings"]);
     frame::show(&form(&visit, (path, &fields), &current, version))
 }
@@ -250,15 +252,14 @@ pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
     let path = visit.field("realm");
     let subject = subject(path);
     let realm = subject.current(&visit).await?;
-    let version = subject.version(&realm);
-    if visit.field("version") != version {
-        return Err(subject.changed());
-    }
+    let seen = seen(&visit, &subject, &realm)?;
     let fields = fields(&visit, path).await?;
     let own = &realm["settings"];
     let current = shown(own);
-    let outcome = form::patch(&visit, &fields, &current);
+    let outcome = form::patch(&visit, &fields, &seen);
     let outcome = outcome.and_then(|patch| {
+        let mut realm = realm.clone();
+        realm["settings"] = seen.clone();
         let patch = settings(&visit, &fields, &realm, patch);
         let wrong = violations(own, &patch);
         if wrong.is_empty() {
@@ -268,7 +269,7 @@ pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
         }
     });
     let form = |version| form(&visit, (path, &fields), &current, version);
-    save(&visit, (subject, version), outcome, form).await
+    save(&visit, (subject, &realm, &seen), outcome, form).await
 }
 
 /// The settings that a patch of fields sets: whole, as realms take them over.
@@ -326,8 +327,9 @@ pub(crate) async fn again(
         }
     }
     let fields = fields(visit, path).await?;
-    let version = subject.version(&realm);
-    form(visit, (path, &fields), &typed, version).refused(errors)
+    let version = version_of(&realm);
+    let form = form(visit, (path, &fields), &typed, version);
+    form.of(&shown(&realm["settings"])).refused(errors)
 }
 
 /// `POST /identity/settings/delete`: shows what would be gone.

@@ -43,6 +43,25 @@ fn mask(value: &Value) -> Value {
     }
 }
 
+/// The file that declares a record, with the line if it is known; `None`: the store has
+/// it.
+pub(crate) fn declared_in(record: &Value) -> Option<String> {
+    let file = record["declared_in"].as_str()?;
+    Some(match record["declared_line"].as_u64() {
+        Some(line) => format!("{file}:{line}"),
+        None => file.to_owned(),
+    })
+}
+
+/// The record without what tells its file.
+pub(crate) fn without_place(record: &Value) -> Value {
+    let mut record = record.clone();
+    if let Value::Object(members) = &mut record {
+        members.retain(|name, _| name != "declared_in" && name != "declared_line");
+    }
+    record
+}
+
 /// Whether a value holds a masked secret.
 pub(crate) fn has_mask(value: &Value) -> bool {
     match value {

@@ -9,13 +9,13 @@ use serde_json::{Map, Value, json};
 use super::accounts::has_identity;
 use super::api::ApiAnswer;
 use super::change::{self, Change};
-use super::difference::{self, Line, removal};
+use super::difference::{self, Conflict, Line, removal};
 use super::error::PageError;
 use super::form::FormPage;
 use super::session::Role;
 use super::trail::Trail;
 use super::visit::Visit;
-use super::{client_page, edit, entities, frame, path, realm_page, record};
+use super::{client_page, entities, frame, path, realm_page, record};
 
 /// Who changes clients and realms: a client may get tokens for everybody, and a realm
 /// says who signs in how.
@@ -67,6 +67,13 @@ pub(crate) struct RegistryChange {
 /// What is known of a change before it is made.
 type Outlook = change::Outlook<Act>;
 
+/// The version of a client's or a realm's record, as the Admin API counts them; "": it
+/// tells none.
+pub(crate) fn version_of(record: &Value) -> String {
+    let version = record["version"].as_i64();
+    version.map_or_else(String::new, |version| version.to_string())
+}
+
 impl Subject {
     /// The Admin API's path of its list, or of itself and below it.
     fn target(&self, below: &[&str], is_list: bool) -> String {
@@ -115,18 +122,12 @@ impl Subject {
         }
     }
 
-    /// What tells versions of its record apart.
-    pub(crate) fn version(&self, record: &Value) -> String {
+    /// What its record is compared by while a form waits: what a person may
+    /// change.
+    pub(crate) fn comparable(&self, record: &Value) -> Value {
         match self {
-            Self::Client { .. } => {
-                let mut record = record.clone();
-                if let Value::Object(members) = &mut record {
-                    members.remove("client_secret");
-                    members.remove("declared_in");
-                }
-                edit::version(&record)
-            }
-            Self::Realm { .. } => edit::version(&json!([record["owner"], record["settings"]])),
+            Self::Client { .. } => client_page::metadata(record),
+            Self::Realm { .. } => realm_page::shown(&record["settings"]),
         }
     }
 
@@ -140,25 +141,30 @@ impl Subject {
     /// Its record, if it may be changed here.
     pub(crate) async fn current(&self, visit: &Visit) -> Result<Value, PageError> {
         let record = self.record(visit).await?;
-        match record["declared_in"].as_str() {
-            Some(file) => Err(PageError::FileOwned(file.to_owned())),
+        match record::declared_in(&record) {
+            Some(file) => Err(PageError::FileOwned(file)),
             None => Ok(record),
         }
     }
 
     /// The refusal of a change to a version of before.
     pub(crate) fn changed(&self) -> PageError {
-        PageError::changed(match self {
+        PageError::changed(self.trail())
+    }
+
+    /// Where the audit log has its changes.
+    fn trail(&self) -> Trail {
+        match self {
             Self::Client { realm, id } if realm.is_empty() => Trail::of_client(id, "/"),
             Self::Client { realm, id } => Trail::of_client(id, realm),
             Self::Realm { path } => Trail::of_realm(path),
-        })
+        }
     }
 
     /// The same, if it is still of this version.
     async fn of_version(&self, visit: &Visit, version: &str) -> Result<Value, PageError> {
         let record = self.current(visit).await?;
-        if self.version(&record) == version {
+        if version_of(&record) == version {
             Ok(record)
         } else {
             Err(self.changed())
@@ -181,7 +187,7 @@ impl RegistryChange {
             realm: realm.to_owned(),
             id: record::text(&made["client_id"]),
         };
-        let version = subject.version(made);
+        let version = version_of(made);
         Self::new(subject, Act::Delete { version })
     }
 }
@@ -209,17 +215,24 @@ impl Change for RegistryChange {
                 subject.target(&[], true),
                 Some(Value::Object(body.clone())),
             ),
-            Act::Patch { patch, .. } => {
+            Act::Patch { patch, version } => {
                 let patch = Value::Object(patch.clone());
-                let body = if is_realm {
+                let mut body = if is_realm {
                     json!({"settings": patch})
                 } else {
                     patch
                 };
+                body["version"] = number(version);
                 (Method::PATCH, own(&[]), Some(body))
             }
-            Act::Delete { .. } => (Method::DELETE, own(&[]), None),
-            Act::Secret { .. } => (Method::POST, own(&["secret"]), Some(json!({}))),
+            Act::Delete { version } => {
+                let target = path::with_query(&own(&[]), [("version", version.as_str())]);
+                (Method::DELETE, target, None)
+            }
+            Act::Secret { version } => {
+                let body = json!({"version": number(version)});
+                (Method::POST, own(&["secret"]), Some(body))
+            }
         }
     }
 
@@ -331,11 +344,20 @@ impl Change for RegistryChange {
         };
         match &mut act {
             Act::Patch { version, .. } | Act::Delete { version } => {
-                *version = subject.version(&answer.body);
+                *version = version_of(&answer.body);
             }
             Act::Create { .. } | Act::Secret { .. } => {}
         }
         Some(Self::new(subject, act))
+    }
+
+    async fn rebased(&self, visit: &Visit) -> Result<Option<Self>, PageError> {
+        let mut change = self.clone();
+        let Act::Patch { version, .. } = &mut change.act else {
+            return Ok(None);
+        };
+        *version = version_of(&self.subject.current(visit).await?);
+        Ok(Some(change))
     }
 
     async fn again(
@@ -386,25 +408,56 @@ pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
     change::apply::<RegistryChange>(&visit).await
 }
 
-/// The end of a save: the difference that it makes, or the form again with what is
-/// wrong.
-pub(crate) async fn save(
-    visit: &Visit,
-    (subject, version): (Subject, String),
-    outcome: Result<Map<String, Value>, Vec<(String, String)>>,
-    form: impl FnOnce(String) -> FormPage,
-) -> Result<Response, PageError> {
-    match outcome {
-        Ok(patch) => {
-            let change = RegistryChange::new(subject, Act::Patch { version, patch });
-            change.ask(visit).await
-        }
-        Err(errors) => form(version).typed(visit).refused(errors),
+/// The record that a form was made of, as [`Subject::comparable`] shows it: the one as
+/// it is now, or an older one that the form still carries.
+///
+/// # Errors
+/// If the form is of an older one, and does not carry it.
+pub(crate) fn seen(visit: &Visit, subject: &Subject, now: &Value) -> Result<Value, PageError> {
+    if visit.field("version") == version_of(now) {
+        return Ok(subject.comparable(now));
+    }
+    match difference::base(visit) {
+        Value::Null => Err(subject.changed()),
+        base => Ok(base),
     }
 }
 
+/// The end of a save: the difference that it makes, or the form again with what is
+/// wrong. Where somebody else has changed the record meanwhile, that is shown as well.
+pub(crate) async fn save(
+    visit: &Visit,
+    (subject, now, seen): (Subject, &Value, &Value),
+    outcome: Result<Map<String, Value>, Vec<(String, String)>>,
+    form: impl FnOnce(String) -> FormPage,
+) -> Result<Response, PageError> {
+    let version = version_of(now);
+    match outcome {
+        Ok(patch) => {
+            let trail = subject.trail();
+            let is_late = visit.field("version") != version;
+            let shown = subject.comparable(now);
+            let change = RegistryChange::new(subject, Act::Patch { version, patch });
+            if is_late {
+                let conflict = Conflict::find(visit, trail, seen, &shown).await;
+                return change.ask_after(visit, conflict).await;
+            }
+            change.ask(visit).await
+        }
+        Err(errors) => {
+            let form = form(visit.field("version").to_owned()).of(seen);
+            form.typed(visit).refused(errors)
+        }
+    }
+}
+
+/// A version as the Admin API reads it; null: whichever it is.
+fn number(version: &str) -> Value {
+    version.parse::<i64>().map_or(Value::Null, Value::from)
+}
+
 /// The members of `own` after `patch`.
-fn patched(own: &Value, patch: &Map<String, Value>) -> Value {
+pub(crate) fn patched(own: &Value, patch: &Map<String, Value>) -> Value {
     let mut all = own.as_object().cloned().unwrap_or_default();
     for (name, value) in patch {
         if value.is_null() {
@@ -417,7 +470,7 @@ fn patched(own: &Value, patch: &Map<String, Value>) -> Value {
 }
 
 /// What sets the members of `patch` to what they are now.
-fn reversal(own: &Value, patch: &Map<String, Value>) -> Map<String, Value> {
+pub(crate) fn reversal(own: &Value, patch: &Map<String, Value>) -> Map<String, Value> {
     let members = patch.keys().filter(|name| *name != "client_secret");
     members
         .map(|name| (name.clone(), own[name].clone()))
@@ -522,18 +575,5 @@ mod tests {
         assert!(touches(json!({"default_scope": "b"})));
         assert!(touches(json!({"federation": []})), "there was none");
         assert!(!touches(json!({"ldap": null})));
-    }
-
-    #[test]
-    fn a_version_of_a_client_is_none_of_its_secret() {
-        let client = Subject::Client {
-            realm: "/".to_owned(),
-            id: "a".to_owned(),
-        };
-        let bare = json!({"client_id": "a", "updated_at": 5});
-        let made = json!({"client_id": "a", "updated_at": 5, "client_secret": "s"});
-        assert_eq!(client.version(&bare), client.version(&made));
-        let later = json!({"client_id": "a", "updated_at": 6});
-        assert_ne!(client.version(&bare), client.version(&later));
     }
 }

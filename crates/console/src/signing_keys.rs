@@ -217,6 +217,7 @@ pub(crate) async fn ask(visit: Visit) -> Result<Response, PageError> {
             Rotation::Switch => t.key_switch_note,
             Rotation::Replace => t.key_replace_note,
         },
+        conflict: None,
     };
     confirmation.show(&visit, &change, None)
 }

@@ -40,6 +40,12 @@ texts! {
     applications: "Applications", "Anwendungen";
     broker_lead: "What the file declares and what was made over the Admin API.", "Was die Datei deklariert und was über die Admin-API angelegt wurde.";
     revoke_tokens: "Revoke all tokens", "Alle Tokens widerrufen";
+    conflict: "Somebody has changed this record since you began. Nothing of yours is lost: below is what your change makes of the record as it is now.", "Jemand hat diesen Eintrag geändert, seit Sie begonnen haben. Von Ihrer Änderung ging nichts verloren: Unten steht, was sie aus dem jetzigen Eintrag macht.";
+    conflict_theirs: "What has changed meanwhile", "Was sich inzwischen geändert hat";
+    conflict_base: "When you began", "Als Sie begannen";
+    conflict_now: "Now", "Jetzt";
+    conflict_mine: "Your change", "Ihre Änderung";
+    conflict_both: "changed by both", "von beiden geändert";
     export: "Export", "Exportieren";
     overview: "Overview", "Überblick";
     refusals: "Refusals", "Ablehnungen";

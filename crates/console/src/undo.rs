@@ -46,7 +46,10 @@ pub(crate) async fn ask(visit: Visit) -> Result<Response, PageError> {
             change.undoes = Some(id.to_owned());
             change.ask(&visit).await
         }
-        Undo::Entity(change) => edit::ask(&visit, change).await,
+        Undo::Entity(mut change) => {
+            change.undoes = true;
+            edit::ask(&visit, change).await
+        }
         Undo::Registry(mut change) => {
             change.undoes = Some(id.to_owned());
             change.ask(&visit).await

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::account_change::{AccountChange, What};
 use super::account_form::{AccountInput, AccountKind, text};
-use super::accounts::{USERS, has_identity, version};
+use super::accounts::{USERS, has_identity};
 use super::change::Change;
 use super::error::PageError;
 use super::visit::Visit;
@@ -147,13 +147,7 @@ pub(crate) async fn create(visit: Visit) -> Result<Response, PageError> {
 /// what the form was made of.
 pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
     has_identity(&visit)?;
-    let version = version(&visit)?;
-    let realm = visit.field("realm");
-    let user = FORM.current(&visit, realm).await?;
-    let what = What::PatchUser {
-        id: visit.param(0).to_owned(),
-        version,
-        patch: patch(&visit, &user),
-    };
-    AccountChange::new(realm, what).ask(&visit).await
+    let user = FORM.current(&visit, visit.field("realm")).await?;
+    let what = |id, version, patch| What::PatchUser { id, version, patch };
+    AccountChange::save(&visit, &user, patch, what).await
 }
