@@ -3,9 +3,11 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::console::{Browser, attribute};
 use crate::console_registry::rest;
 use crate::console_sign_in::Office;
 use crate::console_users::newest;
+use crate::support::Setup;
 
 const LIST: &str = "/console/broker/applications";
 
@@ -80,4 +82,176 @@ async fn the_audit_log_is_exported_as_it_is_narrowed_down() {
     wrong.expect(400);
     let mut stranger = crate::console::Browser::new(&office.door);
     stranger.get("/console/audit/export").await.expect(303);
+}
+
+/// The address that undoes the newest change of this kind.
+async fn way_back(owner: &mut Browser<'_>, kind: &str) -> String {
+    let page = owner.get(&format!("/console/audit?kind={kind}")).await;
+    let page = page.expect(200).body;
+    let at = page.find("action=\"/console/undo/").expect("a way back");
+    attribute(&page[at..], "", "action").to_owned()
+}
+
+async fn record(office: &Office, path: &str) -> Value {
+    let answer = rest(office, Method::GET, path, &Value::Null).await;
+    answer.expect(200).json()
+}
+
+#[tokio::test]
+async fn a_product_is_made_changed_and_deleted_after_its_difference_and_undone() {
+    let office = Office::open().await;
+    let mut owner = office.signed_in("alice").await;
+    let new = "/console/broker-form/products";
+    let refused = owner.post(new, &[("view", "form"), ("f.name", "")]).await;
+    assert!(refused.expect(400).body.contains("f.name"));
+    let wrong = [("view", "form"), ("f.name", "weather"), ("f.scopes", "a b")];
+    let asked = owner.post(new, &wrong).await.expect(200).body;
+    let form = owner.confirm(&asked).await.expect(400).body;
+    assert!(form.contains("one scope"), "{form}");
+    assert!(form.contains("value=\"weather\""), "as typed: {form}");
+    let fields = [
+        ("view", "form"),
+        ("f.name", "weather"),
+        ("f.scopes", "READ\nWRITE"),
+        ("f.quota", "100"),
+    ];
+    let page = owner.agree(new, &fields).await;
+    assert_eq!(page, "/console/broker/products/weather?done=change");
+    let made = record(&office, "/broker/products/weather").await;
+    assert_eq!(made["scopes"], json!(["READ", "WRITE"]));
+    assert_eq!(
+        (&made["quota"], &made["quota_interval"]),
+        (&json!(100), &json!(1))
+    );
+    let edit = format!("{new}/weather");
+    let form = owner.get(&edit).await.expect(200).body;
+    let version = attribute(&form, "name=\"version\"", "value").to_owned();
+    let fields = [
+        ("view", "form"),
+        ("version", &version),
+        ("f.name", "weather"),
+        ("f.scopes", "READ"),
+        ("f.quota", ""),
+    ];
+    owner.agree(&edit, &fields).await;
+    let made = record(&office, "/broker/products/weather").await;
+    assert_eq!(
+        (&made["scopes"], &made["quota"]),
+        (&json!(["READ"]), &Value::Null)
+    );
+    // The form of before is stale, and says who was there in between.
+    let stale = owner.post(&edit, &fields).await.expect(409).body;
+    assert!(
+        stale.contains("alice") && stale.contains("entity.update"),
+        "{stale}"
+    );
+    let back = way_back(&mut owner, "entity.update").await;
+    owner.agree(&back, &[]).await;
+    let made = record(&office, "/broker/products/weather").await;
+    assert_eq!(
+        (&made["scopes"], &made["quota"]),
+        (&json!(["READ", "WRITE"]), &json!(100))
+    );
+    let shown = owner.get("/console/broker/products/weather").await;
+    let version = attribute(&shown.expect(200).body, "name=\"version\"", "value").to_owned();
+    let delete = "/console/broker-delete/products/weather";
+    owner.agree(delete, &[("version", &version)]).await;
+    let gone = rest(
+        &office,
+        Method::GET,
+        "/broker/products/weather",
+        &Value::Null,
+    )
+    .await;
+    gone.expect(404);
+    let back = way_back(&mut owner, "entity.delete").await;
+    owner.agree(&back, &[]).await;
+    assert_eq!(
+        record(&office, "/broker/products/weather").await["quota"],
+        100
+    );
+}
+
+#[tokio::test]
+async fn a_secret_of_an_application_is_shown_once() {
+    let office = Office::open().await;
+    let developer = json!({"email": "dev@example.com"});
+    rest(&office, Method::POST, "/broker/developers", &developer)
+        .await
+        .expect(201);
+    let mut owner = office.signed_in("alice").await;
+    let new = "/console/broker-form/applications";
+    let fields = [
+        ("view", "form"),
+        ("f.name", "app"),
+        ("f.developer", "dev@example.com"),
+    ];
+    let asked = owner.post(new, &fields).await.expect(200).body;
+    let shown = owner.confirm(&asked).await.expect(200).body;
+    assert!(shown.contains("Keep this secret"), "{shown}");
+    let list = record(&office, "/broker/applications").await;
+    let id = list["data"][0]["id"].as_str().expect("an id").to_owned();
+    let page = owner.get(&format!("{LIST}/{id}")).await.expect(200).body;
+    assert!(!page.contains("consumer_secret"), "{page}");
+    let version = attribute(&page, "name=\"version\"", "value").to_owned();
+    let rotate = format!("/console/broker-secret/applications/{id}");
+    let asked = owner.post(&rotate, &[("version", &version)]).await;
+    let asked = asked.expect(200).body;
+    let shown = owner.confirm(&asked).await.expect(200).body;
+    assert!(shown.contains("Keep this secret"), "{shown}");
+    assert_eq!(
+        newest(&office, "client.secret").await["actor"]["name"],
+        "alice"
+    );
+}
+
+#[tokio::test]
+async fn a_viewer_or_an_operator_who_writes_changes_no_record_of_the_broker() {
+    let office = Office::open().await;
+    let product = json!({"name": "weather"});
+    rest(&office, Method::POST, "/broker/products", &product)
+        .await
+        .expect(201);
+    for name in ["vera", "olga"] {
+        let mut browser = office.signed_in(name).await;
+        let page = browser.get("/console/broker/products/weather").await;
+        let page = page.expect(200).body;
+        assert!(!page.contains("/console/broker-"), "{page}");
+        for path in [
+            "broker-form/products",
+            "broker-form/products/weather",
+            "broker-delete/products/weather",
+            "broker-secret/applications/x",
+            "broker-apply",
+        ] {
+            let answer = browser.post(&format!("/console/{path}"), &[]).await;
+            assert_eq!(answer.status, 403, "{name}: {path}: {}", answer.body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn records_of_the_broker_that_a_file_declares_name_it_with_their_line() {
+    let broker = "
+broker:
+  products:
+  - {name: first}
+  - name: weather
+    scopes: [READ]
+";
+    let mut door = Setup::new().lay_out();
+    let file = std::fs::read_to_string(door.path("doorward.yaml")).expect("the file");
+    let text = format!("{file}{broker}");
+    let line = text.lines().position(|line| line == "  - name: weather");
+    let line = line.expect("a line") + 1;
+    door.write("doorward.yaml", &text);
+    door.start().await;
+    let mut browser = Browser::new(&door);
+    let page = browser.get("/console/broker/products/weather").await;
+    let page = page.expect(200).body;
+    let place = format!("doorward.yaml:{line}");
+    assert!(page.contains(&place), "{place}: {page}");
+    let form = "/console/broker-form/products/weather";
+    let answer = browser.get(form).await.expect(409).body;
+    assert!(answer.contains(&place), "{place}: {answer}");
 }

@@ -5,6 +5,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::accounts::RecordPage;
+use super::broker_change::{BROKER_CHANGED_BY, version};
 use super::error::PageError;
 use super::fact_table::{self, cell};
 use super::frame::{self, Frame};
@@ -13,42 +14,55 @@ use super::session::Role;
 use super::table::{Button, Row};
 use super::texts::Texts;
 use super::visit::Visit;
-use super::{path, record};
+use super::{broker_form, path, record};
 
 /// Records of the token broker that are of one kind.
-struct BrokerKind {
+pub(crate) struct BrokerKind {
     /// Its part of the Admin API's paths below `/broker`.
-    plural: &'static str,
+    pub(crate) plural: &'static str,
+    /// Where its list is.
+    pub(crate) section: &'static str,
     title: fn(&Texts) -> &'static str,
+    pub(crate) new_title: fn(&Texts) -> &'static str,
     /// The member that names a record.
-    key: &'static str,
-    columns: &'static [&'static str],
+    pub(crate) key: &'static str,
+    pub(crate) columns: &'static [&'static str],
 }
 
 static KINDS: [BrokerKind; 3] = [
     BrokerKind {
         plural: "products",
+        section: "/console/broker/products",
         title: |t| t.products,
+        new_title: |t| t.new_product,
         key: "name",
         columns: &["name", "display_name", "scopes", "quota", "owner"],
     },
     BrokerKind {
         plural: "developers",
+        section: "/console/broker/developers",
         title: |t| t.developers,
+        new_title: |t| t.new_developer,
         key: "email",
         columns: &["email", "first_name", "last_name", "status", "owner"],
     },
     BrokerKind {
         plural: "applications",
+        section: "/console/broker/applications",
         title: |t| t.applications,
+        new_title: |t| t.new_application,
         key: "id",
         columns: &["name", "developer", "products", "status", "owner"],
     },
 ];
 
 impl BrokerKind {
-    fn of(visit: &Visit) -> Result<&'static Self, PageError> {
-        let found = KINDS.iter().find(|kind| kind.plural == visit.param(0));
+    pub(crate) fn of(visit: &Visit) -> Result<&'static Self, PageError> {
+        Self::named(visit.param(0))
+    }
+
+    pub(crate) fn named(plural: &str) -> Result<&'static Self, PageError> {
+        let found = KINDS.iter().find(|kind| kind.plural == plural);
         found.ok_or(PageError::NotFound)
     }
 
@@ -78,7 +92,14 @@ pub(crate) async fn list(visit: Visit) -> Result<Response, PageError> {
         path: &kind.target(),
         filters: Vec::new(),
         columns: kind.columns.iter().map(|one| (*one).to_owned()).collect(),
-        links: Vec::new(),
+        links: if visit.may(BROKER_CHANGED_BY) {
+            vec![(
+                visit.texts.create.to_owned(),
+                broker_form::new_address(kind),
+            )]
+        } else {
+            Vec::new()
+        },
     };
     let row = |one: &Value| {
         let own = path::join(&address, [record::text(&one[kind.key]).as_str()]);
@@ -92,36 +113,75 @@ pub(crate) async fn list(visit: Visit) -> Result<Response, PageError> {
     list.show(&visit, row).await
 }
 
+/// The record that is known by `key`, with its file if one declares it.
+pub(crate) async fn record(
+    visit: &Visit,
+    kind: &BrokerKind,
+    key: &str,
+) -> Result<Value, PageError> {
+    let target = path::join(&kind.target(), [key]);
+    let target = path::with_query(&target, [("declared", "true")]);
+    visit.api().get(&target).await
+}
+
 /// `GET /broker/{list}/{record}`.
 pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
     let kind = BrokerKind::of(&visit)?;
     let t = visit.texts;
-    let target = path::join(&kind.target(), [visit.param(1)]);
-    let found = visit.api().get(&target).await?;
-    let shown = record::masked(&found, false);
+    let found = record(&visit, kind, visit.param(1)).await?;
+    let file = record::declared_in(&found);
+    let shown = record::without_place(&record::masked(&found, false));
     let name = record::text(&shown[kind.columns[0]]);
-    let revoke = Button {
-        text: t.revoke_tokens.to_owned(),
-        label: format!("{}: {name}", t.revoke_tokens),
-        address: path::join(&kind.address(), [visit.param(1), "revoke"]),
-        fields: Vec::new(),
-        danger: true,
-    };
-    let revokes = kind.plural == "applications" && visit.may(Role::Operator);
+    let editable = file.is_none() && visit.may(BROKER_CHANGED_BY);
+    let edit = broker_form::address(kind, visit.param(1));
     frame::show(&RecordPage {
-        frame: Frame::of(&visit, name, &kind.address()),
+        frame: Frame::of(&visit, name.clone(), kind.section),
         list: ((kind.title)(t), kind.address()),
-        links: Vec::new(),
-        buttons: if revokes { vec![revoke] } else { Vec::new() },
+        links: if editable {
+            vec![(t.edit.to_owned(), edit)]
+        } else {
+            Vec::new()
+        },
+        buttons: buttons(&visit, kind, &found, editable),
         done: if visit.query("done").is_empty() {
             ""
         } else {
             t.done
         },
-        notes: Vec::new(),
+        notes: file
+            .map(|file| format!("{} {file}", t.file_owned))
+            .into_iter()
+            .collect(),
         ask: None,
         tables: vec![fact_table::fields(t, t.fields, &shown)],
     })
+}
+
+fn buttons(visit: &Visit, kind: &BrokerKind, found: &Value, editable: bool) -> Vec<Button> {
+    let t = visit.texts;
+    let name = record::text(&found[kind.columns[0]]);
+    let button = |text: &str, address: String| Button {
+        text: text.to_owned(),
+        label: format!("{text}: {name}"),
+        address,
+        fields: vec![("version".to_owned(), version(found))],
+        danger: true,
+    };
+    let own = |page: &str| path::join(page, [kind.plural, visit.param(1)]);
+    let mut all = Vec::new();
+    if kind.plural == "applications" {
+        if visit.may(Role::Operator) {
+            let revoke = path::join(&kind.address(), [visit.param(1), "revoke"]);
+            all.push(button(t.revoke_tokens, revoke));
+        }
+        if editable {
+            all.push(button(t.secret_rotate, own("/console/broker-secret")));
+        }
+    }
+    if editable {
+        all.push(button(t.delete, own("/console/broker-delete")));
+    }
+    all
 }
 
 /// `POST /broker/applications/{application}/revoke`: ends all tokens that it has got.

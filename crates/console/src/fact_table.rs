@@ -18,7 +18,10 @@ pub(crate) fn cell(column: &str, value: &Value) -> Cell {
         {
             Cell::code(instant(seconds.saturating_mul(1000)))
         }
-        _ => Cell::new(record::text(value)),
+        _ => match record::text(value) {
+            text if text.is_empty() => Cell::new(record::text(&Value::Null)),
+            text => Cell::new(text),
+        },
     }
 }
 

@@ -11,6 +11,8 @@ mod api;
 mod assets;
 mod audit_log;
 mod broker;
+mod broker_change;
+mod broker_form;
 mod change;
 mod client_page;
 mod client_wizard;
@@ -73,6 +75,7 @@ use doorward_net::session::seal::SealError;
 use doorward_net::telemetry::Telemetry;
 
 use accounts::ACCOUNTS_CHANGED_BY;
+use broker_change::BROKER_CHANGED_BY;
 use error::PageError;
 use kinds::Place;
 use live::Live;
@@ -229,6 +232,13 @@ static PAGES: &[Page] = &[
     page("GET", "/broker/{}", Role::Viewer, |visit| Box::pin(broker::list(visit))),
     page("GET", "/broker/{}/{}", Role::Viewer, |visit| Box::pin(broker::show(visit))),
     page("POST", "/broker/applications/{}/revoke", Role::Operator, |visit| Box::pin(broker::revoke(visit))),
+    page("GET", "/broker-form/{}", BROKER_CHANGED_BY, |visit| Box::pin(broker_form::new(visit))),
+    page("POST", "/broker-form/{}", BROKER_CHANGED_BY, |visit| Box::pin(broker_form::create(visit))),
+    page("GET", "/broker-form/{}/{}", BROKER_CHANGED_BY, |visit| Box::pin(broker_form::edit(visit))),
+    page("POST", "/broker-form/{}/{}", BROKER_CHANGED_BY, |visit| Box::pin(broker_form::preview(visit))),
+    page("POST", "/broker-delete/{}/{}", BROKER_CHANGED_BY, |visit| Box::pin(broker_form::delete(visit))),
+    page("POST", "/broker-secret/{}/{}", BROKER_CHANGED_BY, |visit| Box::pin(broker_form::rotate(visit))),
+    page("POST", "/broker-apply", BROKER_CHANGED_BY, |visit| Box::pin(broker_change::apply(visit))),
     page("GET", "/audit", Role::Viewer, |visit| Box::pin(audit_log::show(visit))),
     page("GET", "/audit/export", Role::Viewer, |visit| Box::pin(audit_log::export(visit))),
     page("GET", "/identity/users", Role::Viewer, |visit| Box::pin(users::list(visit))),

@@ -46,6 +46,10 @@ texts! {
     conflict_now: "Now", "Jetzt";
     conflict_mine: "Your change", "Ihre Änderung";
     conflict_both: "changed by both", "von beiden geändert";
+    new_product: "New product", "Neues Produkt";
+    new_developer: "New developer", "Neuer Entwickler";
+    new_application: "New application", "Neue Anwendung";
+    application_comes_back: "The audit log can make the application anew for an hour, with a new secret and without its tokens.", "Das Audit-Log kann die Anwendung eine Stunde lang neu anlegen, mit einem neuen Geheimnis und ohne ihre Tokens.";
     export: "Export", "Exportieren";
     overview: "Overview", "Überblick";
     refusals: "Refusals", "Ablehnungen";

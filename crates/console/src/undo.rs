@@ -4,6 +4,7 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::account_change::AccountChange;
+use super::broker_change::BrokerChange;
 use super::change::Change;
 use super::edit::{self, EntityChange};
 use super::error::PageError;
@@ -16,6 +17,8 @@ use super::visit::Visit;
 enum Undo {
     /// Of a user or a group.
     Account(AccountChange),
+    /// Of a record of the token broker.
+    Broker(BrokerChange),
     /// Of an entity of the gateway.
     Entity(EntityChange),
     /// Of a client or a realm.
@@ -27,6 +30,7 @@ impl Undo {
     fn role(&self) -> Role {
         match self {
             Self::Account(change) => change.role(),
+            Self::Broker(change) => change.role(),
             Self::Entity(change) => change.role(),
             Self::Registry(change) => change.role(),
         }
@@ -43,6 +47,10 @@ pub(crate) async fn ask(visit: Visit) -> Result<Response, PageError> {
     }
     match undo {
         Undo::Account(mut change) => {
+            change.undoes = Some(id.to_owned());
+            change.ask(&visit).await
+        }
+        Undo::Broker(mut change) => {
             change.undoes = Some(id.to_owned());
             change.ask(&visit).await
         }
