@@ -10,10 +10,16 @@ use super::frame::{self, Frame};
 use super::table::{Cell, Mark, Row, Table};
 use super::texts::Texts;
 use super::visit::Visit;
-use super::{live, record};
+use super::{live, path, record};
 
 /// Rows of a table of this page.
 const ROWS: usize = 20;
+/// Sessions that are counted.
+const SESSIONS: &str = "1000";
+/// Filters whose partitions are looked at.
+const FILTERS: usize = 20;
+/// Throttled partitions that are shown.
+const THROTTLED: usize = 10;
 /// When a certificate's end is near, in seconds.
 const NEAR: i64 = 30 * 86_400;
 
@@ -43,16 +49,19 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
     frame::show(&OverviewPage {
         frame: Frame::of(&visit, t.overview, "/console"),
         warnings: texts(&status["configuration"]["errors"]),
-        facts: facts(t, &about, &status),
+        facts: facts(&visit, &about, &status).await,
         tables: vec![
             refused,
+            throttled_table(&visit).await?,
+            warnings_table(&visit).await?,
             targets_table(t, telemetry),
             certificates_table(t, telemetry),
         ],
     })
 }
 
-fn facts(t: &'static Texts, about: &Value, status: &Value) -> Vec<(&'static str, Cell)> {
+async fn facts(visit: &Visit, about: &Value, status: &Value) -> Vec<(&'static str, Cell)> {
+    let t = visit.texts;
     let store = &status["database"];
     let store = match (store["reachable"].as_bool(), store["error"].as_str()) {
         (Some(true), None) => Cell::new(t.reachable).marked(Mark::Good),
@@ -64,7 +73,7 @@ fn facts(t: &'static Texts, about: &Value, status: &Value) -> Vec<(&'static str,
         Cell::new(t.not_in_force).marked(Mark::Bad)
     };
     let memory = status["memory"]["resident"].as_u64().unwrap_or_default() >> 20;
-    vec![
+    let mut all = vec![
         (t.node, Cell::new(record::text(&about["hostname"]))),
         (
             t.version,
@@ -81,7 +90,131 @@ fn facts(t: &'static Texts, about: &Value, status: &Value) -> Vec<(&'static str,
             t.connections,
             Cell::new(record::text(&status["server"]["connections_active"])),
         ),
-    ]
+    ];
+    let metrics = &visit.parts().telemetry.metrics;
+    if let Some(up) = metrics.redis_is_up() {
+        let redis = if up == 1 {
+            Cell::new(t.in_use).marked(Mark::Good)
+        } else {
+            Cell::new(t.down).marked(Mark::Bad)
+        };
+        all.insert(3, ("Redis", redis));
+    }
+    if visit.parts().admin.has_identity() {
+        let [checked, _] = metrics.signed_in();
+        let is_good = |outcome: &str| outcome == "success";
+        let sum = |good: bool| -> u64 {
+            let fitting = checked.iter().filter(|one| is_good(one.0) == good);
+            fitting.map(|one| one.1).sum()
+        };
+        let failed = path::with_query(
+            "/console/audit",
+            [("kind", "session.begin"), ("outcome", "failure")],
+        );
+        all.push((t.sign_ins, Cell::new(sum(true).to_string())));
+        all.push((
+            t.sign_ins_failed,
+            Cell::new(sum(false).to_string()).to(failed),
+        ));
+        all.push((t.sessions, sessions(visit).await));
+    }
+    all
+}
+
+/// How many sessions there are, counted up to a bound.
+async fn sessions(visit: &Visit) -> Cell {
+    let target = path::with_query("/identity/sessions", [("size", SESSIONS)]);
+    let Ok(body) = visit.api().get(&target).await else {
+        return Cell::new("–");
+    };
+    let count = body["data"].as_array().map_or(0, Vec::len);
+    let more = if body["offset"].is_string() { "> " } else { "" };
+    Cell::new(format!("{more}{count}")).to("/console/identity/sessions")
+}
+
+/// The partitions that were refused most, over all filters that count.
+async fn throttled_table(visit: &Visit) -> Result<Table, PageError> {
+    let t = visit.texts;
+    let api = visit.api();
+    let filters = api.get("/throttling").await?;
+    let mut found = Vec::new();
+    let filters = filters["data"].as_array().into_iter().flatten();
+    for filter in filters.take(FILTERS) {
+        let plugin = &filter["plugin"];
+        let id = record::text(&plugin["id"]);
+        // A filter may have gone since it was listed.
+        let Ok(body) = api.get(&path::join("/throttling", [id.as_str()])).await else {
+            continue;
+        };
+        let name = plugin["instance_name"].as_str().unwrap_or(&id);
+        for partition in body["hottest"].as_array().into_iter().flatten() {
+            let refused = partition["refused"].as_u64().unwrap_or_default();
+            if refused > 0 {
+                let to = path::join("/console/throttling", [id.as_str()]);
+                found.push((refused, name.to_owned(), to, record::text(&partition["id"])));
+            }
+        }
+    }
+    found.sort_by(|a, b| b.cmp(a));
+    let rows = found.into_iter().take(THROTTLED);
+    let rows = rows.map(|(refused, name, to, partition)| {
+        Row::new(vec![
+            Cell::new(name).to(to),
+            Cell::code(partition),
+            Cell::new(refused.to_string()).marked(Mark::Warning),
+        ])
+    });
+    Ok(Table {
+        caption: t.throttled.to_owned(),
+        columns: [t.filter_of, t.partition, t.refused]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: rows.collect(),
+        empty: t.no_throttled,
+        links: vec![(t.throttling.to_owned(), "/console/throttling".to_owned())],
+        ..Table::default()
+    })
+}
+
+/// What the files of the configuration warn of, and what is wrong in them.
+async fn warnings_table(visit: &Visit) -> Result<Table, PageError> {
+    let t = visit.texts;
+    let files = visit.api().get("/route-files").await?;
+    let mut rows = Vec::new();
+    for file in files["data"].as_array().into_iter().flatten() {
+        let to = path::join("/console/route-files", [record::text(&file["id"]).as_str()]);
+        let name = record::text(&file["file"]);
+        for (findings, mark) in [("errors", Mark::Bad), ("warnings", Mark::Warning)] {
+            for finding in file[findings].as_array().into_iter().flatten() {
+                let (place, message) = split(&record::text(finding), &name);
+                let message = Cell::new(message).marked(mark);
+                rows.push(Row::new(vec![Cell::code(place).to(to.clone()), message]));
+            }
+        }
+    }
+    rows.truncate(ROWS);
+    Ok(Table {
+        caption: t.configuration_warnings.to_owned(),
+        columns: [t.place_of, t.message].map(str::to_owned).to_vec(),
+        rows,
+        empty: t.nothing,
+        ..Table::default()
+    })
+}
+
+/// The place and the message of a finding: `FILE:LINE: message`. One without a line is
+/// of the whole file.
+fn split(finding: &str, file: &str) -> (String, String) {
+    let rest = finding
+        .strip_prefix(file)
+        .and_then(|rest| rest.strip_prefix(':'));
+    let parts = rest.and_then(|rest| rest.split_once(": "));
+    match parts {
+        Some((line, message)) if line.parse::<u64>().is_ok() => {
+            (format!("{file}:{line}"), message.to_owned())
+        }
+        _ => (file.to_owned(), finding.to_owned()),
+    }
 }
 
 fn targets_table(t: &'static Texts, telemetry: &doorward_net::telemetry::Telemetry) -> Table {
@@ -94,7 +227,7 @@ fn targets_table(t: &'static Texts, telemetry: &doorward_net::telemetry::Telemet
             "healthchecks_off" => Mark::Muted,
             _ => Mark::Bad,
         };
-        let address = super::path::join("/console/gateway/upstreams", [&*one.upstream]);
+        let address = path::join("/console/gateway/upstreams", [&*one.upstream]);
         Row::new(vec![
             Cell::new(&*one.upstream).to(address),
             Cell::code(&*one.target),
@@ -153,7 +286,7 @@ async fn refusals_table(visit: &Visit) -> Result<Table, PageError> {
         };
         Row::new(vec![
             Cell::new(filter),
-            Cell::code(code.clone()).to(super::path::with_query(
+            Cell::code(code.clone()).to(path::with_query(
                 "/console/refusals",
                 [("code", code.as_str())],
             )),
@@ -173,7 +306,7 @@ async fn refusals_table(visit: &Visit) -> Result<Table, PageError> {
         .filter(|(filter, code, _)| *code == "refuse" && !is_listed(filter))
         .collect();
     rows.extend(whole.into_iter().map(|(filter, code, count)| {
-        let codes = super::path::with_query("/console/refusals", [("code", *filter)]);
+        let codes = path::with_query("/console/refusals", [("code", *filter)]);
         Row::new(vec![
             Cell::new(*filter),
             Cell::code(*code).to(codes),
@@ -216,4 +349,19 @@ pub(crate) async fn refusals(visit: Visit) -> Result<Response, PageError> {
         }],
         tables: vec![table],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_is_split_into_its_place_and_what_it_says() {
+        let of = |finding: &str| split(finding, "/a/b.json");
+        let told = of("/a/b.json:12: heap[0]: no such type");
+        assert_eq!(told.0, "/a/b.json:12");
+        assert_eq!(told.1, "heap[0]: no such type");
+        assert_eq!(of("/a/b.json: unreadable").0, "/a/b.json");
+        assert_eq!(of("elsewhere: x").1, "elsewhere: x");
+    }
 }

@@ -50,6 +50,16 @@ texts! {
     new_developer: "New developer", "Neuer Entwickler";
     new_application: "New application", "Neue Anwendung";
     application_comes_back: "The audit log can make the application anew for an hour, with a new secret and without its tokens.", "Das Audit-Log kann die Anwendung eine Stunde lang neu anlegen, mit einem neuen Geheimnis und ohne ihre Tokens.";
+    sign_ins: "Passwords accepted", "Akzeptierte Passwörter";
+    sign_ins_failed: "Passwords refused", "Abgelehnte Passwörter";
+    in_use: "in use", "in Gebrauch";
+    down: "does not answer", "antwortet nicht";
+    throttled: "Throttled partitions", "Gedrosselte Partitionen";
+    no_throttled: "Nothing has been throttled yet.", "Noch wurde nichts gedrosselt.";
+    filter_of: "Filter", "Filter";
+    configuration_warnings: "Warnings of the configuration", "Warnungen der Konfiguration";
+    place_of: "Place", "Stelle";
+    message: "Message", "Meldung";
     export: "Export", "Exportieren";
     overview: "Overview", "Überblick";
     refusals: "Refusals", "Ablehnungen";

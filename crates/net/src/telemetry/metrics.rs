@@ -257,7 +257,7 @@ impl Metrics {
     }
 
     /// Checked passwords and locks so far.
-    pub(super) fn signed_in(&self) -> [Vec<(&'static str, u64)>; 2] {
+    pub fn signed_in(&self) -> [Vec<(&'static str, u64)>; 2] {
         [&self.sign_ins, &self.locks].map(|counters| {
             let counters = counters.iter();
             let mut all: Vec<_> = counters
@@ -386,7 +386,7 @@ impl Metrics {
     }
 
     /// The same, if there is a Redis.
-    pub(super) fn redis_is_up(&self) -> Option<i64> {
+    pub fn redis_is_up(&self) -> Option<i64> {
         self.redis_up.get().map(Gauge::get)
     }
 
