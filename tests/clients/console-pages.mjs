@@ -2,9 +2,8 @@
 // a narrow one, in both languages.
 import test, { after, before } from 'node:test'
 import assert from 'node:assert/strict'
-import { accessible, signIn, start, watch } from './chromium.mjs'
-
-const place = `${process.env.DOORWARD_ADMIN}/console`
+import { accessible, start, watch } from './chromium.mjs'
+import { PAGES, owner, place } from './console-addresses.mjs'
 
 let browser
 
@@ -13,20 +12,6 @@ before(async () => {
 })
 
 after(() => browser?.close())
-
-/** Every page that a visitor finds, by its address. */
-const PAGES = [
-  '', '/refusals', '/explain', '/throttling', '/route-files', '/audit',
-  '/gateway/services', '/gateway/routes', '/gateway/plugins', '/gateway/consumers',
-  '/gateway/upstreams', '/gateway/certificates', '/gateway/snis', '/gateway/ca_certificates',
-  '/new/services', '/new/plugins', '/new/plugins?plugin=rate-limiting',
-  '/identity/realms', '/identity/realms/root',
-  '/identity/new-realm', '/identity/users', '/identity/users/new', '/identity/groups',
-  '/identity/groups/new', '/identity/clients', '/identity/clients/new',
-  '/identity/clients/new?kind=web', '/identity/clients/hr', '/identity/sessions',
-  '/identity/keys', '/identity/lockouts', '/identity/probes',
-  '/broker/products', '/broker/developers', '/broker/applications', '/nowhere',
-]
 
 for (const [locale, colorScheme, width] of [
   ['en-GB', 'light', 1280],
@@ -41,11 +26,7 @@ for (const [locale, colorScheme, width] of [
     page.setDefaultTimeout(60_000)
     const errors = []
     page.on('pageerror', (error) => errors.push(String(error)))
-    const word = locale === 'de-DE' ? 'Mit Ihrem Konto anmelden' : 'Sign in with your account'
-    await page.goto(`${place}/gateway/services`)
-    await page.getByRole('link', { name: word }).click()
-    await signIn(page, 'alice')
-    await page.waitForURL(`${place}/gateway/services`)
+    await owner(page, locale)
     // A realm of the store, whose settings have a form.
     await page.goto(`${place}/identity/new-realm`)
     await page.fill('[name="f.path"]', `/staff${width}`)

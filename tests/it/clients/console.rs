@@ -30,6 +30,22 @@ async fn every_page_of_the_console_can_be_used_by_everybody() {
     Stage::plain(office.door).run(script).await;
 }
 
+#[tokio::test]
+#[ignore = "needs node, its packages and chromium, which `make test` installs"]
+async fn no_page_of_the_console_is_wider_than_its_window() {
+    let office = Office::open().await;
+    let script = node("console-widths.mjs");
+    Stage::plain(office.door).run(script).await;
+}
+
+#[tokio::test]
+#[ignore = "needs node, its packages and chromium, which `make test` installs"]
+async fn the_keyboard_reaches_every_part_of_every_form_of_the_console() {
+    let office = Office::open().await;
+    let script = node("console-keyboard.mjs");
+    Stage::plain(office.door).run(script).await;
+}
+
 /// Those that the pages of docs/ show; `make pictures` keeps them.
 #[tokio::test]
 #[ignore = "needs node, its packages and chromium, which `make test` installs"]

@@ -1,0 +1,46 @@
+// Every form of the console, by keyboard alone.
+import test, { after, before } from 'node:test'
+import assert from 'node:assert/strict'
+import { start } from './chromium.mjs'
+import { FORMS, owner, place } from './console-addresses.mjs'
+
+let browser
+
+before(async () => {
+  browser = await start()
+})
+
+after(() => browser?.close())
+
+test('the keyboard reaches every part of every form, in the order of the page', async () => {
+  const context = await browser.newContext({ locale: 'en-GB' })
+  const page = await context.newPage()
+  page.setDefaultTimeout(60_000)
+  await owner(page, 'en-GB')
+  const broken = []
+  for (const address of FORMS) {
+    await page.goto(`${place}${address}`)
+    // What is closed opens by the keyboard as well.
+    for (const summary of await page.locator('main summary').all()) await summary.press('Enter')
+    const wanted = await page.evaluate(() => {
+      const parts = 'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]'
+      const all = [...document.querySelectorAll(`main :is(${parts})`)]
+      const seen = all.filter((one) => one.checkVisibility())
+      seen.forEach((one, at) => (one.dataset.at = at))
+      document.getElementById('main').focus()
+      return seen.length
+    })
+    const reached = []
+    for (let count = 0; count < wanted; count += 1) {
+      await page.keyboard.press('Tab')
+      reached.push(await page.evaluate(() => {
+        const { outlineStyle } = getComputedStyle(document.activeElement)
+        return outlineStyle === 'none' ? 'no outline' : Number(document.activeElement.dataset.at)
+      }))
+    }
+    const expected = [...Array(wanted).keys()]
+    if (String(reached) !== String(expected)) broken.push(`${address}: ${reached}`)
+  }
+  assert.deepEqual(broken, [])
+  await context.close()
+})

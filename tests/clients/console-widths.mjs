@@ -1,0 +1,40 @@
+// Every page of the console from a small telephone to a 4K screen: nothing is wider than
+// the window.
+import test, { after, before } from 'node:test'
+import assert from 'node:assert/strict'
+import { shot, start } from './chromium.mjs'
+import { PAGES, owner, place } from './console-addresses.mjs'
+
+let browser
+
+before(async () => {
+  browser = await start()
+})
+
+after(() => browser?.close())
+
+for (const [locale, colorScheme] of [
+  ['de-DE', 'light'],
+  ['en-GB', 'dark'],
+]) {
+  test(`no page is wider than its window: ${locale}, ${colorScheme}`, async () => {
+    const context = await browser.newContext({ locale, colorScheme })
+    const page = await context.newPage()
+    page.setDefaultTimeout(60_000)
+    await owner(page, locale)
+    const broken = []
+    for (const address of PAGES) {
+      await page.goto(`${place}${address}`)
+      await page.locator('h1').waitFor()
+      for (const width of [360, 768, 1920, 3840]) {
+        await page.setViewportSize({ width, height: width > 1000 ? 2160 : 800 })
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)
+        if (wide) broken.push(`${address} at ${width} px`)
+      }
+    }
+    await page.goto(place)
+    await shot(page, `console-4k-${colorScheme}`)
+    assert.deepEqual(broken, [])
+    await context.close()
+  })
+}
