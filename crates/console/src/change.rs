@@ -11,7 +11,7 @@ use super::api::ApiAnswer;
 use super::difference::{self, Confirmation, Conflict, Line};
 use super::error::PageError;
 use super::session::Role;
-use super::undo_log::{Kept, change_id};
+use super::undo_log::{UndoEntry, change_id};
 use super::visit::Visit;
 
 /// What is known of a change before it is made.
@@ -177,7 +177,7 @@ pub(crate) async fn apply<C: Change>(visit: &Visit) -> Result<Response, PageErro
 
 /// Keeps what takes the change `id` back.
 pub(crate) async fn keep<C: Change>(visit: &Visit, id: String, back: &C) {
-    let kept = Kept {
+    let kept = UndoEntry {
         kind: C::KIND,
         role: back.role(),
         change: back,

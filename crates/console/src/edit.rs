@@ -19,7 +19,7 @@ use super::kinds::{self, Place};
 use super::session::Role;
 use super::table::{Cell, Row, Table};
 use super::trail::Trail;
-use super::undo_log::{Kept, change_id};
+use super::undo_log::{UndoEntry, change_id};
 use super::visit::Visit;
 use super::{path, record};
 
@@ -442,7 +442,7 @@ async fn keep(
             }
         }
     };
-    let kept = Kept {
+    let kept = UndoEntry {
         kind: "Entity",
         role: undo.role(),
         change: &undo,

@@ -25,7 +25,7 @@ const LIFETIME_MS: i64 = 3600 * 1000;
 const BYTES_MAX: usize = 256 << 10;
 
 /// How a change is undone, by the kind of what undoes it.
-pub(crate) struct Kept<'a, C> {
+pub(crate) struct UndoEntry<'a, C> {
     pub(crate) kind: &'static str,
     /// Who may undo it: those who may make the change.
     pub(crate) role: Role,
@@ -70,7 +70,7 @@ impl UndoLog {
 
     /// Keeps how the change `id` is undone. The change is made already, so a failure is
     /// told in the log alone.
-    pub(crate) async fn keep<C: Serialize>(&self, id: String, kept: Kept<'_, C>, now_ms: i64) {
+    pub(crate) async fn keep<C: Serialize>(&self, id: String, kept: UndoEntry<'_, C>, now_ms: i64) {
         let undo = json!({kept.kind: kept.change});
         let Some(sealed) = sealed(&self.sealer, &id, &undo) else {
             return;
