@@ -48,7 +48,8 @@ fn a_full_pipe_holds_nobody_up_and_costs_lines_that_are_counted() {
     for n in 0..3_000 {
         line(&spool, &n.to_string());
     }
-    assert!(spool.dropped() >= 1_999, "{}", spool.dropped());
+    // One bound waits, and the writer has at most another in its hands.
+    assert!(spool.dropped() >= 999, "{}", spool.dropped());
     let dropped = spool.dropped();
     let taken = std::thread::spawn(move || {
         let mut lines = BufReader::new(reader).lines().map_while(Result::ok);
