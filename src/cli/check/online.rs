@@ -48,6 +48,7 @@ pub(super) async fn probes(config: &Config, clock: &Clock) -> Vec<Probe> {
     };
     let store = probes.store().await;
     probes.redis().await;
+    probes.collector().await;
     let snapshot = boot::compile(config, clock).await.ok();
     probes.certificates(snapshot.as_ref(), clock);
     probes.acme().await;
@@ -115,6 +116,16 @@ impl Probes<'_> {
             }
         };
         self.tell("redis", outcome);
+    }
+
+    /// Where metrics are sent: it takes a message without any.
+    async fn collector(&mut self) {
+        if let Some(section) = &self.config.telemetry.otlp {
+            let outcome = timeout(PATIENCE, section.probe(&self.outbound)).await;
+            let outcome = outcome.unwrap_or_else(|_| Err("gives no answer".to_owned()));
+            let outcome = outcome.map(|()| "takes metrics".to_owned());
+            self.tell("telemetry.otlp.metrics_endpoint", outcome);
+        }
     }
 
     /// How long certificates are valid: of the listeners, and of entities.

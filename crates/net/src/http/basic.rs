@@ -6,6 +6,7 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use base64::{Engine, alphabet};
 use http::HeaderValue;
+use url::Url;
 
 use super::form;
 
@@ -41,6 +42,23 @@ pub fn parse(header: &HeaderValue) -> Result<(String, String), BrokenBasic> {
         text.ok_or(BrokenBasic::Escape)
     };
     Ok((half(&decoded[..colon])?, half(&decoded[colon + 1..])?))
+}
+
+/// The user information of a URL, as a value of `Authorization`; `None`: there is none.
+pub fn of_url(url: &Url) -> Option<HeaderValue> {
+    if url.username().is_empty() && url.password().is_none() {
+        return None;
+    }
+    let decoded = |text: &str| {
+        // A plus is a plus here.
+        let text = text.replace('+', "%2B");
+        form::decode(text.as_bytes()).map_or_else(|| text.clone(), Cow::into_owned)
+    };
+    let password = decoded(url.password().unwrap_or_default());
+    let pair = format!("{}:{password}", decoded(url.username()));
+    let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 /// Some clients leave the padding out.

@@ -7,6 +7,7 @@
 
 mod allow;
 mod client_certificates;
+mod grpc;
 mod local;
 mod proxy;
 mod ssrf_guard;
@@ -31,6 +32,7 @@ use local::Local;
 
 pub use allow::{Allow, AllowError};
 pub use client_certificates::{ClientIdentities, ClientIdentity};
+pub use grpc::GrpcError;
 pub use proxy::{Proxies, ProxyId};
 pub use ssrf_guard::{Authorities, AuthorityError, Bounds, ChosenBy, GuardedClient};
 pub use token_status::{StatusUnavailable, TokenStatus};
@@ -90,6 +92,8 @@ pub enum Version {
     Http1,
     /// HTTP/2 where the provider offers it by ALPN.
     Http2,
+    /// HTTP/2 from the first byte, also without TLS (RFC 9113 §3.3).
+    Http2Only,
 }
 
 /// A provider's whole answer.
@@ -307,6 +311,19 @@ impl Outbound {
         body: Bytes,
         options: Options,
     ) -> Result<Answer, OutboundError> {
+        let response = self.respond(method, url, headers, body, options).await?;
+        read_answer(response, BODY_MAX).await
+    }
+
+    /// An answer whose body is still to be read.
+    async fn respond(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: HeaderMap,
+        body: Bytes,
+        options: Options,
+    ) -> Result<reqwest::Response, OutboundError> {
         let transport = Transport::new(url, options);
         let client = match (options.shows, options.trusts, options.via) {
             (None, None, None) => self.client(transport)?.clone(),
@@ -316,8 +333,7 @@ impl Outbound {
             _ => self.with_client_tls(options, transport)?,
         };
         let request = client.request(method, url.clone()).headers(headers);
-        let response = request.body(body).send().await.map_err(unreachable)?;
-        read_answer(response, BODY_MAX).await
+        request.body(body).send().await.map_err(unreachable)
     }
 
     fn client(&self, transport: Transport) -> Result<&reqwest::Client, OutboundError> {
@@ -358,7 +374,7 @@ enum Security {
 }
 
 impl Transport {
-    const COUNT: usize = 12;
+    const COUNT: usize = 18;
 
     fn new(url: &Url, options: Options) -> Self {
         let security = match (url.scheme(), options.verify) {
@@ -374,7 +390,7 @@ impl Transport {
     }
 
     fn index(self) -> usize {
-        (self.security as usize * 2 + self.version as usize) * 2 + usize::from(self.keepalive)
+        (self.security as usize * 3 + self.version as usize) * 2 + usize::from(self.keepalive)
     }
 
     fn builder(self) -> reqwest::ClientBuilder {
@@ -392,10 +408,11 @@ impl Transport {
             Security::Checked => builder,
             Security::Unchecked => builder.tls_danger_accept_invalid_certs(true),
         };
-        if self.version == Version::Http1 {
-            builder = builder.http1_only();
+        match self.version {
+            Version::Http1 => builder.http1_only(),
+            Version::Http2 => builder,
+            Version::Http2Only => builder.http2_prior_knowledge(),
         }
-        builder
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod access_log;
 pub mod acme;
 pub mod client_aborts;
+pub mod collector;
 pub mod connections;
 mod engine_log;
 pub mod exposition;

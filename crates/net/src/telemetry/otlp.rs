@@ -1,5 +1,4 @@
-//! Metrics that are sent to a collector of OpenTelemetry, over OTLP/HTTP with protocol
-//! buffers (OTLP specification §OTLP/HTTP).
+//! Metrics that are sent to a collector of OpenTelemetry.
 //!
 //! What is sent is what `/metrics` shows. A collector that is slow or gone costs an
 //! export: the next one has the same sums.
@@ -12,15 +11,14 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
-use http::{HeaderMap, Method};
 use prometheus::proto::{MetricFamily, MetricType};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::Telemetry;
+use super::collector::CollectorError;
 use super::families::{counter, family};
 use super::metrics::{Counter, Gauge};
-use crate::http::outbound::{Options, Outbound, OutboundError};
+use crate::http::outbound::Outbound;
 use config::Target;
 use doorward_core::clock::Clock;
 use encoding::{Resource, Times};
@@ -67,17 +65,8 @@ pub struct Exporter {
 
 impl std::fmt::Debug for Exporter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Exporter({:?})", self.target.origin())
+        write!(f, "Exporter({:?})", self.target.collector.endpoint.origin())
     }
-}
-
-/// Why an export failed. A collector's words are not repeated, nor is its address.
-#[derive(Debug, thiserror::Error)]
-enum ExportError {
-    #[error(transparent)]
-    Outbound(#[from] OutboundError),
-    #[error("it refused some of the numbers")]
-    Partial,
 }
 
 impl Exporter {
@@ -123,20 +112,23 @@ impl Exporter {
             Ok(()) => {
                 counters.done.inc();
                 if self.failing.swap(false, Ordering::Relaxed) {
-                    tracing::info!(collector = self.target.origin(), "metrics are sent again");
+                    tracing::info!(
+                        collector = self.target.collector.endpoint.origin(),
+                        "metrics are sent again"
+                    );
                 }
             }
             Err(error) => {
                 counters.failed.inc();
                 if !self.failing.swap(true, Ordering::Relaxed) {
-                    let collector = self.target.origin();
+                    let collector = self.target.collector.endpoint.origin();
                     tracing::warn!(collector, %error, "metrics can't be sent");
                 }
             }
         }
     }
 
-    async fn send(&self) -> Result<(), ExportError> {
+    async fn send(&self) -> Result<(), CollectorError> {
         let families = self.telemetry.gather();
         let (node, _) = self.telemetry.metrics.kong.node();
         let resource = Resource {
@@ -144,26 +136,11 @@ impl Exporter {
             attributes: &self.target.attributes,
         };
         let times = Times::of_ms(self.started_ms, self.clock.now_ms());
-        let options = Options {
-            timeout: self.target.timeout,
-            ..Options::default()
-        };
-        for body in encoding::requests(&families, resource, times) {
-            let headers: HeaderMap = self.target.headers.clone();
-            let sent = self.outbound.request(
-                Method::POST,
-                &self.target.url,
-                headers,
-                Bytes::from(body),
-                options,
-            );
-            let answer = sent.await?;
-            if !answer.status.is_success() {
-                return Err(OutboundError::Status(answer.status).into());
-            }
-            if encoding::refuses_some(&answer.body) {
-                return Err(ExportError::Partial);
-            }
+        for message in encoding::requests(&families, resource, times) {
+            self.target
+                .collector
+                .export(&self.outbound, message)
+                .await?;
         }
         Ok(())
     }

@@ -1,12 +1,9 @@
 //! `http-log`: records go to an HTTP server.
 
-use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use serde_json::{Map, Value};
@@ -17,7 +14,7 @@ use super::custom_fields::{self, CustomFields};
 use crate::delivery::{LEGACY, Limits, Queue, Sender, legacy_fields, queue_field};
 use crate::settings::{Settings, header_name, url_text, wrong};
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
-use doorward_net::http::form;
+use doorward_net::http::basic;
 use doorward_net::http::outbound::{Options, Outbound};
 use doorward_plugin_api::filter::Filter;
 use doorward_plugin_api::{ConfigError, Kind, Parts};
@@ -76,29 +73,12 @@ fn check_credentials(config: &Map<String, Value>, violations: &mut Violations) {
     let authorizes = names.any(|name| name.eq_ignore_ascii_case("authorization"));
     let endpoint = Settings(config).text("http_endpoint");
     let endpoint = endpoint.and_then(|text| Url::parse(text).ok());
-    if authorizes && endpoint.is_some_and(|url| credentials(&url).is_some()) {
+    if authorizes && endpoint.is_some_and(|url| basic::of_url(&url).is_some()) {
         violations.put_whole(
             "specifying both an 'Authorization' header and user info in 'http_endpoint' is not \
              allowed",
         );
     }
-}
-
-/// The user information of a URL, as an `Authorization` header.
-fn credentials(url: &Url) -> Option<HeaderValue> {
-    if url.username().is_empty() && url.password().is_none() {
-        return None;
-    }
-    let decoded = |text: &str| {
-        // A plus is a plus here.
-        let text = text.replace('+', "%2B");
-        form::decode(text.as_bytes()).map_or_else(|| text.clone(), Cow::into_owned)
-    };
-    let password = decoded(url.password().unwrap_or_default());
-    let pair = format!("{}:{password}", decoded(url.username()));
-    let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair))).ok()?;
-    value.set_sensitive(true);
-    Some(value)
 }
 
 /// Sends batches of JSON texts.
@@ -173,7 +153,7 @@ pub(crate) fn endpoint(field: &str, text: &str) -> Result<(Url, HeaderMap), Conf
         return Err(wrong(field, "expected the scheme http or https"));
     }
     let mut headers = HeaderMap::new();
-    headers.extend(credentials(&url).map(|value| (header::AUTHORIZATION, value)));
+    headers.extend(basic::of_url(&url).map(|value| (header::AUTHORIZATION, value)));
     // It is in a header now.
     let _ = (url.set_username(""), url.set_password(None));
     url.set_fragment(None);

@@ -1,26 +1,23 @@
-//! The `opentelemetry` plugin: spans and records of requests go to a collector, over
-//! OTLP/HTTP.
+//! The `opentelemetry` plugin: spans and records of requests go to a collector.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
-use url::Url;
 
 use super::context::Format;
 use super::propagation::{self, Propagation};
 use super::{Beginning, Trace, begin, noted};
 use crate::delivery::{LEGACY_SPANS, Limits, Queue, Sender, queue_field};
-use crate::logging::http_log::endpoint;
 use crate::logging::{OBSERVES, record};
 use crate::settings::{Settings, header_name, url_text, wrong};
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
-use doorward_net::http::outbound::{Options, Outbound};
+use doorward_net::http::outbound::Outbound;
 use doorward_net::http::session::Session;
+use doorward_net::telemetry::collector::{Collector, CollectorError, Endpoint, Signal};
 use doorward_net::telemetry::{Metrics, protobuf};
 use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::RequestRecord;
@@ -38,6 +35,7 @@ pub(crate) const KIND: Kind = Kind {
 
 /// The share of requests by default, as in the imitated gateway.
 const RATIO: f64 = 0.01;
+
 /// Kinds of spans.
 const SERVER: u64 = 2;
 const CLIENT: u64 = 3;
@@ -113,9 +111,7 @@ const ERROR: (u64, &str) = (17, "ERROR");
 struct OtlpSender {
     outbound: Arc<Outbound>,
     metrics: Arc<Metrics>,
-    url: Url,
-    headers: HeaderMap,
-    options: Options,
+    collector: Collector,
     attributes: Vec<(Box<str>, Box<str>)>,
 }
 
@@ -154,14 +150,12 @@ impl OtlpSender {
 #[async_trait]
 impl Sender for OtlpSender {
     async fn send(&self, batch: &[Vec<u8>]) -> Result<(), String> {
-        let body = Bytes::from(self.body(batch));
-        let headers = self.headers.clone();
-        let sent = (self.outbound).request(Method::POST, &self.url, headers, body, self.options);
-        let answer = sent.await.map_err(|error| error.to_string())?;
-        if answer.status != StatusCode::OK {
-            return Err(format!("answered with status {}", answer.status));
+        let sent = self.collector.export(&self.outbound, self.body(batch));
+        match sent.await {
+            // What was refused would be refused again.
+            Ok(()) | Err(CollectorError::Partial) => Ok(()),
+            Err(error) => Err(error.to_string()),
         }
-        Ok(())
     }
 }
 
@@ -176,8 +170,8 @@ struct OpenTelemetry {
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
     let config = Settings(config);
-    let queue = |field| -> Result<Option<Queue>, ConfigError> {
-        let sender = sender(field, config, parts)?;
+    let queue = |field, signal| -> Result<Option<Queue>, ConfigError> {
+        let sender = sender(field, signal, config, parts)?;
         let limits = Limits::read(config, &LEGACY_SPANS);
         Ok(sender.map(|sender| Queue::new(KIND.name, parts, limits, sender)))
     };
@@ -189,23 +183,25 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
             is_final: false,
         },
         id_header: config.header("http_response_header_for_traceid")?,
-        spans: queue("traces_endpoint")?,
-        records: queue("logs_endpoint")?,
+        spans: queue("traces_endpoint", Signal::Traces)?,
+        records: queue("logs_endpoint", Signal::Logs)?,
     }))
 }
 
 /// What sends to the endpoint in this field, if there is one.
 fn sender(
     field: &'static str,
+    signal: Signal,
     config: Settings<'_>,
     parts: &Parts,
 ) -> Result<Option<OtlpSender>, ConfigError> {
     let Some(text) = config.text(field) else {
         return Ok(None);
     };
-    let (url, mut headers) = endpoint(field, text)?;
-    let kind = HeaderValue::from_static("application/x-protobuf");
-    headers.insert(header::CONTENT_TYPE, kind);
+    let endpoint = Endpoint::parse(text, signal);
+    let mut endpoint = endpoint.map_err(|error| wrong(field, error.to_string()))?;
+    let mut headers = HeaderMap::new();
+    headers.extend((endpoint.take_credentials()).map(|value| (header::AUTHORIZATION, value)));
     let extra = config.get("headers").and_then(Value::as_object);
     for (name, value) in extra.into_iter().flatten() {
         let invalid = || wrong("headers", format!("'{name}' is no header that can be sent"));
@@ -222,11 +218,10 @@ fn sender(
     Ok(Some(OtlpSender {
         outbound: parts.outbound.clone(),
         metrics: parts.metrics.clone(),
-        url,
-        headers,
-        options: Options {
+        collector: Collector {
+            endpoint,
+            headers,
             timeout: Duration::from_millis(timeout.max(1)),
-            ..Options::default()
         },
         attributes: attributes
             .filter_map(|(name, value)| Some((name.as_str().into(), value.as_str()?.into())))

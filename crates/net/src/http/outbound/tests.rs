@@ -201,7 +201,7 @@ fn every_transport_has_a_client_of_its_own() {
     let mut seen = std::collections::HashSet::new();
     for scheme in ["http", "https"] {
         for verify in [true, false] {
-            for version in [Version::Http1, Version::Http2] {
+            for version in [Version::Http1, Version::Http2, Version::Http2Only] {
                 for keepalive in [true, false] {
                     let options = Options {
                         verify,

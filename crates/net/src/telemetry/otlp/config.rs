@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use aws_lc_rs::digest;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
-use url::Url;
 
+use crate::http::outbound::Outbound;
+use crate::telemetry::collector::{Collector, Endpoint, EndpointError, OWN_HEADERS, Signal};
 use doorward_core::model::secret::Secret;
 use doorward_expr::duration::{self, Length};
 
@@ -22,7 +23,7 @@ const MOST: usize = 64;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OtlpConfig {
-    /// The collector's whole address, with its path.
+    /// The collector's whole address, with its path, or one of gRPC.
     pub metrics_endpoint: String,
     /// Headers of requests to it, such as one that proves who sends.
     #[serde(default)]
@@ -51,18 +52,9 @@ pub type Finding = (&'static str, String);
 
 /// The setting, ready for use.
 pub(super) struct Target {
-    pub(super) url: Url,
-    pub(super) headers: HeaderMap,
+    pub(super) collector: Collector,
     pub(super) interval: Duration,
-    pub(super) timeout: Duration,
     pub(super) attributes: Vec<(String, String)>,
-}
-
-impl Target {
-    /// The collector as it is named in the log: without a path, which may hold a key.
-    pub(super) fn origin(&self) -> String {
-        self.url.origin().ascii_serialization()
-    }
 }
 
 impl OtlpConfig {
@@ -72,6 +64,16 @@ impl OtlpConfig {
     /// The key and what is wrong with it.
     pub fn check(&self) -> Result<(), Finding> {
         self.compile().map(drop)
+    }
+
+    /// Asks the collector to take a message without numbers.
+    ///
+    /// # Errors
+    /// Why it does not, for operators.
+    pub async fn probe(&self, outbound: &Outbound) -> Result<(), String> {
+        let target = self.compile().map_err(|(_, message)| message)?;
+        let taken = target.collector.export(outbound, Vec::new()).await;
+        taken.map_err(|error| error.to_string())
     }
 
     /// What tells one text of secrets from another, and nothing else.
@@ -89,36 +91,41 @@ impl OtlpConfig {
     }
 
     pub(super) fn compile(&self) -> Result<Target, Finding> {
-        let target = Target {
-            url: self.url()?,
+        let collector = Collector {
+            endpoint: self.endpoint()?,
             headers: self.header_map()?,
-            interval: time("interval", &self.interval, INTERVALS, "1 s and 1 hour")?,
             timeout: time("timeout", &self.timeout, TIMEOUTS, "100 ms and 60 s")?,
+        };
+        let target = Target {
+            collector,
+            interval: time("interval", &self.interval, INTERVALS, "1 s and 1 hour")?,
             attributes: self.attributes()?,
         };
-        if target.timeout > target.interval {
+        if target.collector.timeout > target.interval {
             let message = "must not be longer than the interval".to_owned();
             return Err(("timeout", message));
         }
         Ok(target)
     }
 
-    fn url(&self) -> Result<Url, Finding> {
+    fn endpoint(&self) -> Result<Endpoint, Finding> {
         let wrong = |message: &str| ("metrics_endpoint", message.to_owned());
         let expected = "expected an http or https address with its path, such as \
-                        http://127.0.0.1:4318/v1/metrics";
-        let url = Url::parse(&self.metrics_endpoint).map_err(|_| wrong(expected))?;
-        if !matches!(url.scheme(), "http" | "https") || url.fragment().is_some() {
-            return Err(wrong(expected));
-        }
+                        http://127.0.0.1:4318/v1/metrics, or one of gRPC, such as \
+                        grpc://127.0.0.1:4317";
+        let text = &self.metrics_endpoint;
+        let endpoint = Endpoint::parse(text, Signal::Metrics).map_err(|error| match error {
+            EndpointError::Scheme => wrong(expected),
+            EndpointError::Path => wrong(&error.to_string()),
+        })?;
         // The usual path is not guessed: a collector behind a proxy has another one.
-        if url.path() == "/" {
+        if text.contains('#') || !endpoint.has_path() {
             return Err(wrong(expected));
         }
-        if !url.username().is_empty() || url.password().is_some() {
+        if endpoint.has_credentials() {
             return Err(wrong("a name and a password belong into headers"));
         }
-        Ok(url)
+        Ok(endpoint)
     }
 
     fn header_map(&self) -> Result<HeaderMap, Finding> {
@@ -134,7 +141,7 @@ impl OtlpConfig {
             let key = name
                 .parse::<HeaderName>()
                 .map_err(|e| invalid(e.to_string()))?;
-            if OWN.contains(&key) {
+            if OWN_HEADERS.contains(&key) {
                 let message = format!("'{name}' is written by the gateway itself");
                 return Err(("headers", message));
             }
@@ -143,9 +150,6 @@ impl OtlpConfig {
             value.set_sensitive(true);
             headers.insert(key, value);
         }
-        let kind = HeaderValue::from_static("application/x-protobuf");
-        headers.insert(header::CONTENT_TYPE, kind.clone());
-        headers.insert(header::ACCEPT, kind);
         Ok(headers)
     }
 
@@ -163,17 +167,6 @@ impl OtlpConfig {
         Ok(all.clone().into_iter().collect())
     }
 }
-
-/// What says how a request is framed, and what is in it.
-const OWN: [HeaderName; 7] = [
-    header::CONTENT_TYPE,
-    header::CONTENT_LENGTH,
-    header::CONTENT_ENCODING,
-    header::TRANSFER_ENCODING,
-    header::CONNECTION,
-    header::HOST,
-    header::ACCEPT,
-];
 
 fn time(
     key: &'static str,

@@ -178,13 +178,3 @@ fn labels(out: &mut Vec<u8>, field: u8, point: &Metric) {
         protobuf::text_attribute(out, field, label.name(), label.value());
     }
 }
-
-/// Whether an answer, an `ExportMetricsServiceResponse`, says that some points were
-/// refused. One that is no such message says nothing.
-pub(super) fn refuses_some(answer: &[u8]) -> bool {
-    // `partial_success`, whose `rejected_data_points` comes first and is not 0.
-    match answer {
-        [0x0a, length, 0x08, count, ..] => *length >= 2 && *count != 0,
-        _ => false,
-    }
-}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use prometheus::proto::MetricType;
 
-use super::encoding::{Resource, Times, refuses_some, requests};
+use super::encoding::{Resource, Times, requests};
 use super::*;
 use crate::telemetry::families::{counter, family, gauge, histogram_of};
 
@@ -173,17 +173,6 @@ fn the_operators_attributes_go_before() {
     assert_eq!(names.collect::<Vec<_>>(), [&of[0]]);
 }
 
-#[test]
-fn a_refusal_of_some_points_is_noticed() {
-    assert!(!refuses_some(b""));
-    assert!(!refuses_some(&[0x0a, 0]));
-    assert!(refuses_some(&[0x0a, 2, 0x08, 3]));
-    assert!(refuses_some(&[0x0a, 4, 0x08, 3, 0x12, 0]));
-    // A warning alone, and no such message.
-    assert!(!refuses_some(&[0x0a, 3, 0x12, 1, b'x']));
-    assert!(!refuses_some(b"{}"));
-}
-
 fn config(settings: &str) -> Result<OtlpConfig, serde_json::Error> {
     serde_json::from_str(settings)
 }
@@ -192,6 +181,8 @@ fn config(settings: &str) -> Result<OtlpConfig, serde_json::Error> {
 fn what_can_not_be_sent_to_is_refused_with_its_key() {
     let good = r#"{"metrics_endpoint": "http://127.0.0.1:4318/v1/metrics"}"#;
     config(good).unwrap().check().unwrap();
+    let grpc = r#"{"metrics_endpoint": "grpc://127.0.0.1:4317"}"#;
+    config(grpc).unwrap().check().unwrap();
     let with = |more: &str| {
         let endpoint = r#""metrics_endpoint": "https://c.test/v1/metrics""#;
         format!("{{{endpoint}, {more}}}")
@@ -202,6 +193,11 @@ fn what_can_not_be_sent_to_is_refused_with_its_key() {
         (endpoint("c.test:4318"), "metrics_endpoint"),
         (endpoint("http://c.test:4318"), "metrics_endpoint"),
         (endpoint("http://a:b@c.test/v1/metrics"), "metrics_endpoint"),
+        (
+            endpoint("grpc://c.test:4317/v1/metrics"),
+            "metrics_endpoint",
+        ),
+        (endpoint("grpc://a:b@c.test"), "metrics_endpoint"),
         (with(r#""interval": "1 ms""#), "interval"),
         (with(r#""interval": "2 hours""#), "interval"),
         (with(r#""interval": "unlimited""#), "interval"),
@@ -235,5 +231,6 @@ fn secrets_of_headers_are_not_shown_and_their_changes_are_noticed() {
     assert_eq!(one.fingerprint(), of("s3cret-a").fingerprint());
     let message = of("s3cret\\r\\nx: y").check().unwrap_err().1;
     assert!(!message.contains("s3cret"), "{message}");
-    assert_eq!(one.compile().ok().unwrap().timeout, Duration::from_secs(10));
+    let timeout = one.compile().ok().unwrap().collector.timeout;
+    assert_eq!(timeout, Duration::from_secs(10));
 }
