@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use crate::observation::{get, receiver, records};
-use crate::support::{Door, Setup, Upstream, eventually, http};
+use crate::support::{Door, Issuer, Setup, Upstream, eventually, http};
 
 /// A door to `upstream` with this plugin on all requests.
 async fn door_to(upstream: &Upstream, plugin: &str) -> Door {
@@ -160,4 +160,51 @@ async fn opentelemetry_posts_records_of_requests_as_logs() {
     let trace = sent.header("traceparent").expect("a context");
     let trace = trace.split('-').nth(1).expect("an id");
     assert!(has(0, format!("\"w3c\":\"{trace}\"").as_bytes()), "{trace}");
+}
+
+#[tokio::test]
+async fn a_filter_that_waits_has_a_span_and_so_has_what_it_asked() {
+    let (issuer, receiver) = (Issuer::start().await, receiver().await);
+    let services = format!(
+        "
+- name: orders
+  url: http://127.0.0.1:9
+  routes: [{{name: orders, paths: [/orders]}}]
+  plugins:
+  - name: openid-connect
+    config:
+      issuer: {issuer}
+      auth_methods: [introspection]
+      introspection_endpoint: {issuer}/introspect?key=s3cret
+      client_id: [door]
+      client_secret: [s3cret]
+  - name: opentelemetry
+    config: {{traces_endpoint: \"{}\", sampling_rate: 1, queue: {{max_batch_size: 1}}}}
+",
+        receiver.url("/v1/traces"),
+        issuer = issuer.url(),
+    );
+    let door = Setup::new().services(&services).start().await;
+    let headers = [("authorization", "Bearer 0paque-t0ken")];
+    let status = get(&door, "/orders/1", &headers).await;
+    assert!(status >= 400, "{status}");
+    let body = eventually("spans", || async {
+        let seen = receiver.seen().into_iter().next()?;
+        Some(seen.body)
+    })
+    .await;
+    let has = |part: &str| {
+        body.windows(part.len())
+            .any(|part_| part_ == part.as_bytes())
+    };
+    let asked = format!("{}/introspect", issuer.url());
+    for text in [
+        "kong.access.plugin.openid-connect",
+        "kong.internal.request",
+        "POST",
+        &asked,
+    ] {
+        assert!(has(text), "{text}");
+    }
+    assert!(!has("s3cret") && !has("0paque-t0ken") && !has("kong.balancer"));
 }

@@ -18,7 +18,7 @@ use super::edge::https;
 use super::proxy::Gateway;
 use super::snapshot::{LiveRoute, Snapshot};
 use super::welcome::no_route_for;
-use super::{admit, client_certificate, forward_auth, handler};
+use super::{admit, client_certificate, forward_auth, handler, log_phase};
 use doorward_net::http::bridge;
 use doorward_net::http::handshake::Handshake;
 use doorward_net::http::listener::malformed;
@@ -87,6 +87,8 @@ impl Gateway {
             exchange,
             gathered,
             path,
+            trail,
+            started,
             ..
         } = ctx;
         let route = route.as_ref()?;
@@ -105,7 +107,9 @@ impl Gateway {
             let flow = match link.filter.on_request(session, exchange) {
                 Verdict::Now(flow) => flow,
                 Verdict::Wait => {
-                    let flow = link.filter.on_request_slow(session, exchange).await;
+                    let (filter, name) = (&*link.filter, &link.record.value.name);
+                    let noted = (&mut *trail, *started);
+                    let flow = log_phase::wait(filter, name, session, exchange, noted).await;
                     // It may have read the body itself.
                     *gathered |= exchange.body.is_some();
                     flow

@@ -19,18 +19,49 @@ use super::settings::Settings;
 use super::snapshot::Snapshot;
 use super::{admit, observe};
 use doorward_core::clock::Clock;
+use doorward_net::http::outbound::calls;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::traffic::Observation;
+use doorward_plugin_api::filter::{Exchange, Filter, Flow};
 use doorward_plugin_api::record::{
-    Latencies, RequestFacts, RequestRecord, ResponseFacts, TlsFacts, Try, UpstreamFacts,
+    Latencies, RequestFacts, RequestRecord, ResponseFacts, TlsFacts, Try, UpstreamFacts, Wait,
 };
+use trail::Trail;
 
 /// Most tries of a request that are told.
 const TRIES: usize = 64;
+/// Most filters of a request whose waits are told.
+const WAITS: usize = 32;
 
 /// The status of a request whose client left before an answer, as the imitated
 /// gateway tells it.
 const CLIENT_LEFT: u16 = 499;
+
+/// Has a filter decide that has to wait. What it waited for is noted where filters
+/// observe.
+pub(super) async fn wait(
+    filter: &dyn Filter,
+    label: &str,
+    session: &mut Session,
+    exchange: &mut Exchange,
+    (trail, started): (&mut Option<Box<Trail>>, Instant),
+) -> Flow {
+    let decision = filter.on_request_slow(session, exchange);
+    let Some(trail) = trail else {
+        return decision.await;
+    };
+    let began = Instant::now();
+    let (flow, calls) = calls::noted(decision).await;
+    if trail.waits.len() < WAITS {
+        trail.waits.push(Wait {
+            filter: label.into(),
+            after: began - started,
+            took: began.elapsed(),
+            calls,
+        });
+    }
+    flow
+}
 
 /// A peer is looked for.
 pub(super) fn begin_choice(ctx: &mut Ctx) {
@@ -132,6 +163,7 @@ fn tell(
             body: seen.sent,
         },
         latencies,
+        waits: ctx.trail.as_ref().map_or(&[], |trail| &trail.waits),
         exchange: &ctx.exchange,
         route: ctx.route.as_ref().map(|route| &route.record().value),
         service: ctx.service().map(|service| &service.record().value),

@@ -11,6 +11,7 @@ use doorward_core::model::route::Route;
 use doorward_core::model::service::Service;
 
 use crate::filter::Exchange;
+use doorward_net::http::outbound::calls::Call;
 
 /// A request that is over: answered, refused, failed, or left by its client.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub struct RequestRecord<'a> {
     pub response: ResponseFacts<'a>,
     /// Where the time went.
     pub latencies: Latencies,
+    /// The filters that had to wait, in the order in which they ran.
+    pub waits: &'a [Wait],
     /// What filters have found out.
     pub exchange: &'a Exchange,
     /// The route, if an entity's route took the request.
@@ -83,6 +86,21 @@ pub struct UpstreamFacts<'a> {
     pub tries: Option<&'a [Try]>,
     /// Whether the client got the upstream's answer, and not the gateway's own.
     pub answered: bool,
+}
+
+/// A filter that had to wait before it decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wait {
+    /// The filter, as operators know it: the name of its plugin, or what a route file
+    /// calls it.
+    pub filter: Box<str>,
+    /// How long after the request came it began.
+    pub after: Duration,
+    /// How long it took.
+    pub took: Duration,
+    /// What it has asked of others meanwhile; each counts from the beginning of the
+    /// wait.
+    pub calls: Vec<Call>,
 }
 
 /// A try at a peer.

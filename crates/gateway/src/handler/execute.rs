@@ -12,7 +12,7 @@ use super::handler_context::HandlerContext;
 use super::routes::{FileRoute, Routes};
 use super::{BaseUri, Case, Handler, ProxySettings, Step};
 use crate::context::Ctx;
-use crate::decide;
+use crate::{decide, log_phase};
 use doorward_expr::{Exceeded, Expression, Scope, Value};
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
@@ -167,7 +167,9 @@ impl Execution<'_> {
             };
             *at += 1;
             let next = match step {
-                Step::Filter { filter, .. } => self.filter(&**filter, steps, here).await,
+                Step::Filter { filter, label } => {
+                    self.filter((&**filter, label), steps, here).await
+                }
                 Step::Enforce { condition, failure } => match self.is_true(condition).await {
                     Ok(true) => Next::On,
                     Ok(false) => Next::Divert(failure),
@@ -228,7 +230,7 @@ impl Execution<'_> {
 
     async fn filter<'t>(
         &mut self,
-        filter: &dyn Filter,
+        (filter, label): (&dyn Filter, &str),
         steps: &Arc<[Step]>,
         at: usize,
     ) -> Next<'t> {
@@ -237,10 +239,18 @@ impl Execution<'_> {
         {
             return Next::Reply(reply);
         }
-        let exchange = &mut self.ctx.exchange;
+        let Ctx {
+            exchange,
+            trail,
+            started,
+            ..
+        } = &mut *self.ctx;
         let flow = match filter.on_request(self.session, exchange) {
             Verdict::Now(flow) => flow,
-            Verdict::Wait => filter.on_request_slow(self.session, exchange).await,
+            Verdict::Wait => {
+                let noted = (trail, *started);
+                log_phase::wait(filter, label, self.session, exchange, noted).await
+            }
         };
         match flow {
             Flow::Respond(reply) => Next::Reply(reply),

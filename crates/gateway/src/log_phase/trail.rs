@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use doorward_plugin_api::record::Try;
+use doorward_plugin_api::record::{Try, Wait};
 
 /// What filters that observe will be told of a request.
 #[derive(Debug, Default)]
@@ -10,6 +10,7 @@ pub(crate) struct Trail {
     pub(super) upstream_uri: Box<str>,
     pub(super) status: Option<u16>,
     pub(super) tries: Vec<Try>,
+    pub(super) waits: Vec<Wait>,
     /// When the upstream was first thought of.
     pub(super) upstream_started: Option<Instant>,
     /// When the current peer was first looked for.

@@ -6,6 +6,7 @@
 //! refused, and no proxy is taken from the environment.
 
 mod allow;
+pub mod calls;
 mod client_certificates;
 mod grpc;
 mod local;
@@ -28,6 +29,7 @@ use serde::de::DeserializeOwned;
 use url::Url;
 use uuid::Uuid;
 
+use calls::Note;
 use local::Local;
 
 pub use allow::{Allow, AllowError};
@@ -286,6 +288,7 @@ impl Outbound {
             .iter()
             .find(|local| local.covers(url))
             .cloned();
+        let (note, asked) = (Note::begin(), method.clone());
         let exchange = async {
             match local {
                 Some(local) => {
@@ -298,9 +301,11 @@ impl Outbound {
                 }
             }
         };
-        tokio::time::timeout(options.timeout, exchange)
+        let answer = tokio::time::timeout(options.timeout, exchange)
             .await
-            .unwrap_or(Err(OutboundError::Timeout(options.timeout)))
+            .unwrap_or(Err(OutboundError::Timeout(options.timeout)));
+        note.end(asked, url, &answer);
+        answer
     }
 
     async fn send_over_network(

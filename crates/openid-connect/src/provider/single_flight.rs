@@ -17,6 +17,7 @@ use quick_cache::sync::Cache;
 use tokio::sync::{Semaphore, watch};
 
 use crate::decide::refusal::Refusal;
+use doorward_net::http::outbound::calls;
 
 /// Most questions under way.
 const FLIGHTS: usize = 256;
@@ -87,7 +88,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
                 let (refused, refused_ms) = (Arc::clone(&self.refused), self.refused_ms);
                 let places = Arc::clone(&self.places).acquire_owned();
                 let place = tokio::time::timeout(self.patience, places);
-                let question = question();
+                let question = calls::carried(question());
                 tokio::spawn(async move {
                     let outcome = match place.await {
                         Ok(Ok(_place)) => question.await,

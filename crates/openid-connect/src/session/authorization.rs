@@ -22,6 +22,7 @@ use crate::provider::verifier::Verification;
 use crate::session::liveness;
 use crate::session::refresh;
 use crate::session::{Browser, LoginSession, OpenSession, Sessions};
+use doorward_net::http::outbound::calls;
 use doorward_plugin_api::filter::{Exchange, Flow, Verdict};
 
 impl OpenIdConnect {
@@ -318,7 +319,8 @@ impl OpenIdConnect {
         if sessions.is_kept() {
             let (sessions, login) = (Arc::clone(sessions), Arc::clone(login));
             // In a task of its own: who hangs up would leave it locked.
-            let renewal = tokio::spawn(async move { sessions.renew(&login, now_ms).await });
+            let renewal = async move { sessions.renew(&login, now_ms).await };
+            let renewal = tokio::spawn(calls::carried(renewal));
             let _ = renewal.await;
         }
         self.set_session_cookie(sessions, login, request, exchange)?;

@@ -74,6 +74,7 @@ pub(crate) fn with_record<T>(
             upstream: Some(Duration::from_millis(9)),
             receive: Duration::from_millis(1),
         },
+        waits: &[],
         exchange: &exchange,
         route: None,
         service: None,

@@ -7,6 +7,7 @@
 mod context;
 pub(crate) mod opentelemetry;
 mod propagation;
+mod spans;
 #[cfg(test)]
 mod tests;
 pub(crate) mod zipkin;

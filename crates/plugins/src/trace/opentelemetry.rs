@@ -4,12 +4,13 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
 
 use super::context::Format;
 use super::propagation::{self, Propagation};
+use super::spans::{nanos, spans};
 use super::{Beginning, Trace, begin, noted};
 use crate::delivery::{LEGACY_SPANS, Limits, Queue, Sender, queue_field};
 use crate::logging::{OBSERVES, record};
@@ -35,12 +36,6 @@ pub(crate) const KIND: Kind = Kind {
 
 /// The share of requests by default, as in the imitated gateway.
 const RATIO: f64 = 0.01;
-
-/// Kinds of spans.
-const SERVER: u64 = 2;
-const CLIENT: u64 = 3;
-/// The code of a span's status that says that it failed.
-const FAILED: u64 = 2;
 
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
@@ -229,24 +224,6 @@ fn sender(
     }))
 }
 
-/// Nanoseconds since the epoch.
-fn nanos(start_ms: i64, after: Duration) -> u64 {
-    let start = u64::try_from(start_ms).unwrap_or_default();
-    let after = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
-    start.saturating_mul(1_000_000).saturating_add(after)
-}
-
-/// The spans of a request, each a field of its scope: of itself, and of its way to
-/// the upstream.
-fn spans(trace: &Trace, record: &RequestRecord<'_>) -> Vec<u8> {
-    let mut out = Vec::new();
-    protobuf::message(&mut out, 2, |out| root(out, trace, record));
-    if record.upstream.tries.is_some() {
-        protobuf::message(&mut out, 2, |out| balancer(out, trace, record));
-    }
-    out
-}
-
 /// The record of a request, as a field of its scope: the object that log plugins
 /// write, without secrets, and the span that it belongs to.
 fn log_record(trace: &Trace, record: &RequestRecord<'_>) -> Vec<u8> {
@@ -273,84 +250,6 @@ fn log_record(trace: &Trace, record: &RequestRecord<'_>) -> Vec<u8> {
         protobuf::fixed64(out, 11, end);
     });
     out
-}
-
-fn root(out: &mut Vec<u8>, trace: &Trace, record: &RequestRecord<'_>) {
-    let parent = trace.context.span_id;
-    head(out, trace, trace.root, parent, ("kong", SERVER));
-    protobuf::fixed64(out, 7, nanos(record.started_ms, Duration::ZERO));
-    protobuf::fixed64(out, 8, nanos(record.started_ms, record.latencies.request));
-    let facts = &record.request;
-    let scheme = if facts.secure { "https" } else { "http" };
-    // Without the query, which may hold a secret.
-    let path = facts.target.split('?').next().unwrap_or_default();
-    let client = record.exchange.client.ip().to_canonical().to_string();
-    let version = match facts.version {
-        Version::HTTP_2 => "2",
-        Version::HTTP_10 => "1.0",
-        _ => "1.1",
-    };
-    let url = format!("{scheme}://{}:{}{path}", facts.host, facts.port);
-    let mut text = |name, value: &str| protobuf::text_attribute(out, 9, name, value);
-    text("http.method", facts.method.as_str());
-    text("http.url", &url);
-    text("http.host", facts.host);
-    text("http.scheme", scheme);
-    text("http.flavor", version);
-    text("http.client_ip", &client);
-    text("net.peer.ip", &client);
-    if let Some(id) = facts.id {
-        text("kong.request.id", id);
-    }
-    let paths = record.route.and_then(|route| route.paths.as_ref());
-    if let Some(path) = paths.and_then(|paths| paths.first()) {
-        text("http.route", path);
-    }
-    let status = record.response.status;
-    protobuf::number_attribute(out, 9, "http.status_code", u64::from(status));
-    if status >= 500 {
-        protobuf::message(out, 15, |out| protobuf::number(out, 3, FAILED));
-    }
-}
-
-fn balancer(out: &mut Vec<u8>, trace: &Trace, record: &RequestRecord<'_>) {
-    let latencies = &record.latencies;
-    let parent = Some(trace.root);
-    head(out, trace, trace.proxy, parent, ("kong.balancer", CLIENT));
-    protobuf::fixed64(out, 7, nanos(record.started_ms, latencies.gateway));
-    protobuf::fixed64(out, 8, nanos(record.started_ms, latencies.request));
-    let tries = record.upstream.tries.unwrap_or_default();
-    protobuf::number_attribute(out, 9, "try_count", tries.len() as u64);
-    if let Some(last) = tries.last() {
-        let ip = last.address.ip().to_canonical().to_string();
-        protobuf::text_attribute(out, 9, "net.peer.ip", &ip);
-        protobuf::number_attribute(out, 9, "net.peer.port", u64::from(last.address.port()));
-        if last.failure.is_some() {
-            protobuf::message(out, 15, |out| protobuf::number(out, 3, FAILED));
-        }
-    }
-    if let Some(service) = record.service {
-        protobuf::text_attribute(out, 9, "net.peer.name", &service.host);
-    }
-}
-
-/// What all spans begin with.
-fn head(
-    out: &mut Vec<u8>,
-    trace: &Trace,
-    id: [u8; 8],
-    parent: Option<[u8; 8]>,
-    (name, kind): (&str, u64),
-) {
-    if let Some((trace_id, _)) = trace.context.trace_id {
-        protobuf::bytes(out, 1, &trace_id);
-    }
-    protobuf::bytes(out, 2, &id);
-    if let Some(parent) = parent {
-        protobuf::bytes(out, 4, &parent);
-    }
-    protobuf::bytes(out, 5, name.as_bytes());
-    protobuf::number(out, 6, kind);
 }
 
 #[async_trait]

@@ -1,14 +1,19 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde_json::{Map, Value, json};
 
 use super::context::Format;
 use super::*;
+use crate::logging::tests::with_record;
 use crate::settings::Settings;
 use crate::testing::{decide, plugin, session};
 use doorward_core::hex;
 use doorward_core::model::schema::Schema;
+use doorward_net::http::outbound::calls::Call;
+use doorward_plugin_api::record::{RequestFacts, RequestRecord, Try, UpstreamFacts, Wait};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const SPAN: &str = "b7ad6b7169203331";
@@ -318,4 +323,90 @@ fn a_caller_decides_for_zipkin_and_a_no_decides_for_all() {
     assert!(sampled(true, 0.0, "1") && !sampled(true, 1.0, "0"));
     assert!(!sampled(false, 0.0, "1") && !sampled(false, 1.0, "0"));
     assert!(sampled(false, 1.0, "1"));
+}
+
+/// Parts of a message in the order in which they stand there.
+fn places(message: &[u8], parts: &[&str]) -> Vec<usize> {
+    let find = |part: &str| {
+        let mut windows = message.windows(part.len());
+        windows.position(|window| window == part.as_bytes())
+    };
+    let places = parts.iter().map(|part| find(part).expect(part));
+    places.collect()
+}
+
+#[test]
+fn each_try_and_each_filter_that_waited_has_a_span() {
+    let propagation = Propagation::read(Settings(&Map::new()), Format::W3c).unwrap();
+    let beginning = Beginning {
+        id_size: 16,
+        ratio: 1.0,
+        is_final: false,
+    };
+    let trace = begin_from("a", &propagation, beginning, &HeaderMap::new());
+    with_record(&[], 200, |record| {
+        let first = record.upstream.tries.unwrap()[0];
+        let tries = [
+            first,
+            Try {
+                failure: None,
+                ..first
+            },
+        ];
+        let waits = [Wait {
+            filter: "key-auth".into(),
+            after: Duration::from_millis(1),
+            took: Duration::from_millis(5),
+            calls: vec![Call {
+                method: Method::GET,
+                url: "https://idp.test/keys".to_owned(),
+                after: Duration::from_millis(1),
+                took: Duration::from_millis(2),
+                status: None,
+            }],
+        }];
+        let upstream = UpstreamFacts {
+            tries: Some(&tries),
+            ..record.upstream
+        };
+        let RequestRecord {
+            request,
+            response,
+            latencies,
+            exchange,
+            ..
+        } = record;
+        let record = RequestRecord {
+            request: RequestFacts {
+                tls: None,
+                ..*request
+            },
+            upstream,
+            response: *response,
+            latencies: *latencies,
+            waits: &waits,
+            exchange,
+            route: None,
+            service: None,
+            started_ms: record.started_ms,
+            secret_fields: &[],
+        };
+        let written = spans::spans(&trace, &record);
+        let named = [
+            "kong.access.plugin.key-auth",
+            "kong.internal.request",
+            "https://idp.test/keys",
+            "kong.balancer",
+        ];
+        assert!(places(&written, &named).is_sorted());
+        let tries = written
+            .windows(13)
+            .filter(|window| window == b"kong.balancer");
+        assert_eq!(tries.count(), 2);
+        // The upstream knows the last one alone.
+        let known = written.windows(8).filter(|window| *window == trace.proxy);
+        assert_eq!(known.count(), 1);
+        let of_root = written.windows(8).filter(|window| *window == trace.root);
+        assert_eq!(of_root.count(), 4, "itself, the filter, and two tries");
+    });
 }
