@@ -49,6 +49,11 @@ const FILE: &str = r#"
   - name: denied
     paths: [/denied]
     plugins: [{name: key-auth}, {name: acl, config: {deny: [people], hide_groups_header: true}}]
+  - name: remembered
+    paths: [/remembered]
+    plugins:
+    - {name: key-auth, config: {anonymous: nobody}}
+    - {name: session, config: {remember: true, remember_rolling_timeout: 3600}}
 consumers:
 - username: anna
   keyauth_credentials: [{key: annas-key}]
@@ -403,4 +408,41 @@ async fn acl_denies_members_and_hides_groups() {
     let bert = [("apikey", "berts-key"), ("x-consumer-groups", "people")];
     door.get_with("/denied", &bert).await.expect(200);
     assert!(upstream.last().all("x-consumer-groups").is_empty());
+}
+
+#[tokio::test]
+async fn a_browser_that_is_remembered_needs_no_credential_until_it_signs_out() {
+    let (door, upstream, _) = door().await;
+    let cookies = |answer: &Answer| -> Vec<String> {
+        let all = answer.headers.get_all("set-cookie").iter();
+        let text = |value: &reqwest::header::HeaderValue| value.to_str().expect("text").to_owned();
+        all.map(text).collect()
+    };
+    let known = [("apikey", "annas-key")];
+    let given = cookies(&door.get_with("/remembered", &known).await.expect(200));
+    let [session, remember] = given.as_slice() else {
+        panic!("two cookies: {given:?}");
+    };
+    assert!(session.starts_with("session="), "{session}");
+    let attributes: Vec<&str> = remember.split("; ").skip(1).collect();
+    let [common @ .., expires, age] = attributes.as_slice() else {
+        panic!("attributes: {remember}");
+    };
+    assert_eq!(common, ["Path=/", "SameSite=Strict", "Secure", "HttpOnly"]);
+    assert!(expires.starts_with("Expires="), "{remember}");
+    assert_eq!(*age, "Max-Age=3600");
+    // The browser has ended since, and its session with it.
+    let shown = remember.split(';').next().expect("a pair");
+    let answer = door.get_with("/remembered", &[("cookie", shown)]).await;
+    assert_eq!(cookies(&answer.expect(200)).len(), 2);
+    let seen = upstream.last();
+    assert_eq!(seen.all("x-consumer-username"), ["anna"]);
+    assert!(seen.all("cookie").is_empty() && seen.all("x-anonymous-consumer").is_empty());
+    let out = "/remembered?session_logout=1";
+    let answer = ask(&door, Method::POST, out, &[("cookie", shown)]).await;
+    let gone = cookies(&answer.expect(200));
+    assert!(
+        gone.len() == 1 && gone[0].starts_with("remember=;"),
+        "{gone:?}"
+    );
 }

@@ -287,6 +287,14 @@ async fn a_name_that_does_not_resolve_gives_503() {
     let door = door_to("http://no-such-host.invalid", ", retries: 0").await;
     let answer = door.get("a.test", "/").await.expect(503);
     assert_eq!(answer.json()["message"], "name resolution failed");
+    // A client that names no form gets JSON, too: no upstream was asked.
+    let request = b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+    let answer = exchange(&door.proxy(), request).await.expect("an answer");
+    let text = answer.text();
+    assert!(
+        text.contains(r#"{"message":"name resolution failed""#),
+        "{text}"
+    );
 }
 
 #[tokio::test]

@@ -72,8 +72,8 @@ impl Gateway {
         if session.response_written().is_some() {
             return status.as_u16();
         }
-        // A filter set the limit, so the answer has the form of a filter's refusal.
-        let reply = if observe::is_too_large(error) {
+        // These answers have the form of refusals, whatever the engine's have.
+        let reply = if observe::is_own_refusal(error) {
             Reply::message(status, message)
         } else {
             let form = (self.settings.error_default_type, ctx.request_id.as_ref());

@@ -47,6 +47,13 @@ pub(super) fn is_too_large(error: &Error) -> bool {
     *error.etype() == ErrorType::Custom(TOO_LARGE)
 }
 
+/// Whether the gateway itself ended the request: no upstream was asked, or the body
+/// is longer than a filter allows.
+pub(super) fn is_own_refusal(error: &Error) -> bool {
+    use ErrorType as E;
+    is_too_large(error) || matches!(error.etype(), E::Custom("NameResolution" | NO_TARGET))
+}
+
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// An identifier for a request: 32 hexadecimal digits, unlikely to repeat,
