@@ -43,6 +43,8 @@ async fn requests_come_by_a_unix_socket() {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         assert_eq!(upstream.last().header("x-real-ip"), Some("0.0.0.0"));
     }
+    let named = |log: &str| log.contains(r#""client":"unix:""#);
+    door.wait_log("a client without an address", named).await;
 }
 
 #[tokio::test]
