@@ -59,11 +59,6 @@ impl<'a> JsonObject<'a> {
         members.any(|(known, value)| known == name && value != "false")
     }
 
-    /// A value as it is written.
-    pub(crate) fn text(&self, name: &str) -> Option<&str> {
-        self.position(name).map(|at| &*self.0[at].1)
-    }
-
     /// Gives a member a value, whether it is there or not.
     pub(crate) fn set(&mut self, name: &str, value: String) {
         match self.position(name) {
@@ -159,15 +154,6 @@ fn split(inside: &str) -> Vec<&str> {
         parts.push(rest);
     }
     parts
-}
-
-/// The elements of a list, each as it is written; `None`: it is none, or too long.
-pub(crate) fn elements(list: &str) -> Option<Vec<&str>> {
-    serde_json::from_str::<IgnoredAny>(list).ok()?;
-    let inside = list.trim_matches(BLANK);
-    let inside = inside.strip_prefix('[')?.strip_suffix(']')?;
-    let elements = split(inside);
-    (elements.len() <= MAX_MEMBERS).then_some(elements)
 }
 
 /// Name and value of a member.

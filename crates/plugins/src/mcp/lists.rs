@@ -1,6 +1,7 @@
 //! Lists of tools, prompts and resources on their way to the client: what may not be
 //! called is not in them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -11,9 +12,9 @@ use http::header::{
 use pingora::http::ResponseHeader;
 use serde_json::Value;
 
-use super::message::{self, Fault, INTERNAL_ERROR, Subject};
+use super::list_text::{self, ListKind};
+use super::message::{self, Fault, INTERNAL_ERROR};
 use super::rules::{Decision, Rules};
-use crate::json_object::{JsonObject, elements, quoted};
 use doorward_net::http::reply::Reply;
 use doorward_plugin_api::filter::{BodyFilter, ResponseFlow};
 
@@ -25,19 +26,6 @@ const DIGESTS: [HeaderName; 3] = [
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("content-md5"),
     HeaderName::from_static("digest"),
-];
-
-/// Members of a result that are lists: of what, and the member that names each.
-const LISTS: [(&str, Subject, &str, &str); 4] = [
-    ("tools", Subject::Tool, "tools/call", "name"),
-    ("prompts", Subject::Prompt, "prompts/get", "name"),
-    ("resources", Subject::Resource, "resources/read", "uri"),
-    (
-        "resourceTemplates",
-        Subject::Resource,
-        "resources/read",
-        "uriTemplate",
-    ),
 ];
 
 /// Whether a method asks for a list.
@@ -62,8 +50,9 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    fn shows(&self, (subject, method): (Subject, &str), name: &str) -> bool {
-        match (self.rules).choose(&self.decisions, method, Some((subject, name))) {
+    fn shows(&self, kind: &ListKind, name: &str) -> bool {
+        let call = Some((kind.subject, name));
+        match self.rules.choose(&self.decisions, kind.method, call) {
             Decision::Allowed => true,
             Decision::NeedsScopes(_) => self.shows_step_up,
             Decision::Denied => false,
@@ -105,46 +94,8 @@ impl Listing {
     }
 
     /// A message, or a batch, with what may be seen; `None`: it is none.
-    fn filter(&self, text: &str) -> Option<String> {
-        if text.trim_start().starts_with('[') {
-            let all = elements(text)?.into_iter().map(|one| self.message(one));
-            return Some(format!("[{}]", all.collect::<Option<Vec<_>>>()?.join(",")));
-        }
-        self.message(text)
-    }
-
-    fn message(&self, text: &str) -> Option<String> {
-        let mut message = JsonObject::parse(text.as_bytes())?;
-        let Some(result) = message.text("result") else {
-            return Some(text.to_owned());
-        };
-        // A result that is no object has no list.
-        let Some(mut result) = JsonObject::parse(result.as_bytes()) else {
-            return Some(text.to_owned());
-        };
-        let mut changed = false;
-        for (list, subject, method, key) in LISTS {
-            let Some(all) = result.text(list) else {
-                continue;
-            };
-            let shown = elements(all)?.into_iter().filter(|one| {
-                let name = JsonObject::parse(one.as_bytes())
-                    .and_then(|one| serde_json::from_str::<String>(one.text(key)?).ok());
-                name.is_some_and(|name| self.shows((subject, method), &name))
-            });
-            let shown = format!("[{}]", shown.collect::<Vec<_>>().join(","));
-            result.set(list, shown);
-            changed = true;
-        }
-        if !changed {
-            return Some(text.to_owned());
-        }
-        if result.text("cacheScope").is_some() {
-            result.set("cacheScope", quoted("private"));
-        }
-        let result = result.write();
-        message.set("result", result);
-        Some(message.write())
+    fn filter<'t>(&self, text: &'t str) -> Option<Cow<'t, str>> {
+        list_text::filter(text, |kind, name| self.shows(kind, name))
     }
 }
 
@@ -180,6 +131,7 @@ impl BodyFilter for Whole {
         }
         let text = std::str::from_utf8(&held).ok();
         let filtered = text.and_then(|text| self.listing.filter(text));
+        let filtered = filtered.map(Cow::into_owned);
         *body = Some(filtered.unwrap_or_else(unreadable).into());
     }
 }
@@ -241,7 +193,8 @@ impl Events {
             out.extend_from_slice(event);
             return;
         }
-        let filtered = self.listing.filter(&data).unwrap_or_else(unreadable);
+        let filtered = self.listing.filter(&data);
+        let filtered = filtered.unwrap_or_else(|| unreadable().into());
         if filtered == data {
             out.extend_from_slice(event);
             return;

@@ -7,6 +7,7 @@
 
 mod calls;
 mod config;
+mod list_text;
 mod lists;
 mod message;
 mod rules;
