@@ -134,6 +134,33 @@ async fn a_client_that_does_not_read_stops_a_corked_writer_and_loses_nothing() {
 }
 
 #[tokio::test]
+async fn frames_of_a_second_stream_do_not_overtake_one_that_a_slow_client_takes() {
+    let (mut client, mut connection, cork) = corked(1, 64);
+    let first = vec![b'a'; 1_000];
+    let mut turns = 0;
+    let task = poll_fn(|cx| {
+        turns += 1;
+        let frame = if turns == 1 { &first[..] } else { b"b" };
+        let written = Pin::new(&mut connection).poll_write(cx, frame);
+        assert!(matches!(written, Poll::Ready(Ok(count)) if count == frame.len()));
+        let _ = Pin::new(&mut connection).poll_flush(cx);
+        if turns == 1 {
+            // The client takes a part, and opens another stream.
+            cork.streams.store(2, Ordering::Relaxed);
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    });
+    cork.drive(Box::pin(task)).await;
+    let end = async { connection.shutdown().await.expect("an end") };
+    let mut received = Vec::new();
+    let ((), read) = tokio::join!(end, client.read_to_end(&mut received));
+    read.expect("all of it");
+    assert!(received == [&first[..], b"b"].concat(), "{received:?}");
+}
+
+#[tokio::test]
 async fn what_waits_is_sent_before_the_connection_is_shut_down() {
     let (mut client, mut connection, cork) = corked(2, 1024);
     let task = async {
@@ -146,4 +173,14 @@ async fn what_waits_is_sent_before_the_connection_is_shut_down() {
     };
     let all = cork.drive(pin!(task)).await;
     assert_eq!(all, b"goodbye");
+}
+
+#[tokio::test]
+async fn the_engine_shuts_a_connection_down_behind_what_was_gathered() {
+    let (mut client, mut connection, _) = corked(1, 1024);
+    connection.write_all(b"goodbye").await.expect("room");
+    pingora::protocols::Shutdown::shutdown(&mut connection).await;
+    let mut received = Vec::new();
+    client.read_to_end(&mut received).await.expect("an end");
+    assert_eq!(received, b"goodbye");
 }

@@ -17,7 +17,8 @@ use super::FramedStream;
 #[async_trait]
 impl Shutdown for FramedStream {
     async fn shutdown(&mut self) {
-        self.inner.shutdown().await;
+        // What was gathered goes before. A client that is gone needs no end.
+        let _ = tokio::io::AsyncWriteExt::shutdown(self).await;
     }
 }
 

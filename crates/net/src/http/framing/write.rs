@@ -133,10 +133,14 @@ impl FramedStream {
         Ok(())
     }
 
-    /// Writes what was held back.
+    /// Writes what was held back, behind what was gathered: nothing is gathered while
+    /// something is held back, so what was gathered came before.
     fn poll_corked(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.corked {
-            Some(corked) if !corked.bytes.is_empty() => corked.write(&mut self.inner, cx),
+            Some(corked) if !corked.bytes.is_empty() => {
+                ready!(self.gathered.write(&mut self.inner, cx))?;
+                corked.write(&mut self.inner, cx)
+            }
             _ => Poll::Ready(Ok(())),
         }
     }
