@@ -90,7 +90,9 @@ impl Attendants {
         let mut attendant = waiting.unwrap_or_else(|| Attendant::new(forwarder, shutdown));
         let next = attendant.serve(idle).await;
         let mut all = self.0.lock();
-        if all.len() < WAITING {
+        // Nobody would send it away later.
+        let stopping = forwarder.gateway.stopping.has_begun();
+        if all.len() < WAITING && !stopping {
             all.push(attendant);
         }
         next
