@@ -428,6 +428,18 @@ async fn a_tool_needs_what_its_rule_says_and_the_list_shows_no_other() {
     let refused = post(&door, &token, &both, &[]).await.expect(200);
     let codes = [0, 1].map(|n| refused.json()[n]["error"]["code"].clone());
     assert_eq!(codes, [-32003, -32003], "{}", refused.body);
+    // An answer to a request of the server is none itself, and has no answer.
+    let answered = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+    let both = format!("[{answered},{}]", tool("delete"));
+    let refused = post(&door, &token, &both, &[]).await.expect(200);
+    let ids: Vec<_> = refused
+        .json()
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| one["id"].clone())
+        .collect();
+    assert_eq!(ids, [7], "{}", refused.body);
     let unasked = tool("delete").replace("\"id\":7,", "");
     assert_ne!(unasked, tool("delete"));
     post(&door, &token, &unasked, &[]).await.expect(403);
@@ -452,7 +464,7 @@ async fn a_tool_needs_what_its_rule_says_and_the_list_shows_no_other() {
     for line in [
         "doorward_mcp_calls_total{method=\"tools/call\",name=\"read_*\",decision=\"allow\"} 1",
         "doorward_mcp_calls_total{method=\"tools/call\",name=\"pay\",decision=\"step_up\"} 1",
-        "doorward_mcp_calls_total{method=\"tools/call\",name=\"other\",decision=\"deny\"} 3",
+        "doorward_mcp_calls_total{method=\"tools/call\",name=\"other\",decision=\"deny\"} 4",
     ] {
         assert!(metrics.contains(line), "{line} in {metrics}");
     }

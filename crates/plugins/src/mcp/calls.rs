@@ -111,9 +111,10 @@ enum CallAnswer {
 }
 
 impl CallAnswer {
-    /// Notifications have no answer (JSON-RPC 2.0 section 4.1).
+    /// Notifications have no answer (JSON-RPC 2.0 section 4.1), and answers have none.
     fn of(messages: &[Message], batch: bool) -> Self {
-        let ids = messages.iter().map(|message| &message.id);
+        let requests = messages.iter().filter(|message| message.method.is_some());
+        let ids = requests.map(|message| &message.id);
         let ids: Vec<_> = ids.filter(|id| !id.is_null()).cloned().collect();
         match (ids.is_empty(), batch) {
             (true, _) => Self::Nothing,
