@@ -288,7 +288,7 @@ impl Outbound {
             .iter()
             .find(|local| local.covers(url))
             .cloned();
-        let (note, asked) = (Note::begin(), method.clone());
+        let note = Note::begin(&method, url);
         let exchange = async {
             match local {
                 Some(local) => {
@@ -304,7 +304,7 @@ impl Outbound {
         let answer = tokio::time::timeout(options.timeout, exchange)
             .await
             .unwrap_or(Err(OutboundError::Timeout(options.timeout)));
-        note.end(asked, url, &answer);
+        note.end(&answer);
         answer
     }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use url::Url;
 
+use super::protobuf;
 use crate::http::outbound::{GrpcError, Options, Outbound, OutboundError};
 
 /// The port of collectors where an address of gRPC names none.
@@ -197,10 +198,11 @@ pub const OWN_HEADERS: [HeaderName; 9] = [
 /// One that is no such message says nothing.
 fn refuses_some(answer: &[u8]) -> bool {
     // `partial_success`, whose number of entries comes first and is not 0.
-    match answer {
-        [0x0a, length, 0x08, count, ..] => *length >= 2 && *count != 0,
-        _ => false,
-    }
+    let partial = answer.strip_prefix(&[0x0a]);
+    let partial = partial.and_then(protobuf::split_varint);
+    let rejected = partial.and_then(|(_, message)| message.strip_prefix(&[0x08]));
+    let rejected = rejected.and_then(protobuf::split_varint);
+    rejected.is_some_and(|(count, _)| count != 0)
 }
 
 #[cfg(test)]

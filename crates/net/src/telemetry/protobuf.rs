@@ -15,6 +15,15 @@ fn varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(low);
 }
 
+/// The number of variable length at the beginning of `bytes`, and what follows it.
+pub(super) fn split_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let length = bytes.iter().take(10).position(|byte| byte & 0x80 == 0)? + 1;
+    let (digits, rest) = bytes.split_at(length);
+    let digits = digits.iter().rev();
+    let number = digits.fold(0_u64, |number, byte| number << 7 | u64::from(byte & 0x7f));
+    Some((number, rest))
+}
+
 fn tag(out: &mut Vec<u8>, field: u8, wire: u8) {
     varint(out, u64::from(field) << 3 | u64::from(wire));
 }
@@ -94,5 +103,17 @@ mod tests {
             &[0x82, 0x01, 0x02, 0x08, 0x00],
         ];
         assert_eq!(out, expected.concat());
+    }
+
+    #[test]
+    fn a_number_is_read_as_it_was_written() {
+        for number in [0, 1, 127, 128, 300, u64::MAX] {
+            let mut out = Vec::new();
+            varint(&mut out, number);
+            out.push(7);
+            assert_eq!(split_varint(&out), Some((number, &[7][..])), "{number}");
+        }
+        assert_eq!(split_varint(b""), None);
+        assert_eq!(split_varint(&[0x80; 11]), None);
     }
 }

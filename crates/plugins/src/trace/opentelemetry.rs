@@ -147,8 +147,12 @@ impl Sender for OtlpSender {
     async fn send(&self, batch: &[Vec<u8>]) -> Result<(), String> {
         let sent = self.collector.export(&self.outbound, self.body(batch));
         match sent.await {
+            Ok(()) => Ok(()),
             // What was refused would be refused again.
-            Ok(()) | Err(CollectorError::Partial) => Ok(()),
+            Err(error @ CollectorError::Partial) => {
+                tracing::debug!(collector = self.collector.endpoint.origin(), %error);
+                Ok(())
+            }
             Err(error) => Err(error.to_string()),
         }
     }

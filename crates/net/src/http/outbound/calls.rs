@@ -59,25 +59,46 @@ pub fn carried<F: Future>(work: F) -> impl Future<Output = F::Output> {
     NOTES.scope(current(), work)
 }
 
-/// A request that is under way: noted at its end, where somebody wants to know.
-pub(super) struct Note(Option<(Arc<Notes>, Instant)>);
+/// A request that is under way: noted at its end, also where whoever sent it gives it up.
+pub(super) struct Note(Option<Pending>);
+
+struct Pending {
+    notes: Arc<Notes>,
+    sent: Instant,
+    method: Method,
+    url: String,
+    status: Option<u16>,
+}
 
 impl Note {
-    pub(super) fn begin() -> Self {
-        Self(current().map(|notes| (notes, Instant::now())))
+    pub(super) fn begin(method: &Method, url: &Url) -> Self {
+        Self(current().map(|notes| Pending {
+            notes,
+            sent: Instant::now(),
+            method: method.clone(),
+            url: url.origin().ascii_serialization() + url.path(),
+            status: None,
+        }))
     }
 
-    pub(super) fn end(self, method: Method, url: &Url, answer: &Result<Answer, OutboundError>) {
-        let Some((notes, sent)) = self.0 else { return };
-        let mut calls = notes.calls.lock();
+    pub(super) fn end(mut self, answer: &Result<Answer, OutboundError>) {
+        if let Some(pending) = &mut self.0 {
+            pending.status = answer.as_ref().ok().map(|answer| answer.status.as_u16());
+        }
+    }
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        let Some(pending) = self.0.take() else { return };
+        let mut calls = pending.notes.calls.lock();
         if calls.len() < MOST {
-            let origin = url.origin().ascii_serialization();
             calls.push(Call {
-                method,
-                url: origin + url.path(),
-                after: sent - notes.began,
-                took: sent.elapsed(),
-                status: answer.as_ref().ok().map(|answer| answer.status.as_u16()),
+                after: pending.sent - pending.notes.began,
+                took: pending.sent.elapsed(),
+                method: pending.method,
+                url: pending.url,
+                status: pending.status,
             });
         }
     }

@@ -204,6 +204,9 @@ fn a_refusal_of_some_entries_is_noticed() {
     assert!(!refuses_some(&[0x0a, 0]));
     assert!(refuses_some(&[0x0a, 2, 0x08, 3]));
     assert!(refuses_some(&[0x0a, 4, 0x08, 3, 0x12, 0]));
+    // With a long message, whose length takes two bytes.
+    let long = [&[0x0a, 0x83, 0x01, 0x08, 3, 0x12, 0x7e][..], &[b'x'; 126]].concat();
+    assert!(refuses_some(&long));
     // A warning alone, and no such message.
     assert!(!refuses_some(&[0x0a, 3, 0x12, 1, b'x']));
     assert!(!refuses_some(b"{}"));
