@@ -65,6 +65,7 @@ mod login_session_sockets;
 mod login_sessions;
 mod mcp;
 mod mcp_client_documents;
+mod mcp_rules;
 mod mcp_streams;
 mod mutual_tls;
 mod names;
