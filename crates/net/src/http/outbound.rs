@@ -296,8 +296,8 @@ impl Outbound {
                     local.send(method, url, headers, body, client).await
                 }
                 None => {
-                    self.send_over_network(method, url, headers, body, options)
-                        .await
+                    let response = self.respond(method, url, headers, body, options);
+                    read_answer(response.await?, BODY_MAX).await
                 }
             }
         };
@@ -308,19 +308,7 @@ impl Outbound {
         answer
     }
 
-    async fn send_over_network(
-        &self,
-        method: Method,
-        url: &Url,
-        headers: HeaderMap,
-        body: Bytes,
-        options: Options,
-    ) -> Result<Answer, OutboundError> {
-        let response = self.respond(method, url, headers, body, options).await?;
-        read_answer(response, BODY_MAX).await
-    }
-
-    /// An answer whose body is still to be read.
+    /// Sends a request over the network. The body of the answer is still to be read.
     async fn respond(
         &self,
         method: Method,
