@@ -1,7 +1,7 @@
 //! What several plugins read in their `config`, and how they answer.
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
 use url::Url;
 
@@ -67,6 +67,26 @@ impl<'a> Settings<'a> {
         let name = HeaderName::try_from(text);
         name.map(Some)
             .map_err(|_| wrong(field, header_name(text).err().unwrap_or_default()))
+    }
+
+    /// Puts the headers of the map in `field` among `headers`, over those of their names.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for one that can't be sent.
+    pub(crate) fn put_headers(
+        self,
+        field: &str,
+        headers: &mut HeaderMap,
+    ) -> Result<(), ConfigError> {
+        let chosen = self.get(field).and_then(Value::as_object);
+        for (name, value) in chosen.into_iter().flatten() {
+            let invalid = || wrong(field, format!("'{name}' is no header that can be sent"));
+            let value = value.as_str().unwrap_or_default();
+            let value = HeaderValue::from_str(value).map_err(|_| invalid())?;
+            let name = HeaderName::try_from(name.as_str()).map_err(|_| invalid())?;
+            headers.insert(name, value);
+        }
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http::{HeaderMap, HeaderValue, Method, header};
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -167,16 +167,7 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
     let kind = config.text("content_type").unwrap_or("application/json");
     let kind = HeaderValue::from_str(kind).map_err(|_| wrong("content_type", "invalid value"))?;
     headers.insert(header::CONTENT_TYPE, kind);
-    let extra = config.get("headers").and_then(Value::as_object);
-    for (name, value) in extra.into_iter().flatten() {
-        let invalid = || wrong("headers", format!("'{name}' is no header that can be sent"));
-        let value = value.as_str().unwrap_or_default();
-        let value = HeaderValue::from_str(value).map_err(|_| invalid())?;
-        headers.insert(
-            HeaderName::try_from(name.as_str()).map_err(|_| invalid())?,
-            value,
-        );
-    }
+    config.put_headers("headers", &mut headers)?;
     let method = match config.text("method") {
         Some("PUT") => Method::PUT,
         Some("PATCH") => Method::PATCH,

@@ -201,14 +201,7 @@ fn sender(
     let mut endpoint = endpoint.map_err(|error| wrong(field, error.to_string()))?;
     let mut headers = HeaderMap::new();
     headers.extend((endpoint.take_credentials()).map(|value| (header::AUTHORIZATION, value)));
-    let extra = config.get("headers").and_then(Value::as_object);
-    for (name, value) in extra.into_iter().flatten() {
-        let invalid = || wrong("headers", format!("'{name}' is no header that can be sent"));
-        let value = value.as_str().unwrap_or_default();
-        let value = HeaderValue::from_str(value).map_err(|_| invalid())?;
-        let name = HeaderName::try_from(name.as_str()).map_err(|_| invalid())?;
-        headers.insert(name, value);
-    }
+    config.put_headers("headers", &mut headers)?;
     let millis = |field| config.integer(field).and_then(|n| u64::try_from(n).ok());
     let timeouts = ["connect_timeout", "send_timeout", "read_timeout"];
     let timeout: u64 = timeouts.into_iter().filter_map(millis).sum();
