@@ -221,7 +221,7 @@ impl<'t, S: Fn(&ListKind, &str) -> bool> Reader<'t, S> {
 
     fn result(&mut self) -> Option<()> {
         let mut found = [false; LISTS.len()];
-        let mut scope = None;
+        let mut is_scoped = false;
         let first = self.changes.len();
         self.members(|reader, name| {
             if name == "cacheScope" {
@@ -231,7 +231,7 @@ impl<'t, S: Fn(&ListKind, &str) -> bool> Reader<'t, S> {
                 // Of several members of this name none may say otherwise.
                 let place = (start..reader.at, "\"private\"".to_owned());
                 reader.changes.push(place);
-                scope = Some(());
+                is_scoped = true;
                 return Some(());
             }
             let Some(kind) = LISTS.iter().position(|kind| kind.member == name) else {
@@ -242,7 +242,7 @@ impl<'t, S: Fn(&ListKind, &str) -> bool> Reader<'t, S> {
             }
             reader.list(&LISTS[kind])
         })?;
-        if scope.is_some() && found == [false; LISTS.len()] {
+        if is_scoped && found == [false; LISTS.len()] {
             // Nothing was listed: it is for whomever the server says.
             self.changes.truncate(first);
         }
