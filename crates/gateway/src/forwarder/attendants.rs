@@ -26,12 +26,12 @@ const WAITING: usize = 64;
 pub(super) struct Attendants(Mutex<Vec<Attendant>>);
 
 /// What a connection and its attendant hand to each other.
-enum Errand {
-    None,
+#[derive(Default)]
+struct Errand {
     /// A connection whose request was taken.
-    Request(Box<Idle>),
-    /// The connection, if it may have another one.
-    Outcome(Option<Box<Idle>>),
+    request: Option<Box<Idle>>,
+    /// What came of it: the connection, if it may have another one.
+    outcome: Option<Option<Box<Idle>>>,
 }
 
 /// Serves plain requests one after another.
@@ -50,7 +50,7 @@ impl fmt::Debug for Attendants {
 
 impl Attendant {
     fn new(forwarder: &Arc<Forwarder>, shutdown: &ShutdownWatch) -> Self {
-        let errand = Arc::new(Mutex::new(Errand::None));
+        let errand = Arc::<Mutex<Errand>>::default();
         let (forwarder, shutdown) = (forwarder.clone(), shutdown.clone());
         let service = serve(forwarder, shutdown, errand.clone());
         Self {
@@ -62,17 +62,11 @@ impl Attendant {
     /// Serves the request of `idle`. Whoever drops the future drops the request, and must
     /// not use the attendant again.
     async fn serve(&mut self, idle: Box<Idle>) -> Option<Box<Idle>> {
-        *self.errand.lock() = Errand::Request(idle);
+        self.errand.lock().request = Some(idle);
         poll_fn(|cx| {
             let Poll::Pending = self.service.as_mut().poll(cx);
-            let mut errand = self.errand.lock();
-            match std::mem::replace(&mut *errand, Errand::None) {
-                Errand::Outcome(outcome) => Poll::Ready(outcome),
-                other => {
-                    *errand = other;
-                    Poll::Pending
-                }
-            }
+            let outcome = self.errand.lock().outcome.take();
+            outcome.map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }
@@ -113,17 +107,11 @@ async fn serve(
     loop {
         // Whoever brings a request polls.
         let idle = poll_fn(|_| {
-            let mut errand = errand.lock();
-            match std::mem::replace(&mut *errand, Errand::None) {
-                Errand::Request(idle) => Poll::Ready(idle),
-                other => {
-                    *errand = other;
-                    Poll::Pending
-                }
-            }
+            let request = errand.lock().request.take();
+            request.map_or(Poll::Pending, Poll::Ready)
         });
         let idle = idle.await;
         let outcome = forwarder.serve_plain(idle, &shutdown).await;
-        *errand.lock() = Errand::Outcome(outcome);
+        errand.lock().outcome = Some(outcome);
     }
 }
