@@ -293,11 +293,8 @@ impl Change for AccountChange {
     const CONTEXT: &'static str = "accounts";
     const KIND: &'static str = "Account";
     const APPLY: &'static str = "/console/identity/apply";
+    const ROLE: Role = ACCOUNTS_CHANGED_BY;
     type Reversal = What;
-
-    fn role(&self) -> Role {
-        ACCOUNTS_CHANGED_BY
-    }
 
     fn undoes(&self) -> Option<&str> {
         self.undoes.as_deref()

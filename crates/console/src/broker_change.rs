@@ -153,11 +153,8 @@ impl Change for BrokerChange {
     const CONTEXT: &'static str = "broker";
     const KIND: &'static str = "Broker";
     const APPLY: &'static str = "/console/broker-apply";
+    const ROLE: Role = BROKER_CHANGED_BY;
     type Reversal = Act;
-
-    fn role(&self) -> Role {
-        BROKER_CHANGED_BY
-    }
 
     fn undoes(&self) -> Option<&str> {
         self.undoes.as_deref()

@@ -33,11 +33,10 @@ pub(crate) trait Change: Serialize + DeserializeOwned + Send + Sync {
     const APPLY: &'static str;
     /// What the undo log calls them.
     const KIND: &'static str;
+    /// Who may make one.
+    const ROLE: Role;
     /// How one is taken back.
     type Reversal: Send;
-
-    /// Who may make it.
-    fn role(&self) -> Role;
 
     /// The change that this one takes back.
     fn undoes(&self) -> Option<&str>;
@@ -179,7 +178,7 @@ pub(crate) async fn apply<C: Change>(visit: &Visit) -> Result<Response, PageErro
 pub(crate) async fn keep<C: Change>(visit: &Visit, id: String, back: &C) {
     let kept = UndoEntry {
         kind: C::KIND,
-        role: back.role(),
+        role: C::ROLE,
         change: back,
     };
     visit.parts().undo.keep(id, kept, visit.now_ms()).await;

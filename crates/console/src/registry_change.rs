@@ -196,11 +196,8 @@ impl Change for RegistryChange {
     const CONTEXT: &'static str = "registry";
     const KIND: &'static str = "Registry";
     const APPLY: &'static str = "/console/identity/change";
+    const ROLE: Role = REGISTRY_CHANGED_BY;
     type Reversal = Act;
-
-    fn role(&self) -> Role {
-        REGISTRY_CHANGED_BY
-    }
 
     fn undoes(&self) -> Option<&str> {
         self.undoes.as_deref()

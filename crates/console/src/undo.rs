@@ -29,10 +29,10 @@ impl Undo {
     /// Who may undo it: those who may make the change.
     fn role(&self) -> Role {
         match self {
-            Self::Account(change) => change.role(),
-            Self::Broker(change) => change.role(),
+            Self::Account(_) => AccountChange::ROLE,
+            Self::Broker(_) => BrokerChange::ROLE,
             Self::Entity(change) => change.role(),
-            Self::Registry(change) => change.role(),
+            Self::Registry(_) => RegistryChange::ROLE,
         }
     }
 }
