@@ -121,6 +121,52 @@ async fn a_client_of_http_1_0_gets_no_interim_response() {
     }
 }
 
+/// Requests that the forwarding loop and the engine serve.
+const BY_EITHER: [&str; 2] = [
+    "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+];
+
+#[tokio::test]
+async fn an_upstream_that_leaves_after_an_interim_answer_has_not_answered() {
+    let upstream =
+        Upstream::start(|_| Reply::Raw(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".to_vec()))
+            .await;
+    let door = door_to(&upstream.url("")).await;
+    for request in BY_EITHER {
+        let mut connection = Connection::open(&door.proxy()).await;
+        connection.send(request.as_bytes()).await;
+        let mut answer = connection.head().await;
+        while answer.status < 200 {
+            answer = connection.head().await;
+        }
+        assert_eq!(answer.status, 502, "{request}");
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_interim_answers_ends_in_a_failure() {
+    let upstream = Upstream::start(|_| {
+        let interim = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(1000);
+        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        Reply::Raw(format!("{interim}{answer}").into_bytes())
+    })
+    .await;
+    let door = door_to(&upstream.url("")).await;
+    for request in BY_EITHER {
+        let mut connection = Connection::open(&door.proxy()).await;
+        connection.send(request.as_bytes()).await;
+        let mut interim = 0;
+        let mut answer = connection.head().await;
+        while answer.status < 200 {
+            interim += 1;
+            answer = connection.head().await;
+        }
+        assert_eq!(answer.status, 502, "{request}");
+        assert!(interim <= 101, "{request}: {interim}");
+    }
+}
+
 #[tokio::test]
 async fn an_answer_that_can_not_be_read_is_not_asked_for_again() {
     for answer in [

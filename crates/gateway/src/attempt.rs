@@ -48,9 +48,6 @@ impl Attempts {
 
     /// Tells how the current try ended; the first report counts.
     pub(super) fn report(&mut self, outcome: Outcome) {
-        if matches!(outcome, Outcome::Status(status) if is_interim(status)) {
-            return;
-        }
         if let Some(pick) = &mut self.pick {
             pick.report(outcome, clock::monotonic_ns());
         }
@@ -67,11 +64,6 @@ impl Attempts {
             self.report(outcome);
         }
     }
-}
-
-/// Whether another status follows (RFC 9110 §15.2).
-fn is_interim(status: u16) -> bool {
-    (100..200).contains(&status) && status != 101
 }
 
 fn outcome(kind: &ErrorType, reused: bool) -> Option<Outcome> {

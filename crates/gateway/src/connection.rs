@@ -17,11 +17,14 @@ use super::peer::{Dialer, host_of};
 use super::resolve::{ResolveError, Resolver};
 use super::stopping::Stopping;
 use super::{admit, observe, tries};
-use doorward_net::http::session::Session;
+use doorward_net::http::session::{Session, is_interim};
 use doorward_net::http::{accept, framing};
 
 /// What is no time to speak of.
 const SHORT: Duration = Duration::from_millis(10);
+
+/// So many interim answers of a request are handed on.
+const MOST_INTERIM: u8 = 100;
 
 /// The next target, at its address: known, or found now for the first time.
 pub(super) async fn located(
@@ -45,7 +48,7 @@ pub(super) async fn located(
 pub(super) fn waits_for_client(session: &mut Session, error: &Error) -> bool {
     let waiting = tries::is_upstreams(error)
         && *error.etype() == ErrorType::ReadTimedout
-        && session.response_written().is_none()
+        && session.answer_written().is_none()
         && !session.is_body_done();
     // A client that waits for 100 is kept waiting by the upstream.
     let asked = session.req_header().headers.contains_key(header::EXPECT);
@@ -76,10 +79,24 @@ pub(super) fn suppress_informational(session: &mut Session) {
 /// Keeps a connection that was to be kept: the engine takes an interim response for
 /// an answer that comes before the whole request.
 pub(super) fn keep_after_interim(session: &mut Session, ctx: &Ctx) {
-    let interim = |head: &ResponseHeader| head.status.is_informational();
+    let interim = |head: &ResponseHeader| is_interim(head.status);
     if ctx.keep && session.response_written().is_some_and(interim) {
         session.set_keepalive(Some(accept::KEEP));
     }
+}
+
+/// Counts the interim answers of a request, which have no bodies that anything else
+/// would bound.
+pub(super) fn count_interim(response: &ResponseHeader, ctx: &mut Ctx) -> Result<()> {
+    if !is_interim(response.status) {
+        return Ok(());
+    }
+    if ctx.interim == MOST_INTERIM {
+        let why = format!("more than {MOST_INTERIM} interim answers");
+        return Err(Error::explain(ErrorType::InvalidHTTPHeader, why).into_up());
+    }
+    ctx.interim += 1;
+    Ok(())
 }
 
 /// Promises no next request where the process has begun to stop while this one,

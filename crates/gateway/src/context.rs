@@ -61,6 +61,8 @@ pub struct Ctx {
     pub(super) sent_method: Option<Method>,
     pub(super) upstream_started: Option<Instant>,
     pub(super) upstream_time: Option<Duration>,
+    /// So many interim answers have come from upstreams.
+    pub(super) interim: u8,
     /// Whether the client's connection was to stay open when the request began.
     pub(super) keep: bool,
     /// Whether the worker has been told to stop; set when the request begins.
@@ -144,6 +146,7 @@ impl Ctx {
             sent_method: None,
             upstream_started: None,
             upstream_time: None,
+            interim: 0,
             keep: false,
             stopping: None,
             version: Version::HTTP_11,

@@ -89,8 +89,7 @@ impl ProxyHttp for Gateway {
         response: &mut ResponseHeader,
         ctx: &mut Box<Ctx>,
     ) -> Result<()> {
-        self.note_upstream_head(response, ctx);
-        Ok(())
+        self.note_upstream_head(response, ctx)
     }
 
     fn response_filter<'g, 's, 'r, 'c, 'f>(

@@ -69,7 +69,7 @@ impl Gateway {
         let Some((status, message)) = failure else {
             return 0;
         };
-        if session.response_written().is_some() {
+        if session.answer_written().is_some() {
             return status.as_u16();
         }
         // These answers have the form of refusals, whatever the engine's have.

@@ -150,7 +150,7 @@ fn tell(
     seen: Observation,
 ) {
     let latencies = latencies(ctx, seen);
-    let written = session.response_written();
+    let written = session.answer_written();
     let record = RequestRecord {
         request: request(settings, session, ctx, seen),
         upstream: upstream(ctx),

@@ -186,7 +186,7 @@ pub(super) fn finished(
     ctx: &mut Ctx,
 ) -> Observation {
     let seen = Observation {
-        status: session.response_written().map_or(0, |r| r.status.as_u16()),
+        status: session.answer_written().map_or(0, |r| r.status.as_u16()),
         total: ctx.started.elapsed(),
         upstream: ctx.upstream_time,
         sent: session.body_bytes_sent() as u64,

@@ -28,7 +28,7 @@ use super::{
 };
 use doorward_expr as expr;
 use doorward_net::http::reply::Reply;
-use doorward_net::http::session::Session;
+use doorward_net::http::session::{Session, is_interim};
 use doorward_net::http::{accept, bridge};
 use doorward_net::telemetry::metrics::Gauge;
 
@@ -276,13 +276,19 @@ impl Gateway {
 
     /// Notes whether the head of an answer says where that ends: afterwards every answer
     /// does.
-    pub(super) fn note_upstream_head(&self, response: &ResponseHeader, ctx: &mut Ctx) {
+    pub(super) fn note_upstream_head(
+        &self,
+        response: &ResponseHeader,
+        ctx: &mut Ctx,
+    ) -> Result<()> {
+        connection::count_interim(response, ctx)?;
         if responses::is_seen(ctx, response) {
             let headers = &response.headers;
             let framed = headers.contains_key(header::CONTENT_LENGTH)
                 || headers.contains_key(header::TRANSFER_ENCODING);
             ctx.exchange.unframed = response.version < Version::HTTP_2 && !framed;
         }
+        Ok(())
     }
 
     /// 4. Finish the response head for the client.
@@ -294,8 +300,10 @@ impl Gateway {
     ) -> Result<()> {
         let fields = HeadFields::of(&response.headers);
         connection::refuse_unsound(session, response, fields)?;
-        ctx.attempts
-            .report(Outcome::Status(response.status.as_u16()));
+        if !is_interim(response.status) {
+            ctx.attempts
+                .report(Outcome::Status(response.status.as_u16()));
+        }
         let now = Instant::now();
         ctx.upstream_time = ctx.upstream_started.map(|started| now - started);
         if let Some(Upstream::Peers(peers)) = ctx.service().map(|s| &s.upstream)

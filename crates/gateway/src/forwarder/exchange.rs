@@ -196,7 +196,7 @@ impl Forwarder {
         tries: Option<usize>,
     ) -> bool {
         let is_ours = !failure::is_clients(error);
-        let clean = is_ours && session.is_body_done() && session.response_written().is_none();
+        let clean = is_ours && session.is_body_done() && session.answer_written().is_none();
         let status = self
             .gateway
             .answer_failure(session, error, ctx, clean)

@@ -166,7 +166,7 @@ impl Forwarder {
     ) -> Result<HttpTask> {
         match task {
             HttpTask::Header(mut head, end) => {
-                self.gateway.note_upstream_head(&head, ctx);
+                self.gateway.note_upstream_head(&head, ctx)?;
                 if !end {
                     frame(&mut head)?;
                 }

@@ -11,7 +11,7 @@ use crate::answer;
 use crate::context::Ctx;
 use doorward_expr::Exceeded;
 use doorward_net::http::reply::Reply;
-use doorward_net::http::session::Session;
+use doorward_net::http::session::{Session, is_interim};
 
 /// Writes an answer that was made in this process, after the steps had their
 /// say.
@@ -97,7 +97,7 @@ pub(crate) async fn proxied(
     head: &mut ResponseHeader,
 ) -> pingora::Result<()> {
     let status = head.status;
-    if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
+    if is_interim(status) {
         return Ok(());
     }
     if let Some(body) = unwind(session, ctx, head).await? {

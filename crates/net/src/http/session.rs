@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use http::StatusCode;
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::prelude::{Error, ErrorType};
@@ -16,6 +17,12 @@ use pingora::protocols::http::{HttpTask, ServerSession};
 use pingora::protocols::l4::socket::SocketAddr;
 
 use super::framing::FramedStream;
+
+/// Whether an answer follows a head of this status (RFC 9110 §15.2). Of 101 it is the
+/// answer itself.
+pub fn is_interim(status: StatusCode) -> bool {
+    status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS
+}
 
 /// A client's request and the way back to that client.
 pub type Session = dyn HttpSession;
@@ -95,8 +102,13 @@ pub trait HttpSession: Send + Sync {
     fn keep_date(&self, date: &[u8]);
     /// Sends every piece of the answer as soon as it is written.
     fn send_at_once(&self);
-    /// The head of the answer that was written last.
+    /// The head that was written last, interim ones among them.
     fn response_written(&self) -> Option<&ResponseHeader>;
+    /// The head of the answer, once it was written. An interim one is none (RFC 9110 §15.2).
+    fn answer_written(&self) -> Option<&ResponseHeader> {
+        self.response_written()
+            .filter(|head| !is_interim(head.status))
+    }
     /// Whether the connection speaks another protocol since the answer.
     fn was_upgraded(&self) -> bool;
     /// So many bytes of the answer's body were written.

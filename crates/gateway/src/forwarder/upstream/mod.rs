@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use doorward_net::http::framing;
+use doorward_net::http::session::is_interim;
 use futures_util::FutureExt as _;
 use http::{Method, header};
 use pingora::Result;
@@ -178,7 +179,7 @@ impl<'t> UpstreamSession<'t> {
         };
         self.read.advance(length);
         // Others than 101 come before the answer (RFC 9110 §15.2).
-        if response.status.is_informational() && response.status.as_u16() != 101 {
+        if is_interim(response.status) {
             return Ok(Some(HttpTask::Header(response, false)));
         }
         self.persistent &= head::is_persistent(&response);
