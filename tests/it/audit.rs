@@ -564,3 +564,23 @@ async fn a_store_goes_to_postgresql_and_back() {
         "",
     );
 }
+
+#[tokio::test]
+async fn a_deletion_of_what_is_not_there_leaves_one_record_that_it_failed() {
+    let door = door().await;
+    let users = door.admin_get("/identity/users?name=demo").await;
+    let user = users.expect(200).json()["data"][0]["id"].clone();
+    let user = user.as_str().expect("an id");
+    let link = format!("/identity/users/{user}/identities/{}", uuid::Uuid::nil());
+    for (path, kind) in [
+        ("/identity/clients/ghost", "client.delete"),
+        ("/identity/retired-names?name=ghost", "name.release"),
+        (&*link, "link.delete"),
+    ] {
+        door.admin_delete(path).await.expect(404);
+        let there = |records: &[Value]| !records.is_empty();
+        let records = records(&door, &format!("kind={kind}"), there).await;
+        let outcomes: Vec<_> = records.iter().map(|one| &one["outcome"]).collect();
+        assert_eq!(outcomes, ["failure"], "{kind}");
+    }
+}

@@ -45,7 +45,7 @@ use doorward_core::model::grant::{
     TokenHash,
 };
 use doorward_core::model::query::{Filter, Op, Operand, UserQuery};
-use doorward_core::model::registration::{RegistrationOutcome, StoredRealm};
+use doorward_core::model::registration::{RealmRemoval, RegistrationOutcome, StoredRealm};
 use doorward_core::model::secret::Secret;
 use doorward_core::model::session::{Ending, SessionQuery};
 use doorward_core::model::user::import::{ExistingUserPolicy, Import, ImportOutcome};

@@ -1,7 +1,7 @@
 //! OAuth clients.
 
 use super::{Builder, Row, Tx, damaged, sql, tokens, write_searched_doc};
-use crate::{Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::client::{Client, ClientSecret};
 use doorward_core::model::grant::MAX_TOKEN_LIFE_MS;
 use doorward_core::model::registration::ClientQuery;
@@ -281,6 +281,7 @@ async fn delete(
         refuse_unseen(&mut tx, (realm, client_id), seen_ms).await?;
     }
     let (gone, grants) = remove(&mut tx, realm, client_id).await?;
+    PendingAudit::void_unless(gone);
     tx.commit().await?;
     Ok(gone.then_some(grants))
 }

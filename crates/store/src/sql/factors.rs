@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::{Row, Tx, damaged, endings, sql};
-use crate::{Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::factor::{Enrolment, Kind, StoredFactor};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::secret::Secret;
@@ -84,6 +84,7 @@ impl Store {
     pub async fn delete_factor(&self, user_id: Uuid, id: Uuid) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
         let done = delete(&mut tx, user_id, id).await?;
+        PendingAudit::void_unless(done);
         tx.commit().await?;
         Ok(done)
     }

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::{Row, Tx, endings, sql, users};
-use crate::{Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::federation::FederatedIdentity;
 use doorward_core::model::user::User;
 
@@ -90,6 +90,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
         let gone = unlink(&mut tx, user_id, id, now_ms).await?;
+        PendingAudit::void_unless(gone);
         self.changed(tx.commit().await)?;
         Ok(gone)
     }

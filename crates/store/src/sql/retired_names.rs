@@ -4,7 +4,7 @@
 use uuid::Uuid;
 
 use super::{Builder, Row, Tx, sql};
-use crate::{Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::user::{RetiredName, User, name as user_name};
 
 impl Store {
@@ -33,6 +33,7 @@ impl Store {
     pub async fn release_name(&self, realm: &str, name: &str) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
         let released = release(&mut tx, realm, name).await?;
+        PendingAudit::void_unless(released);
         self.changed(tx.commit().await)?;
         Ok(released)
     }

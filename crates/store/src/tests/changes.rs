@@ -58,6 +58,10 @@ async fn of_two_changes_of_a_realm_the_one_that_saw_the_other_settings_is_refuse
     };
     let refused = store.update_realm(&gone, Some(&seen)).await;
     assert!(matches!(refused, Err(StoreError::Conflict(_))));
+    let refused = store.delete_realm("/a", Some(&seen)).await;
+    assert!(matches!(refused, Err(StoreError::Conflict(_))));
+    let done = store.delete_realm("/a", Some(&second.settings)).await;
+    assert_eq!(done.expect("after another look"), RealmRemoval::Done);
 }
 
 #[tokio::test]
