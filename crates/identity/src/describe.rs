@@ -1,6 +1,6 @@
 //! Realms as their operators see them.
 
-use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::hmac;
 use serde_json::{Map, Value, json};
 
 use super::config::IdentityConfig;
@@ -51,15 +51,8 @@ fn compiled(config: IdentityConfig, stored: Vec<StoredRealm>) -> Result<Live, Id
 pub(super) fn describe(live: &Live, realm: &Realm) -> Value {
     let mut record = summary(live, realm);
     let effective = json!(*realm.settings);
-    let mut set = match live.config.realms.get(&realm.path) {
-        Some(declared) => json!(declared.settings),
-        None => {
-            let stored = live.stored.iter().find(|stored| stored.path == realm.path);
-            Value::Object(stored.map_or_else(Map::new, |stored| stored.settings.clone()))
-        }
-    };
+    let mut set = own_settings(live, &realm.path);
     hide(&mut set, &effective);
-    record["version"] = version(&set).into();
     record["settings"] = set;
     let shadowed = live.stored.iter().find(|stored| stored.path == realm.path);
     if let Some(shadowed) = shadowed.filter(|stored| live.is_shadowed(stored)) {
@@ -71,13 +64,36 @@ pub(super) fn describe(live: &Live, realm: &Realm) -> Value {
     record
 }
 
-/// What tells versions of a realm's own settings apart. What is not shown of them does
-/// not count: nobody shall guess a secret by it.
-fn version(settings: &Value) -> i64 {
-    let digest = digest(&SHA256, settings.to_string().as_bytes());
-    // Whole numbers of JSON are exact up to 53 bits (RFC 8259 section 6).
-    let bytes = digest.as_ref().iter().take(6);
-    bytes.fold(0, |sum, byte| sum << 8 | i64::from(*byte))
+/// What a realm sets itself, secrets among it.
+fn own_settings(live: &Live, path: &str) -> Value {
+    match live.config.realms.get(path) {
+        Some(declared) => json!(declared.settings),
+        None => {
+            let stored = live.stored.iter().find(|stored| stored.path == path);
+            Value::Object(stored.map_or_else(Map::new, |stored| stored.settings.clone()))
+        }
+    }
+}
+
+/// What tells versions of a realm's own settings apart.
+///
+/// Secrets count as well. A version says nothing of one to whoever lacks the key, which
+/// all nodes of a store share.
+pub(super) struct RealmVersions(hmac::Key);
+
+impl RealmVersions {
+    pub(super) fn new(key: hmac::Key) -> Self {
+        Self(key)
+    }
+
+    /// The version of the realm of this path.
+    pub(super) fn of(&self, live: &Live, path: &str) -> i64 {
+        let settings = own_settings(live, path).to_string();
+        let tag = hmac::sign(&self.0, settings.as_bytes());
+        // Whole numbers of JSON are exact up to 53 bits (RFC 8259 section 6).
+        let bytes = tag.as_ref().iter().take(6);
+        bytes.fold(0, |sum, byte| sum << 8 | i64::from(*byte))
+    }
 }
 
 /// Takes away what is not shown in force, at any depth: that is a secret.

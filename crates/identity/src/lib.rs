@@ -110,6 +110,7 @@ use client_auth::ClientKeys;
 use client_documents::ClientDocuments;
 use clients::{Clients, LiveClient};
 use config::IdentityConfig;
+use describe::RealmVersions;
 use dpop::Dpop;
 use error::{Fault, OAuthError};
 use federation::Federation;
@@ -168,6 +169,7 @@ struct State {
     changing: Mutex<()>,
     keys: Keys,
     clients: Clients,
+    realm_versions: RealmVersions,
     client_keys: ClientKeys,
     references: References,
     documents: ClientDocuments,
@@ -329,6 +331,7 @@ impl Identity {
         let outbound = Arc::new(GuardedClient::new(allow, authorities));
         let salt = Salt::open(&store, &vault).await.map_err(not_opened)?;
         let dpop = Dpop::new(salt.key_for("DPoP nonces"));
+        let realm_versions = RealmVersions::new(salt.key_for("versions of realms"));
         let keys = Keys::open(Arc::clone(&store), clock.clone(), vault).await;
         let keys = keys.map_err(not_opened)?;
         let state = Arc::new(State {
@@ -339,6 +342,7 @@ impl Identity {
             changing: Mutex::new(()),
             keys,
             clients: Clients::new(salt),
+            realm_versions,
             client_keys: ClientKeys::new(Arc::clone(&outbound)),
             references: References::new(),
             documents: ClientDocuments::new(),

@@ -78,12 +78,16 @@ pub(super) async fn create(call: Call) -> Result<Response, ManageError> {
 pub(super) async fn put(call: Call) -> Result<Response, ManageError> {
     let mut members = call.object()?;
     let realm = call.realm()?;
+    let seen = version(&members)?;
     if find(&call, &realm).await?.is_some() {
-        let seen = version(&members)?;
         return change(&call, seen, |old| {
             registry::replace(old, members.clone(), call.now_ms)
         })
         .await;
+    }
+    if seen.is_some() {
+        // Whoever names a version has seen a client, which is gone.
+        return Err(ManageError::Changed);
     }
     let named = members.get("client_id");
     if named.is_some_and(|named| !named.is_null() && named != call.param(0)) {

@@ -64,13 +64,12 @@ pub(super) async fn put(call: Call) -> Result<Response, ManageError> {
         declared: false,
         settings: settings(members)?.unwrap_or_default(),
     };
-    match own(&call, &realm.path) {
+    refuse_declared(&call, &realm.path)?;
+    match own(&call, &realm.path, version).await? {
+        // Whoever names a version has seen a realm, which is gone.
+        None if version.is_some() => Err(ManageError::Changed),
         None => made(&call, realm).await,
-        Some(_) if version.is_none() => changed(&call, realm, None).await,
-        Some(seen) => {
-            of_version(&call, &realm.path, version)?;
-            changed(&call, realm, Some(&seen)).await
-        }
+        Some(seen) => changed(&call, realm, version.map(|_| &seen)).await,
     }
 }
 
@@ -81,9 +80,10 @@ pub(super) async fn patch(call: Call) -> Result<Response, ManageError> {
     let members = call.object()?;
     let version = version(&members)?;
     let change = settings(members)?.unwrap_or_default();
+    refuse_declared(&call, &path)?;
     for _ in 0..TRIES {
-        let seen = own(&call, &path).ok_or_else(|| ManageError::Realm(path.clone()))?;
-        of_version(&call, &path, version)?;
+        let seen = own(&call, &path, version).await?;
+        let seen = seen.ok_or_else(|| ManageError::Realm(path.clone()))?;
         let mut settings = seen.clone();
         for (name, value) in &change {
             if value.is_null() {
@@ -111,8 +111,13 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     let path = path(&call);
     refuse_declared(&call, &path)?;
     let version = page::version(&call.query()?)?;
-    let seen = version.and_then(|_| own(&call, &path));
-    of_version(&call, &path, version)?;
+    let seen = match version {
+        None => None,
+        Some(_) => {
+            let seen = own(&call, &path, version).await?;
+            Some(seen.ok_or_else(|| ManageError::Realm(path.clone()))?)
+        }
+    };
     match call.state.store.delete_realm(&path, seen.as_ref()).await {
         Ok(RealmRemoval::Done) => {
             call.state.read_realms().await?;
@@ -153,7 +158,6 @@ async fn changed(
     realm: StoredRealm,
     seen: Option<&Map<String, Value>>,
 ) -> Result<Response, ManageError> {
-    refuse_declared(call, &realm.path)?;
     let live = call.state.live.load_full();
     live.checked_settings(&realm.path, realm.settings.clone())?;
     match call.state.store.update_realm(&realm, seen).await {
@@ -188,22 +192,29 @@ fn settings(members: Map<String, Value>) -> Result<Option<Map<String, Value>>, M
     Ok(settings)
 }
 
-/// What the realm sets itself, if there is such a realm in the store.
-fn own(call: &Call, path: &str) -> Option<Map<String, Value>> {
-    let live = call.state.live();
-    let stored = live.stored.iter().find(|realm| realm.path == path)?;
-    Some(stored.settings.clone())
-}
-
-/// Refuses a change of another version of the realm.
-fn of_version(call: &Call, path: &str, version: Option<i64>) -> Result<(), ManageError> {
-    let Some(version) = version else {
-        return Ok(());
+/// What the realm sets itself, if there is such a realm in the store. Where a version is
+/// named, it is the one that is meant: another one is refused.
+async fn own(
+    call: &Call,
+    path: &str,
+    version: Option<i64>,
+) -> Result<Option<Map<String, Value>>, ManageError> {
+    let versions = &call.state.realm_versions;
+    let read = || {
+        let live = call.state.live.load_full();
+        let stored = live.stored.iter().find(|realm| realm.path == path)?;
+        Some((stored.settings.clone(), versions.of(&live, path)))
     };
-    let live = call.state.live.load_full();
-    match live.realm(path) {
-        Some(realm) if describe(&live, realm)["version"] != version => Err(ManageError::Changed),
-        _ => Ok(()),
+    let is_meant = |of: i64| version.is_none_or(|version| version == of);
+    let mut found = read();
+    if version.is_some() && !found.as_ref().is_some_and(|(_, of)| is_meant(*of)) {
+        // Another node may have written what this one has not read yet.
+        call.state.read_realms().await?;
+        found = read();
+    }
+    match found {
+        Some((_, of)) if !is_meant(of) => Err(ManageError::Changed),
+        found => Ok(found.map(|(settings, _)| settings)),
     }
 }
 
@@ -212,6 +223,7 @@ fn shown(call: &Call, path: &str, status: StatusCode) -> Result<Response, Manage
     let realm = live.realm(path);
     let realm = realm.ok_or_else(|| ManageError::Realm(path.to_owned()))?;
     let mut record = describe(&live, realm);
+    record["version"] = call.state.realm_versions.of(&live, path).into();
     if let Value::Object(members) = &mut record {
         call.tell_file(members)?;
     }

@@ -216,3 +216,62 @@ async fn a_change_of_an_older_version_of_a_user_is_refused() {
     assert_eq!(shown["accountStatus"], "Deactivated");
     assert_eq!(shown["title"], Value::Null);
 }
+
+#[tokio::test]
+async fn a_put_that_names_a_version_makes_nothing_anew() {
+    let provider = Provider::new().await;
+    for (list, one, body) in [
+        (
+            "/clients",
+            "/clients/shop",
+            json!({"client_id": "shop", "grant_types": ["client_credentials"], "scope": "a"}),
+        ),
+        ("/realms", "/realms/a", json!({"path": "/a"})),
+    ] {
+        let made = provider.manage("POST", list, &body).await;
+        assert_eq!(made.status, 201, "{}", made.text);
+        let gone = provider.manage("DELETE", one, &Value::Null).await;
+        assert_eq!(gone.status, 204, "{}", gone.text);
+        let mut late = body.clone();
+        for (version, status) in [
+            (made.json()["version"].clone(), 412),
+            (json!("x"), 400),
+            (Value::Null, 201),
+        ] {
+            late["version"] = version;
+            let answer = provider.manage("PUT", one, &late).await;
+            assert_eq!(answer.status, status, "{late}: {}", answer.text);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stale_change_of_a_realm_does_not_bring_an_older_secret_back() {
+    let provider = Provider::new().await;
+    let settings = |secret: &str| {
+        json!({"settings": {"federation": [{
+            "name": "other", "issuer": "https://other.test", "client_id": "door",
+            "client_secret": secret,
+        }]}})
+    };
+    let mut body = settings("one");
+    body["path"] = json!("/a");
+    let made = provider.manage("POST", "/realms", &body).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    let seen = made.json()["version"].clone();
+    let changed = settings("two");
+    let other = provider.manage("PATCH", "/realms/a", &changed).await;
+    assert_eq!(other.status, 200, "{}", other.text);
+    assert_ne!(other.json()["version"], seen);
+    for method in ["PATCH", "PUT"] {
+        let mut stale = settings("one");
+        stale["version"] = seen.clone();
+        let refused = provider.manage(method, "/realms/a", &stale).await;
+        assert_eq!(refused.status, 412, "{method}: {}", refused.text);
+    }
+    // The same secret is the same version: it is no random number.
+    let again = provider
+        .manage("PATCH", "/realms/a", &settings("one"))
+        .await;
+    assert_eq!(again.json()["version"], seen);
+}
