@@ -205,3 +205,15 @@ async fn documents_count_only_where_the_realm_says_so() {
     let answer = authorize(&door, &id, BACK).await;
     assert!([200, 302].contains(&answer.status), "{}", answer.body);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_sign_ins_at_once_by_one_document_all_go_on() {
+    let documents = documents().await;
+    let door = door("{mode: open}", "{allow: [127.0.0.1]}").await;
+    let id = documents.url("/good.json");
+    let all = (0..8).map(|_| authorize(&door, &id, BACK));
+    for answer in futures_util::future::join_all(all).await {
+        assert!([200, 302].contains(&answer.status), "{}", answer.body);
+        assert!(!answer.header("location").contains("error="));
+    }
+}

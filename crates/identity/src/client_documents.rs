@@ -201,7 +201,7 @@ async fn keep(
         let kept = audit::with_if(&call.state, Kind::ClientCreate, of_client, kept, done).await;
         return match kept {
             // Somebody else has come first with the same document.
-            Ok(RegistrationOutcome::Done) | Err(StoreError::Conflict(_)) => Ok(()),
+            Ok(RegistrationOutcome::Done) | Err(StoreError::Taken(_)) => Ok(()),
             Ok(_) => Err(register::full()),
             Err(error) => Err(error.into()),
         };
