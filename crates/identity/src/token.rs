@@ -1,5 +1,6 @@
 //! `POST /oauth2[/realms/…]/access_token` (interface 4.2, RFC 6749 §3.2).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::response::Response;
@@ -96,6 +97,29 @@ pub(super) fn scopes_for(
         (_, requested) => requested,
     };
     granted(requested, &client.scopes, &client.default_scopes)
+}
+
+/// What a user is asked for, without lasting access where the client may not have it and
+/// the realm does not refuse such scopes by its settings. Clients of the Model Context
+/// Protocol ask for it wherever the metadata list it, and it is to be ignored where it
+/// can't be given (OpenID Connect Core §11).
+pub(super) fn without_offline<'a>(
+    call: &Call,
+    client: &LiveClient,
+    asked: &'a str,
+) -> Cow<'a, str> {
+    let is_offline = |scope: &str| scope == "offline_access";
+    let refused = call.realm.settings.unknown_scope == Some(UnknownScope::Refuse);
+    if refused || client.scopes.iter().any(|scope| is_offline(scope)) {
+        return Cow::Borrowed(asked);
+    }
+    let others = asked.split(' ').filter(|scope| !scope.is_empty());
+    let others: Vec<_> = others.filter(|scope| !is_offline(scope)).collect();
+    if others.is_empty() {
+        // There is nothing else: the client is told so.
+        return Cow::Borrowed(asked);
+    }
+    Cow::Owned(others.join(" "))
 }
 
 /// The scopes to grant: those asked for, each once and in their order, or the

@@ -1,7 +1,6 @@
 //! Reading an authorization request (RFC 6749 §4.1.1, OpenID Connect Core
 //! §3.1.2.1), in the order that says who may be told what is wrong.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -16,7 +15,7 @@ use crate::clients::LiveClient;
 use crate::config::UnknownScope;
 use crate::context::Demand;
 use crate::error::OAuthError;
-use crate::token::scopes_for;
+use crate::token::{scopes_for, without_offline};
 use crate::{Call, audit, id_token_hint, resource};
 use doorward_core::model::authorization::{Challenge, ChallengeMethod, StoredRequest};
 
@@ -408,7 +407,7 @@ fn scopes(
 ) -> Result<Vec<String>, AuthorizationError> {
     let asked = params
         .get("scope")
-        .map(|asked| without_offline(asked, client));
+        .map(|asked| without_offline(call, client, asked));
     let asked = asked.as_deref();
     let invalid = || AuthorizationError::new("invalid_scope", "Unknown or invalid scope, or none");
     let is_openid = |scopes: &str| scopes.split(' ').any(|scope| scope == "openid");
@@ -428,25 +427,6 @@ fn scopes(
         scopes.retain(|scope| scope != "offline_access");
     }
     Ok(scopes)
-}
-
-/// What is asked for, without lasting access where the client may not have it. Clients
-/// of the Model Context Protocol ask for it wherever the metadata list it, and it is to be
-/// ignored where it can't be given (OpenID Connect Core §11).
-fn without_offline<'a>(asked: &'a str, client: &LiveClient) -> Cow<'a, str> {
-    let is_offline = |scope: &str| scope == "offline_access";
-    if client.scopes.iter().any(|scope| is_offline(scope)) {
-        return Cow::Borrowed(asked);
-    }
-    let others: Vec<_> = asked
-        .split(' ')
-        .filter(|scope| !is_offline(scope))
-        .collect();
-    if others.is_empty() {
-        // There is nothing else: the client is told so.
-        return Cow::Borrowed(asked);
-    }
-    Cow::Owned(others.join(" "))
 }
 
 /// The resources that the request names (RFC 8707 §2.1).

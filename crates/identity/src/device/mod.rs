@@ -19,7 +19,7 @@ use super::clients::LiveClient;
 use super::config::{LockoutConfig, UnknownScope};
 use super::error::OAuthError;
 use super::form::{self, Form};
-use super::token::{client_for, scopes_for};
+use super::token::{client_for, scopes_for, without_offline};
 use super::{Call, audit, issue, resource, respond};
 use doorward_core::model::audit::Kind;
 use doorward_core::model::authorization::{Challenge, ChallengeMethod};
@@ -56,8 +56,10 @@ const DRAWS: usize = 4;
 pub(super) async fn authorize(call: &Call) -> Result<Response, OAuthError> {
     let form = form::read_body(call)?;
     let client = client_for(call, &form, GRANT).await?;
+    let asked = form.get("scope");
+    let asked = asked.map(|asked| without_offline(call, &client, asked));
     let request = DeviceRequest {
-        scopes: scopes_for(call, &client, form.get("scope"), UnknownScope::Refuse)?,
+        scopes: scopes_for(call, &client, asked.as_deref(), UnknownScope::Refuse)?,
         resources: resource::requested(&form, &client, &call.realm)?,
         challenge: challenge(call, &form)?,
     };

@@ -180,3 +180,17 @@ async fn the_earlier_name_of_the_grant_takes_its_code_in_the_earlier_parameter()
     let tokens = ask(earlier, &format!("code={code}")).await;
     assert_eq!(tokens.status, 200, "{}", tokens.text);
 }
+
+#[tokio::test]
+async fn lasting_access_is_left_out_for_a_device_that_may_not_have_it() {
+    let provider = provider().await;
+    for (scope, status) in [
+        ("openid+offline_access", 200),
+        ("offline_access", 400),
+        ("openid+nonsense", 400),
+    ] {
+        let body = format!("client_id=tv&scope={scope}");
+        let answer = provider.form("/oauth2/device/code", &body).await;
+        assert_eq!(answer.status, status, "{scope}: {}", answer.text);
+    }
+}

@@ -136,3 +136,30 @@ async fn unknown_scopes_get_at_every_endpoint_what_the_realm_says() {
         assert_eq!(both(setting, scope).await, *wanted, "{setting}: {scope}");
     }
 }
+
+#[tokio::test]
+async fn lasting_access_is_left_out_where_a_client_may_not_have_it_unless_the_realm_refuses() {
+    for (setting, scope, status) in [
+        (Value::Null, "a+offline_access", 201),
+        (Value::Null, "+offline_access", 400),
+        (Value::Null, "a+nonsense", 400),
+        (json!("ignore"), "a+offline_access", 201),
+        (json!("refuse"), "a+offline_access", 400),
+    ] {
+        let mut config = config();
+        config["realms"]["/"]["settings"] = json!({"unknown_scope": setting});
+        let clients = config["realms"]["/"]["clients"].as_array_mut();
+        clients.expect("a list").push(json!({
+            "client_id": "web", "client_secret": "web-secret", "scope": "a",
+            "grant_types": ["authorization_code"],
+            "redirect_uris": [CALLBACK], "default_scope": "a",
+        }));
+        let provider = Provider::with(config).await;
+        let pushed = format!(
+            "client_id=web&client_secret=web-secret&scope={scope}\
+             &response_type=code&redirect_uri={CALLBACK}"
+        );
+        let pushed = provider.form("/oauth2/par", &pushed).await;
+        assert_eq!(pushed.status, status, "{setting} {scope}: {}", pushed.text);
+    }
+}
