@@ -564,4 +564,15 @@ async fn the_provider_answers_as_described() {
         assert_eq!(answer.status, status, "{path}: {}", answer.body);
         description.check_loosely("GET", template, &answer);
     }
+    let bearer = format!("Bearer {token}");
+    let seen = door
+        .get_with("/v1/Me", &[("authorization", &bearer)])
+        .await
+        .expect(200);
+    let known = [
+        ("authorization", &*bearer),
+        ("if-none-match", seen.header("etag")),
+    ];
+    let same = door.get_with("/v1/Me", &known).await.expect(304);
+    description.check("GET", "/v1/Me", &same);
 }

@@ -5,19 +5,22 @@ use serde_json::json;
 use super::{object, refused};
 use doorward_core::openapi::{JSON, Operation, Parameter, fields, reference, text};
 
-/// With the refusals of these endpoints.
+/// What every endpoint refuses.
+const REFUSALS: [(u16, &str); 7] = [
+    (400, "The request makes no sense."),
+    (401, "There is no session, or the sign-in failed."),
+    (404, "There is no such resource, or no such version of it."),
+    (408, "The callbacks came too late."),
+    (413, "The body is too large."),
+    (415, "The body is of a type that is not read."),
+    (429, "Too many requests."),
+];
+
+/// With the refusals of endpoints for those who have signed in.
 fn refusing(operation: Operation) -> Operation {
-    let why = [
-        (400, "The request makes no sense."),
-        (401, "There is no session, or the sign-in failed."),
-        (403, "The session is not for this."),
-        (404, "There is no such resource, or no such version of it."),
-        (408, "The callbacks came too late."),
-        (413, "The body is too large."),
-        (415, "The body is of a type that is not read."),
-        (429, "Too many requests."),
-    ];
-    refused(operation, JSON, &reference("json-error"), &why)
+    let error = reference("json-error");
+    let operation = refused(operation, JSON, &error, &REFUSALS);
+    operation.answers(403, "The session is not for this.", &error)
 }
 
 fn action(one_of: &[&str]) -> Parameter {
@@ -49,7 +52,13 @@ pub(crate) fn authenticate(_: &str) -> Operation {
         ])
         .optional_body(&object())
         .answers(200, "A session, or callbacks.", &answer);
-    refusing(operation)
+    let says = "A page: from this address nobody signs in as the administrator.";
+    refused(operation, JSON, &reference("json-error"), &REFUSALS).answers_as(
+        403,
+        says,
+        "text/html",
+        &text(),
+    )
 }
 
 /// `sessions`

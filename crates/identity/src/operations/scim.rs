@@ -62,36 +62,71 @@ fn list_parameters() -> [Parameter; 5] {
     ]
 }
 
+/// An answer of either type: the one that is accepted, or `application/json`.
+fn answers(operation: Operation, status: u16, says: &str, schema: &Value) -> Operation {
+    operation
+        .answers(status, says, schema)
+        .answers_as(status, says, SCIM, schema)
+}
+
+/// With a body of either type.
+fn takes_object(operation: Operation) -> Operation {
+    operation.body(&object()).body_as(SCIM, &object())
+}
+
+/// The version that a change is of, or that the caller has (RFC 7644 §3.14).
+fn conditional(name: &str, says: &str) -> Parameter {
+    Parameter::header(name, text(), says)
+}
+
 fn collection(things: &str, thing: &str, method: &str) -> Operation {
     refusing(match method {
-        "GET" => Operation::new(format!("Lists {things}."))
-            .takes(list_parameters())
-            .answers(200, "A page of them.", &page()),
-        _ => Operation::new(format!("Makes a {thing}."))
-            .body(&object())
-            .answers(201, "What was made.", &record()),
+        "GET" => {
+            let operation = Operation::new(format!("Lists {things}.")).takes(list_parameters());
+            answers(operation, 200, "A page of them.", &page())
+        }
+        _ => {
+            let operation = takes_object(Operation::new(format!("Makes a {thing}.")));
+            answers(operation, 201, "What was made.", &record())
+        }
     })
 }
 
 fn item(thing: &str, method: &str) -> Operation {
     let operation = match method {
         "GET" => Operation::new(format!("Shows a {thing}.")),
-        "PUT" => Operation::new(format!("Replaces a {thing}.")).body(&object()),
-        "PATCH" => Operation::new(format!("Changes a {thing} (RFC 7644 §3.5.2).")).body(&object()),
+        "PUT" => takes_object(Operation::new(format!("Replaces a {thing}."))),
+        "PATCH" => takes_object(Operation::new(format!(
+            "Changes a {thing} (RFC 7644 §3.5.2)."
+        ))),
         _ => Operation::new(format!("Deletes a {thing}.")),
     };
+    let seen = || {
+        let says = "The version that is meant; another one is refused with 412.";
+        conditional("If-Match", says)
+    };
     refusing(match method {
-        "DELETE" => operation.ends(204, "There is no such record any more."),
-        _ => operation.answers(200, "The record.", &record()),
+        "GET" => {
+            let says = "The version that the caller has.";
+            let operation = operation.takes([conditional("If-None-Match", says)]);
+            answers(operation, 200, "The record.", &record())
+                .ends(304, "The caller has this version.")
+        }
+        "DELETE" => operation
+            .takes([seen()])
+            .ends(204, "There is no such record any more."),
+        _ => answers(operation.takes([seen()]), 200, "The record.", &record()),
     })
 }
 
 fn search_of(things: &str) -> Operation {
-    refusing(
-        Operation::new(format!("Looks for {things} (RFC 7644 §3.4.3)."))
-            .body(&object())
-            .answers(200, "A page of them.", &page()),
-    )
+    let operation = Operation::new(format!("Looks for {things} (RFC 7644 §3.4.3)."));
+    refusing(answers(
+        takes_object(operation),
+        200,
+        "A page of them.",
+        &page(),
+    ))
 }
 
 /// `users`
@@ -116,7 +151,11 @@ pub(crate) fn groups(method: &str) -> Operation {
 
 /// `groups/{id}`
 pub(crate) fn group(method: &str) -> Operation {
-    item("group", method)
+    let operation = item("group", method);
+    match method {
+        "PATCH" => operation.ends(204, "It is changed. Nothing of it was asked for."),
+        _ => operation,
+    }
 }
 
 /// `groups/.search`
@@ -136,21 +175,20 @@ pub(crate) fn me(method: &str) -> Operation {
 
 /// `Bulk`
 pub(crate) fn bulk(_: &str) -> Operation {
-    refusing(
-        Operation::new("Does many requests in one (RFC 7644 §3.7).")
-            .body(&object())
-            .answers(200, "What came of each.", &object()),
-    )
+    let operation = takes_object(Operation::new("Does many requests in one (RFC 7644 §3.7)."));
+    refusing(answers(operation, 200, "What came of each.", &object()))
 }
 
 /// `Schemas` and `ResourceTypes`
 pub(crate) fn definitions(_: &str) -> Operation {
-    defining("Lists what there is (RFC 7644 §4).").answers(200, "All of it.", &page())
+    let operation = defining("Lists what there is (RFC 7644 §4).");
+    answers(operation, 200, "All of it.", &page())
 }
 
 /// `Schemas/{id}`, `ResourceTypes/{id}` and `ServiceProviderConfig`
 pub(crate) fn definition(_: &str) -> Operation {
-    defining("Shows what there is (RFC 7644 §4).").answers(200, "It.", &object())
+    let operation = defining("Shows what there is (RFC 7644 §4).");
+    answers(operation, 200, "It.", &object())
 }
 
 /// A part of the description of SCIM itself, which needs no token.

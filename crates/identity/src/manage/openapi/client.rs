@@ -163,6 +163,16 @@ pub(super) fn input() -> Value {
     )
 }
 
+/// A change of a client.
+pub(super) fn change() -> Value {
+    let mut change = input();
+    change["properties"]["version"] = json!({
+        "type": ["integer", "null"],
+        "description": "The version that is meant; another one is refused with 412.",
+    });
+    change
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

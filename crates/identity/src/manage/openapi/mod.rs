@@ -37,6 +37,10 @@ pub(crate) fn describe(
             // Another change may have been there first.
             operation = operation.refuses(&["412"]);
         }
+        if operation.has_body() {
+            let says = "The body is of a type that is not read.";
+            operation = operation.answers(415, says, &reference("refusal"));
+        }
         document.add(endpoint.method, &path, operation.refuses(&statuses));
     }
 }
@@ -115,7 +119,7 @@ pub(super) fn show_client() -> Operation {
 
 pub(super) fn put_client() -> Operation {
     client_of("Replaces all metadata of a client, or makes it.")
-        .body(&of("client-input"))
+        .body(&client::change())
         .answers(200, "The client as it is now.", &of("client"))
         .answers(
             201,
@@ -126,7 +130,7 @@ pub(super) fn put_client() -> Operation {
 
 pub(super) fn patch_client() -> Operation {
     client_of("Changes some metadata of a client; null removes.")
-        .body(&json!({"type": "object"}))
+        .body(&client::change())
         .answers(200, "The client as it is now.", &of("client"))
 }
 
