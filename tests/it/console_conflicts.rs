@@ -197,6 +197,82 @@ async fn stale_forms_of_clients_realms_users_and_groups_are_made_on_the_new_ones
 }
 
 #[tokio::test]
+async fn a_stale_form_opens_nothing_that_somebody_else_has_closed_beside_it() {
+    let office = Office::open().await;
+    let registration =
+        |mode: &str, scope: &str| json!({"registration": {"mode": mode, "scope": scope}});
+    let staff = json!({"path": "/staff", "settings": registration("open", "openid")});
+    rest(&office, Method::POST, "/identity/realms", &staff)
+        .await
+        .expect(201);
+    let mut owner = office.signed_in("alice").await;
+    let settings = "/console/identity/settings";
+    let form = Carried::of(&mut owner, &format!("{settings}?realm=%2Fstaff")).await;
+    let closed = json!({"settings": registration("disabled", "openid")});
+    let target = "/identity/realms/staff";
+    rest(&office, Method::PATCH, target, &closed)
+        .await
+        .expect(200);
+    let fields = form.with(&[
+        ("view", "form"),
+        ("realm", "/staff"),
+        ("f.registration.scope", "openid profile"),
+    ]);
+    let page = owner.post(settings, &fields).await.expect(409).body;
+    owner.confirm(&page).await.expect(303);
+    let now = rest(&office, Method::GET, target, &Value::Null).await;
+    let now = now.expect(200).json()["settings"]["registration"].take();
+    assert_eq!(
+        (&now["mode"], &now["scope"]),
+        (&json!("disabled"), &json!("openid profile"))
+    );
+    // What comes between the page and the yes is not overwritten either.
+    let form = Carried::of(&mut owner, &format!("{settings}?realm=%2Fstaff")).await;
+    let fields = form.with(&[
+        ("view", "form"),
+        ("realm", "/staff"),
+        ("f.registration.scope", "openid"),
+    ]);
+    let page = owner.post(settings, &fields).await.expect(200).body;
+    let opened = json!({"settings": registration("open", "openid profile")});
+    rest(&office, Method::PATCH, target, &opened)
+        .await
+        .expect(200);
+    owner.confirm(&page).await.expect(409);
+    let now = rest(&office, Method::GET, target, &Value::Null).await;
+    assert_eq!(
+        now.expect(200).json()["settings"]["registration"]["mode"],
+        "open"
+    );
+}
+
+#[tokio::test]
+async fn a_secret_that_is_replaced_after_a_409_is_shown_as_such() {
+    let office = Office::open().await;
+    let plugin = json!({"name": "session", "config": {"secret": "a".repeat(32)}});
+    let made = rest(&office, Method::POST, "/plugins", &plugin).await;
+    let id = made.expect(201).json()["id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    let mut owner = office.signed_in("alice").await;
+    let form = Carried::of(&mut owner, &format!("/console/edit/plugins/{id}")).await;
+    let other = json!({"tags": ["x"]});
+    rest(&office, Method::PATCH, &format!("/plugins/{id}"), &other)
+        .await
+        .expect(200);
+    let secret = "b".repeat(32);
+    let fields = form.with(&[("view", "form"), ("f.config.secret", &secret)]);
+    let preview = format!("/console/preview/plugins/{id}");
+    let page = owner.post(&preview, &fields).await.expect(409).body;
+    assert!(
+        page.contains("config.secret") && !page.contains(&secret),
+        "{page}"
+    );
+    owner.confirm(&page).await.expect(303);
+}
+
+#[tokio::test]
 async fn a_base_that_somebody_made_up_shows_no_markup_and_changes_nothing_else() {
     let office = Office::open().await;
     let service = json!({"name": "web", "host": "a.example"});

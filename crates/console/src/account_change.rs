@@ -99,7 +99,8 @@ impl AccountChange {
             let change = Self::new(realm, what(id, seen, patch(visit, now)));
             return change.ask(visit).await;
         }
-        let change = Self::new(realm, what(id, version, patch(visit, &base)));
+        let patch = difference::onto(&base, now, patch(visit, &base));
+        let change = Self::new(realm, what(id, version, patch));
         let PageError::Changed(trail) = change.changed() else {
             return Err(PageError::Stale);
         };
@@ -434,6 +435,11 @@ impl Change for AccountChange {
     async fn rebased(&self, visit: &Visit) -> Result<Option<Self>, PageError> {
         let mut change = self.clone();
         match &mut change.what {
+            What::PatchUser { patch, .. } | What::PatchGroup { patch, .. }
+                if difference::has_whole_members(patch) =>
+            {
+                return Ok(None);
+            }
             What::PatchUser { id, version, .. } => {
                 *version = self.own_user(visit, id).await?["version"]
                     .as_i64()

@@ -120,13 +120,10 @@ fn show<C: Change>(
     outlook: Outlook<C::Reversal>,
     aside: Aside<'_>,
 ) -> Result<Response, PageError> {
-    let mut lines = outlook.lines;
-    // What somebody else has changed to the same is no difference any more.
-    lines.retain(|line| aside.conflict.is_none() || line.before != line.after);
     let confirmation = Confirmation {
         subject: outlook.name,
         section: change.section().to_owned(),
-        lines,
+        lines: outlook.lines,
         address: C::APPLY.to_owned(),
         context: C::CONTEXT.to_owned(),
         back: change.back(),

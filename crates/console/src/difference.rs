@@ -13,6 +13,7 @@ use super::frame::{self, Frame};
 use super::trail::Trail;
 use super::visit::Visit;
 use super::{audit_log, record};
+use doorward_core::model::credential::MASK;
 
 /// A change that waits for a yes.
 pub(crate) struct Confirmation {
@@ -60,9 +61,14 @@ impl Conflict {
         }
     }
 
-    /// Whether it is about this field as well.
+    /// Whether it is about this field as well, or about a part of it.
     fn touches(&self, name: &str) -> bool {
-        self.lines.iter().any(|line| line.name == name)
+        let is_within = |inner: &str, outer: &str| {
+            let rest = inner.strip_prefix(outer);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let mut lines = self.lines.iter();
+        lines.any(|line| is_within(&line.name, name) || is_within(name, &line.name))
     }
 }
 
@@ -95,12 +101,18 @@ impl Confirmation {
     /// The page, with the change sealed for the visitor; with what the Admin API said,
     /// if it refused the change.
     pub(crate) fn show(
-        self,
+        mut self,
         visit: &Visit,
         change: &impl Serialize,
         refusal: Option<&ApiAnswer>,
     ) -> Result<Response, PageError> {
         let t = visit.texts;
+        if self.conflict.is_some() {
+            // What somebody else has changed to the same is no difference any more. Two
+            // secrets look alike.
+            let differs = |line: &Line| line.before != line.after || line.after.contains(MASK);
+            self.lines.retain(differs);
+        }
         let change = serde_json::to_vec(change).map_err(|_| PageError::Unreadable)?;
         let session = visit.session().ok_or(PageError::NoSession)?;
         let has_conflict = self.conflict.is_some();
@@ -194,6 +206,46 @@ pub(crate) fn patch(current: &Value, wanted: &Value) -> Value {
     Value::Object(patch)
 }
 
+/// The record that [`patch`] makes of `current` (RFC 7396).
+pub(crate) fn merged(current: &Value, patch: &Value) -> Value {
+    let Value::Object(patch) = patch else {
+        return patch.clone();
+    };
+    let mut all = current.as_object().cloned().unwrap_or_default();
+    for (name, value) in patch {
+        if value.is_null() {
+            all.remove(name);
+        } else {
+            let old = all.get(name).unwrap_or(&Value::Null);
+            let new = merged(old, value);
+            all.insert(name.clone(), new);
+        }
+    }
+    Value::Object(all)
+}
+
+/// A patch of whole members that was made for a record that was `seen`, for the record
+/// as it is `now`: what somebody else has changed within a member stays.
+pub(crate) fn onto(seen: &Value, now: &Value, patch: Map<String, Value>) -> Map<String, Value> {
+    let member = |(name, value): (String, Value)| {
+        let value = match (&seen[&name], &now[&name], value) {
+            (old @ Value::Object(_), new @ Value::Object(_), value @ Value::Object(_)) => {
+                merged(new, &self::patch(old, &value))
+            }
+            (_, _, value) => value,
+        };
+        (name, value)
+    };
+    patch.into_iter().map(member).collect()
+}
+
+/// Whether a patch has members that are more than one value. Nobody can tell what of
+/// such a one is new, once the record that it was made of is not known any more.
+pub(crate) fn has_whole_members(patch: &Map<String, Value>) -> bool {
+    let mut values = patch.values();
+    values.any(|value| value.is_object() || value.is_array())
+}
+
 /// The lines of a patch; both without secrets.
 pub(crate) fn lines(current: &Value, patch: &Value) -> Vec<Line> {
     let mut lines = Vec::new();
@@ -239,6 +291,8 @@ mod tests {
         let current = json!({"a": 1, "b": {"c": 2, "d": [1]}, "e": null, "f": "x"});
         let wanted = json!({"a": 1, "b": {"c": 3, "d": [1]}, "g": null, "h": true});
         let patch = patch(&current, &wanted);
+        let after = json!({"a": 1, "b": {"c": 3, "d": [1]}, "e": null, "h": true});
+        assert_eq!(merged(&current, &patch), after);
         assert_eq!(patch, json!({"b": {"c": 3}, "f": null, "h": true}));
         let lines = lines(&current, &patch);
         let shown: Vec<_> = lines
@@ -255,6 +309,24 @@ mod tests {
             shown,
             [("b.c", "2", "3"), ("f", "x", "–"), ("h", "–", "true")]
         );
+    }
+
+    fn members(value: &Value) -> Map<String, Value> {
+        value.as_object().cloned().unwrap_or_default()
+    }
+
+    #[test]
+    fn what_somebody_else_has_changed_within_a_member_stays() {
+        let seen = json!({"registration": {"mode": "open", "scope": "a"}, "list": [1]});
+        let now = json!({"registration": {"mode": "disabled", "scope": "a"}, "list": [2]});
+        let patch = json!({"registration": {"mode": "open", "scope": "b"}, "list": [1, 3]});
+        let made = onto(&seen, &now, members(&patch));
+        let expected = json!({"registration": {"mode": "disabled", "scope": "b"}, "list": [1, 3]});
+        assert_eq!(Value::Object(made), expected);
+        // Of one that is gone, or was none, there is nothing to keep.
+        let patch = json!({"registration": {"scope": "b"}, "jwks": null});
+        let made = onto(&seen, &json!({}), members(&patch));
+        assert_eq!(Value::Object(made), patch);
     }
 
     #[test]

@@ -344,13 +344,10 @@ fn difference_page(
         .owner
         .as_ref()
         .map_or(place.kind, |(parent, _)| *parent);
-    let mut lines = difference::lines(before, &patch);
-    // What somebody else has changed to the same is no difference any more.
-    lines.retain(|line| aside.conflict.is_none() || line.before != line.after);
     let confirmation = Confirmation {
         subject: String::new(),
         section: section.address(),
-        lines,
+        lines: difference::lines(before, &patch),
         address: place.path("/console/apply"),
         context: place.path(""),
         back: place.path("/console/gateway"),

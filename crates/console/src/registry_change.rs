@@ -350,9 +350,12 @@ impl Change for RegistryChange {
 
     async fn rebased(&self, visit: &Visit) -> Result<Option<Self>, PageError> {
         let mut change = self.clone();
-        let Act::Patch { version, .. } = &mut change.act else {
+        let Act::Patch { version, patch } = &mut change.act else {
             return Ok(None);
         };
+        if difference::has_whole_members(patch) {
+            return Ok(None);
+        }
         *version = version_of(&self.subject.current(visit).await?);
         Ok(Some(change))
     }
@@ -432,14 +435,20 @@ pub(crate) async fn save(
     match outcome {
         Ok(patch) => {
             let trail = subject.trail();
-            let is_late = visit.field("version") != version;
             let shown = subject.comparable(now);
-            let change = RegistryChange::new(subject, Act::Patch { version, patch });
-            if is_late {
-                let conflict = Conflict::find(visit, trail, seen, &shown).await;
-                return change.ask_after(visit, conflict).await;
+            let patched = |patch| Act::Patch {
+                version: version.clone(),
+                patch,
+            };
+            if visit.field("version") == version {
+                return RegistryChange::new(subject, patched(patch))
+                    .ask(visit)
+                    .await;
             }
-            change.ask(visit).await
+            let patch = difference::onto(seen, &shown, patch);
+            let change = RegistryChange::new(subject, patched(patch));
+            let conflict = Conflict::find(visit, trail, seen, &shown).await;
+            change.ask_after(visit, conflict).await
         }
         Err(errors) => {
             let form = form(visit.field("version").to_owned()).of(seen);
@@ -533,7 +542,7 @@ pub(crate) fn of_members(own: &Value, patch: Value) -> Map<String, Value> {
     };
     let whole = |(name, value): (String, Value)| {
         let value = match (&own[&name], value) {
-            (old @ Value::Object(_), Value::Object(inner)) => patched(old, &inner),
+            (old @ Value::Object(_), value @ Value::Object(_)) => difference::merged(old, &value),
             (_, value) => value,
         };
         (name, value)
