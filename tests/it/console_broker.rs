@@ -203,6 +203,16 @@ async fn a_secret_of_an_application_is_shown_once() {
         newest(&office, "client.secret").await["actor"]["name"],
         "alice"
     );
+    // Who takes its deletion back gets another secret, and nobody renews without one.
+    let page = owner.get(&format!("{LIST}/{id}")).await.expect(200).body;
+    let version = attribute(&page, "name=\"version\"", "value").to_owned();
+    let delete = format!("/console/broker-delete/applications/{id}");
+    let asked = owner.post(&delete, &[("version", &version)]).await;
+    owner.confirm(&asked.expect(200).body).await.expect(303);
+    let back = way_back(&mut owner, "").await;
+    let asked = owner.post(&back, &[]).await.expect(200).body;
+    let shown = owner.confirm(&asked).await.expect(200).body;
+    assert!(shown.contains("Keep this secret"), "{shown}");
 }
 
 #[tokio::test]

@@ -45,11 +45,11 @@ pub(crate) struct BrokerChange {
 /// What is known of a change before it is made.
 type Outlook = change::Outlook<Act>;
 
-/// What of a record a person may change.
+/// What of a record a person may change. A text that is empty is none.
 pub(crate) fn own(record: &Value) -> Value {
     let mut record = record.clone();
     if let Value::Object(members) = &mut record {
-        members.retain(|name, _| !STAMPS.contains(&name.as_str()));
+        members.retain(|name, value| !STAMPS.contains(&name.as_str()) && *value != json!(""));
     }
     record
 }
@@ -127,11 +127,13 @@ impl BrokerChange {
                 return form.typed(visit).refused(errors);
             }
         };
-        change.act = Act::Patch { version, patch };
         if is_late {
+            let patch = difference::onto(&seen, &own(now), patch);
+            change.act = Act::Patch { version, patch };
             let conflict = Conflict::find(visit, change.trail(), &seen, &own(now)).await;
             return change.ask_after(visit, conflict).await;
         }
+        change.act = Act::Patch { version, patch };
         change.ask(visit).await
     }
 }
@@ -193,9 +195,10 @@ impl Change for BrokerChange {
             Act::Patch { version, patch } => {
                 let own = own(&self.of_version(visit, version).await?);
                 let shown = difference::patch(&own, &patched(&own, patch));
+                let [before, after] = [&own, &shown].map(|one| record::masked(one, false));
                 Ok(Outlook {
                     name,
-                    lines: difference::lines(&own, &shown),
+                    lines: difference::lines(&before, &after),
                     reversal: Some(Act::Patch {
                         version: String::new(),
                         patch: reversal(&own, patch),
@@ -206,12 +209,15 @@ impl Change for BrokerChange {
             Act::Delete { version } => {
                 let own = own(&self.of_version(visit, version).await?);
                 let is_application = kind.plural == "applications";
+                let shown = record::masked(&own, false);
+                let mut body = own.as_object().cloned().unwrap_or_default();
+                // A key without a secret would stand for an application without one, whose
+                // tokens anybody may renew: both are made anew.
+                body.remove("consumer_key");
                 Ok(Outlook {
                     name,
-                    lines: difference::lines(&own, &removal(&own)),
-                    reversal: Some(Act::Create {
-                        body: own.as_object().cloned().unwrap_or_default(),
-                    }),
+                    lines: difference::lines(&shown, &removal(&shown)),
+                    reversal: Some(Act::Create { body }),
                     note: if is_application {
                         t.application_comes_back
                     } else {
@@ -257,19 +263,21 @@ impl Change for BrokerChange {
 
     async fn rebased(&self, visit: &Visit) -> Result<Option<Self>, PageError> {
         let mut change = self.clone();
-        let Act::Patch { version, .. } = &mut change.act else {
+        let Act::Patch { version, patch } = &mut change.act else {
             return Ok(None);
         };
+        if difference::has_whole_members(patch) {
+            return Ok(None);
+        }
         *version = self::version(&current(visit, self.kind()?, &self.key).await?);
         Ok(Some(change))
     }
 
     fn reversed(&self, mut act: Act, answer: &ApiAnswer) -> Option<Self> {
         let kind = self.kind().ok()?;
-        let key = match (&self.act, &act) {
-            (Act::Create { .. }, _) => record::text(&answer.body[kind.key]),
-            (_, Act::Create { .. }) => String::new(),
-            _ => self.key.clone(),
+        let key = match &act {
+            Act::Create { .. } => String::new(),
+            _ => record::text(&answer.body[kind.key]),
         };
         if let Act::Patch { version, .. } | Act::Delete { version } = &mut act {
             let mut made = answer.body.clone();
@@ -344,7 +352,7 @@ mod tests {
 
     #[test]
     fn what_the_broker_sets_itself_is_none_of_a_persons() {
-        let record = json!({"name": "a", "owner": "store", "created_at": 1, "updated_at": 2});
+        let record = json!({"name": "a", "description": "", "owner": "store", "created_at": 1, "updated_at": 2});
         assert_eq!(own(&record), json!({"name": "a"}));
         let later = json!({"name": "a", "owner": "store", "created_at": 1, "updated_at": 3});
         assert_ne!(version(&record), version(&later));

@@ -124,13 +124,8 @@ pub(crate) fn form(
         lead: visit.texts.form_lead,
     };
     let fields = fields(kind);
-    // A text that is empty is none.
-    let mut shown = typed.clone();
-    if let Value::Object(members) = &mut shown {
-        members.retain(|_, value| *value != json!(""));
-    }
     let all: Vec<_> = fields.iter().collect();
-    place.page(visit, (&all, &[]), &shown)
+    place.page(visit, (&all, &[]), &broker_change::own(typed))
 }
 
 /// What the form of a request makes of `seen`.
@@ -142,11 +137,7 @@ pub(crate) fn patch(
     kind: &BrokerKind,
     seen: &Value,
 ) -> Result<Value, Vec<(String, String)>> {
-    let mut seen = seen.clone();
-    if let Value::Object(members) = &mut seen {
-        members.retain(|_, value| *value != json!(""));
-    }
-    form::patch(visit, &fields(kind), &seen)
+    form::patch(visit, &fields(kind), &broker_change::own(seen))
 }
 
 /// `GET /broker-form/{list}`.

@@ -49,7 +49,7 @@ texts! {
     new_product: "New product", "Neues Produkt";
     new_developer: "New developer", "Neuer Entwickler";
     new_application: "New application", "Neue Anwendung";
-    application_comes_back: "The audit log can make the application anew for an hour, with a new secret and without its tokens.", "Das Audit-Log kann die Anwendung eine Stunde lang neu anlegen, mit einem neuen Geheimnis und ohne ihre Tokens.";
+    application_comes_back: "The audit log can make the application anew for an hour, with a new key and secret and without its tokens.", "Das Audit-Log kann die Anwendung eine Stunde lang neu anlegen, mit neuem Schlüssel und Geheimnis und ohne ihre Tokens.";
     sign_ins: "Passwords accepted", "Akzeptierte Passwörter";
     sign_ins_failed: "Passwords refused", "Abgelehnte Passwörter";
     in_use: "in use", "in Gebrauch";
