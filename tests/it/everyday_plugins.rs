@@ -21,6 +21,10 @@ const FILE: &str = r#"
     plugins:
     - {name: correlation-id, config: {echo_downstream: true, generator: uuid}}
     - {name: request-termination, config: {status_code: 418, message: "so long", trigger: stop}}
+  - name: echo
+    paths: ["~/echo/(?<user>[a-z]+)/([0-9]+)"]
+    plugins:
+    - {name: request-termination, config: {echo: true, status_code: 404, trigger: X-Debug}}
   - name: request-size-limiting
     paths: [/request-size-limiting]
     plugins:
@@ -114,6 +118,7 @@ async fn every_plugin_of_one_file_does_what_it_is_for() {
     let (door, _upstream) = door().await;
     correlation_id(&door).await;
     request_termination(&door).await;
+    echo(&door).await;
     request_size_limiting(&door).await;
     ip_restriction(&door).await;
     bot_detection(&door).await;
@@ -152,6 +157,52 @@ async fn request_termination(door: &Door) {
     );
     // A refusal of a later plugin has the identifier too.
     assert_eq!(answer.header("kong-request-id").len(), 36);
+}
+
+async fn echo(door: &Door) {
+    get(door, "/echo/anna/7", &[]).await.expect(200);
+    let request = |body: Vec<u8>| {
+        let request = http::client().post(door.proxy_url("/echo/anna/7?a=1&a=2&b"));
+        let request = request.header("x-debug", "1").header("cookie", "c=d");
+        http::send(
+            request
+                .header("content-type", "application/json")
+                .body(body),
+        )
+    };
+    let answer = request(br#"{"n": [1]}"#.to_vec()).await.expect(404);
+    assert_eq!(answer.header("cache-control"), "no-store");
+    let echo = answer.json();
+    assert_eq!(echo["message"], "Not found");
+    assert_eq!(echo["matched_route"]["name"], "echo");
+    assert_eq!(echo["matched_service"]["name"], "everyday");
+    let service = &echo["matched_service"]["id"];
+    assert_eq!(echo["matched_route"]["service"]["id"], *service);
+    let shown = &echo["request"];
+    let authority = door.proxy();
+    let (host, port) = authority.rsplit_once(':').expect("a port");
+    assert_eq!(shown["host"], host);
+    assert_eq!(shown["port"].to_string(), port);
+    assert_eq!(shown["headers"]["host"], *authority);
+    assert_eq!(shown["headers"]["cookie"], "c=d");
+    for (field, expected) in [
+        ("scheme", json!("http")),
+        ("method", json!("POST")),
+        ("path", json!("/echo/anna/7")),
+        ("query", json!({"a": ["1", "2"], "b": true})),
+        ("raw_body", json!("{\"n\": [1]}")),
+        ("body", json!({"n": [1]})),
+        (
+            "uri_captures",
+            json!({"named": {"user": "anna"}, "unnamed": ["anna", "7"]}),
+        ),
+    ] {
+        assert_eq!(shown[field], expected, "{field}");
+    }
+    let id = door.admin_get("/").await.json()["node_id"].clone();
+    assert_eq!(echo["kong"]["node_id"], id);
+    // A body is shown whole or not at all.
+    request(vec![b' '; 64 * 1024 + 1]).await.expect(413);
 }
 
 async fn request_size_limiting(door: &Door) {

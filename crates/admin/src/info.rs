@@ -17,6 +17,7 @@ use doorward_core::clock;
 use doorward_core::model::schema::nullable;
 use doorward_core::openapi::{Operation, fields, list_of, text};
 use doorward_gateway::answer::prefers_html;
+use doorward_net::host;
 use doorward_plugins::REGISTRY;
 
 /// The `Server` header.
@@ -44,10 +45,9 @@ impl Node {
     }
 
     pub(super) fn of_this_process() -> Self {
-        let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Self {
             id: clock::random_uuid(),
-            hostname: hostname.trim().to_owned(),
+            hostname: host::name(),
         }
     }
 }

@@ -24,7 +24,7 @@ use doorward_net::http::handshake::Handshake;
 use doorward_net::http::listener::malformed;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
-use doorward_plugin_api::filter::{Exchange, Flow, RouteContext, Verdict};
+use doorward_plugin_api::filter::{Exchange, Flow, RouteContext, RouteRecords, Verdict};
 
 /// Asks which route and service a request gets.
 const KONG_DEBUG: HeaderName = HeaderName::from_static("kong-debug");
@@ -288,9 +288,11 @@ impl Gateway {
 }
 
 /// What the route knows of a request for this path, for filters that want to know.
-fn route_context(route: &LiveRoute, path: &str) -> RouteContext {
+fn route_context(route: &Arc<LiveRoute>, path: &str) -> RouteContext {
     let groups = route.groups.as_ref();
+    let records: Arc<dyn RouteRecords> = route.clone();
     RouteContext {
+        records: Some(records),
         captures: groups.map_or_else(Vec::new, |groups| groups.all(path)),
         owned_headers: route.owned_headers.clone(),
     }

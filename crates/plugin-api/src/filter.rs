@@ -18,6 +18,8 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use uuid::Uuid;
 
 use doorward_core::model::login::{LoginQuery, StoredLogin};
+use doorward_core::model::route::Route;
+use doorward_core::model::service::Service;
 use doorward_core::model::token::AccessToken;
 use doorward_expr::{Response, Scope, Value};
 use doorward_net::http::handshake::{ClientCertificate, Handshake};
@@ -499,9 +501,28 @@ impl Default for Exchange {
     }
 }
 
+/// The records that a request was routed by.
+pub trait RouteRecords: Send + Sync {
+    /// The route.
+    fn route(&self) -> &Route;
+
+    /// Its service, if it has one.
+    fn service(&self) -> Option<&Service>;
+}
+
+impl std::fmt::Debug for dyn RouteRecords {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("RouteRecords")
+            .field(&self.route().id)
+            .finish()
+    }
+}
+
 /// What a route knows of a request that it has matched.
 #[derive(Debug, Clone, Default)]
 pub struct RouteContext {
+    /// Its records; nothing in tests of filters by themselves.
+    pub records: Option<Arc<dyn RouteRecords>>,
     /// What the groups of the route's path have matched, by number and by name.
     pub captures: Vec<(Box<str>, Box<str>)>,
     /// Headers that filters of the route vouch for: what a client has sent under

@@ -33,6 +33,7 @@ mod redirect;
 mod redis_settings;
 pub mod request_guard;
 mod request_size_limiting;
+mod request_tables;
 mod request_termination;
 mod request_transformer;
 mod resource_server;

@@ -15,7 +15,9 @@ use crate::choose::Protocols;
 use crate::entities::{Entities, Record};
 use crate::router::groups::Groups;
 use doorward_core::model::route::{PathHandling, Route};
+use doorward_core::model::service::Service;
 use doorward_net::telemetry::traffic::RouteTraffic;
+use doorward_plugin_api::filter::RouteRecords;
 
 /// A route with everything resolved that can be resolved beforehand.
 pub struct LiveRoute {
@@ -89,6 +91,17 @@ impl LiveRoute {
     pub(crate) fn is_forward_auth(&self) -> bool {
         let service = self.service.as_ref();
         service.is_some_and(|service| service.is_forward_auth)
+    }
+}
+
+impl RouteRecords for LiveRoute {
+    fn route(&self) -> &Route {
+        &self.record.value
+    }
+
+    fn service(&self) -> Option<&Service> {
+        let service = self.service.as_ref()?;
+        Some(&service.record().value)
     }
 }
 

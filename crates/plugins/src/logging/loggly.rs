@@ -12,6 +12,7 @@ use crate::delivery::{Limits, Queue};
 use crate::settings::{Settings, wrong};
 use doorward_core::model::audit::instant;
 use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_net::host;
 use doorward_plugin_api::filter::Filter;
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
@@ -70,8 +71,7 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
         .texts("tags")
         .map(|tag| format!(" tag=\"{}\"", quoted(tag)));
     let data = format!("[{key}@41058{}]", tags.collect::<String>());
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = host.trim().to_owned();
+    let host = host::name();
     let severities = Severities::read(config, USER)?;
     let fields = CustomFields::read(config)?;
     let sender = UdpSender {

@@ -8,11 +8,10 @@ use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 use uuid::Uuid;
 
+use crate::request_tables::{REDACTED, one_or_list, parameters};
 use crate::trace::{self, Trace};
 use doorward_plugin_api::record::{Latencies, RequestRecord, Try};
 
-/// What stands in the place of a secret.
-const REDACTED: &str = "REDACTED";
 /// Headers and parameters whose values are secrets, whatever the plugins.
 const SECRETS: &[&str] = &[
     "authorization",
@@ -35,8 +34,6 @@ const SECRETS: &[&str] = &[
 ];
 /// Headers whose values are addresses, which may have secrets in their parameters.
 const ADDRESSES: &[HeaderName] = &[header::LOCATION, header::CONTENT_LOCATION, header::REFERER];
-/// Most parameters of a query that are told apart.
-const PARAMETERS: usize = 100;
 
 /// The object of a request.
 pub(crate) fn object(record: &RequestRecord<'_>) -> Map<String, Value> {
@@ -171,40 +168,10 @@ fn headers(record: &RequestRecord<'_>, headers: &HeaderMap) -> Map<String, Value
     object
 }
 
-fn one_or_list(values: impl Iterator<Item = Value>) -> Value {
-    let mut values: Vec<Value> = values.collect();
-    match (values.pop(), values.is_empty()) {
-        (Some(one), true) => one,
-        (last, _) => {
-            values.extend(last);
-            values.into()
-        }
-    }
-}
-
-/// The parameters of a query: texts, `true` where there is no `=`, or lists.
+/// The parameters of a query.
 fn querystring(record: &RequestRecord<'_>, target: &str) -> Map<String, Value> {
-    let mut object: Map<String, Value> = Map::new();
     let query = target.split_once('?').map_or("", |(_, query)| query);
-    let parts = query.split('&').filter(|part| !part.is_empty());
-    for part in parts.take(PARAMETERS) {
-        let Some((name, value)) = form_urlencoded::parse(part.as_bytes()).next() else {
-            continue;
-        };
-        let value: Value = if is_secret(record, &name) {
-            REDACTED.into()
-        } else if part.contains('=') {
-            value.into_owned().into()
-        } else {
-            true.into()
-        };
-        match object.get_mut(&*name) {
-            None => drop(object.insert(name.into_owned(), value)),
-            Some(Value::Array(list)) => list.push(value),
-            Some(one) => *one = json!([one.take(), value]),
-        }
-    }
-    object
+    parameters(query, |name| is_secret(record, name))
 }
 
 /// An address whose query and fragment tell no secret.

@@ -1,5 +1,6 @@
 //! The `request-termination` plugin: a fixed answer in place of the upstream's.
 
+mod echo;
 #[cfg(test)]
 mod tests;
 
@@ -18,9 +19,11 @@ use crate::settings::{Settings, header_name, json_message, wrong};
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::http::session::Session;
+use doorward_net::telemetry::Metrics;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
+use echo::Echo;
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -71,9 +74,15 @@ fn one_form_of_body(config: &Map<String, Value>, violations: &mut Violations) {
     }
 }
 
+/// What requests are answered with.
+enum Answer {
+    Fixed(Reply),
+    Echo(Box<Echo>),
+}
+
 /// A running filter.
 struct RequestTermination {
-    answer: Reply,
+    answer: Answer,
     /// Header or parameter without which requests pass.
     trigger: Option<(HeaderName, Box<str>)>,
     terminated: Counter,
@@ -82,16 +91,11 @@ struct RequestTermination {
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
     let config = Settings(config);
-    if config.flag("echo") {
-        let message = "can't be served here: it would show credentials and the service to any \
-                       client; a service with `protocol: internal` and `host: echo` shows requests";
-        return Err(wrong("echo", message));
-    }
     let trigger = config.header("trigger")?;
     let trigger = trigger.zip(config.some_text("trigger").map(Box::from));
     let decision = |decision| parts.metrics.decision(KIND.name, decision);
     Ok(Arc::new(RequestTermination {
-        answer: answer(config)?,
+        answer: answer(config, &parts.metrics)?,
         trigger,
         terminated: decision("refuse"),
         passed: decision("pass"),
@@ -99,7 +103,7 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
 }
 
 /// The answer to every request that is not passed on.
-fn answer(config: Settings<'_>) -> Result<Reply, ConfigError> {
+fn answer(config: Settings<'_>, metrics: &Arc<Metrics>) -> Result<Answer, ConfigError> {
     let code = config.integer("status_code").unwrap_or(503);
     let status = u16::try_from(code).ok();
     let status = status.and_then(|code| StatusCode::from_u16(code).ok());
@@ -116,13 +120,17 @@ fn answer(config: Settings<'_>) -> Result<Reply, ConfigError> {
                 .map_err(|_| wrong("content_type", "is no value of a header"))?;
             reply = reply.header(CONTENT_TYPE, value);
         }
-        return Ok(reply);
+        return Ok(Answer::Fixed(reply));
     }
     let message = config.some_text("message").or(default_message(status));
-    Ok(match message {
+    if config.flag("echo") {
+        let echo = Echo::new(status, message, metrics);
+        return Ok(Answer::Echo(Box::new(echo)));
+    }
+    Ok(Answer::Fixed(match message {
         Some(message) => json_message(status, message),
         None => Reply::empty(status),
-    })
+    }))
 }
 
 /// What the imitated gateway says of a status without a message.
@@ -139,6 +147,17 @@ fn default_message(status: StatusCode) -> Option<&'static str> {
 }
 
 impl RequestTermination {
+    fn status(&self) -> StatusCode {
+        match &self.answer {
+            Answer::Fixed(reply) => reply.status,
+            Answer::Echo(echo) => echo.status,
+        }
+    }
+
+    fn echoes(&self) -> bool {
+        matches!(self.answer, Answer::Echo(_))
+    }
+
     /// Whether the request has the trigger, or needs none.
     fn concerns(&self, request: &RequestHeader) -> bool {
         let Some((header, parameter)) = &self.trigger else {
@@ -159,7 +178,29 @@ impl Filter for RequestTermination {
         }
         self.terminated.inc();
         exchange.refusal = Some(Cow::Borrowed(TERMINATED.code));
-        Verdict::Now(Flow::Respond(self.answer.clone()))
+        Verdict::Now(Flow::Respond(match &self.answer {
+            Answer::Fixed(reply) => reply.clone(),
+            Answer::Echo(echo) => echo.reply(session, exchange),
+        }))
+    }
+
+    fn needs_body(&self) -> bool {
+        self.echoes()
+    }
+
+    fn wants_body(&self, request: &RequestHeader, _: &Exchange) -> bool {
+        self.echoes() && self.concerns(request)
+    }
+
+    fn needs_route(&self) -> bool {
+        self.echoes()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let warning = "echo shows clients the route, the service and every header of theirs, \
+                       cookies that scripts can't read among them";
+        let warning = self.echoes().then(|| warning.to_owned());
+        warning.into_iter().collect()
     }
 
     async fn explain(
@@ -170,7 +211,7 @@ impl Filter for RequestTermination {
         if !self.concerns(request) {
             return Some(FilterExplanation::passes("it has not the trigger"));
         }
-        let status = self.answer.status.as_u16();
+        let status = self.status().as_u16();
         Some(FilterExplanation::answers(&Code {
             status,
             ..TERMINATED

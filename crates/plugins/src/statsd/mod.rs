@@ -22,6 +22,7 @@ use crate::logging::{OBSERVES, workspace};
 use crate::settings::Settings;
 use doorward_core::model::consumer::Consumer;
 use doorward_core::model::service::Service;
+use doorward_net::host;
 use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::RequestRecord;
@@ -69,8 +70,7 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
 
 /// The name of this machine, as names of metrics may have it.
 fn node() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().replace('.', "_")
+    host::name().replace('.', "_")
 }
 
 /// The name of a service.

@@ -34,6 +34,7 @@ fn text(text: &str) -> String {
     let captures = captures.map(|(name, text)| (name.into(), text.into()));
     let exchange = Exchange {
         route_context: Some(Box::new(RouteContext {
+            records: None,
             captures: captures.into(),
             owned_headers: [HeaderName::from_static("x-userinfo")].into(),
         })),
