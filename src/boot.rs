@@ -40,6 +40,7 @@ use doorward_openid_connect::{Providers, Storages};
 use doorward_plugin_api::Parts;
 use doorward_plugins::delivery::Deliveries;
 use doorward_plugins::oauth2::TokenStore;
+use doorward_plugins::session::SessionStore;
 use doorward_plugins::token_broker::Broker;
 use doorward_store::{self as store, SharedSecretError, Store, StoreError, shared_secret};
 use reading::Read;
@@ -206,6 +207,7 @@ pub async fn open(
     let deliveries = slots.get_or_default::<Deliveries>();
     slots.put(providers(config, &store).await?);
     slots.put(Arc::new(TokenStore::of(store.clone())));
+    slots.put(Arc::new(SessionStore::of(store.clone())));
     slots.put(Storages::on(store.clone(), clock.clone()).await);
     let mut route_files = route_files(&workshop);
     let control = Control::open(workshop, store.clone(), declared.entities.clone())

@@ -6,7 +6,7 @@ use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Door, Setup, Upstream, http};
+use crate::support::{Answer, Door, Setup, Upstream, eventually, http};
 use doorward_core::clock::Clock;
 
 const FILE: &str = r#"
@@ -54,6 +54,12 @@ const FILE: &str = r#"
     plugins:
     - {name: key-auth, config: {anonymous: nobody}}
     - {name: session, config: {remember: true, remember_rolling_timeout: 3600}}
+  - name: stored
+    paths: [/stored]
+    plugins:
+    - {name: key-auth, config: {anonymous: nobody}}
+    - name: session
+      config: {storage: kong, request_headers: [id, subject], response_headers: [timeout]}
 consumers:
 - username: anna
   keyauth_credentials: [{key: annas-key}]
@@ -413,11 +419,6 @@ async fn acl_denies_members_and_hides_groups() {
 #[tokio::test]
 async fn a_browser_that_is_remembered_needs_no_credential_until_it_signs_out() {
     let (door, upstream, _) = door().await;
-    let cookies = |answer: &Answer| -> Vec<String> {
-        let all = answer.headers.get_all("set-cookie").iter();
-        let text = |value: &reqwest::header::HeaderValue| value.to_str().expect("text").to_owned();
-        all.map(text).collect()
-    };
     let known = [("apikey", "annas-key")];
     let given = cookies(&door.get_with("/remembered", &known).await.expect(200));
     let [session, remember] = given.as_slice() else {
@@ -445,4 +446,63 @@ async fn a_browser_that_is_remembered_needs_no_credential_until_it_signs_out() {
         gone.len() == 1 && gone[0].starts_with("remember=;"),
         "{gone:?}"
     );
+}
+
+fn cookies(answer: &Answer) -> Vec<String> {
+    let all = answer.headers.get_all("set-cookie").iter();
+    let text = |value: &reqwest::header::HeaderValue| value.to_str().expect("text").to_owned();
+    all.map(text).collect()
+}
+
+#[tokio::test]
+async fn a_session_in_the_store_outlives_the_process_and_ends_where_operators_end_it() {
+    let (mut door, upstream, _) = door().await;
+    let known = [("apikey", "annas-key")];
+    let answer = door.get_with("/stored", &known).await.expect(200);
+    let given = cookies(&answer);
+    let [cookie] = given.as_slice() else {
+        panic!("one cookie: {given:?}");
+    };
+    let timeout: u64 = answer.header("session-timeout").parse().expect("seconds");
+    assert!((900..=945).contains(&timeout), "{timeout}");
+    let shown = cookie.split(';').next().expect("a pair").to_owned();
+    // It is stored when the answer has gone.
+    let listed = eventually("the session is stored", || async {
+        let all = door
+            .admin_get("/openid-connect/sessions?issuer=session")
+            .await;
+        let all = all.expect(200).json()["data"].clone();
+        all.get(0).cloned()
+    })
+    .await;
+    door.signal("TERM");
+    assert!(door.wait_exit().await.success());
+    door.start().await;
+    let forged = [
+        ("cookie", shown.as_str()),
+        ("session-subject", "forged"),
+        ("x-consumer-username", "bert"),
+    ];
+    door.get_with("/stored", &forged).await.expect(200);
+    let seen = upstream.last();
+    assert_eq!(seen.all("x-consumer-username"), ["anna"]);
+    assert_eq!(
+        seen.all("session-id"),
+        [listed["id"].as_str().expect("an id")]
+    );
+    assert_eq!(seen.all("session-subject"), seen.all("x-consumer-id"));
+    assert!(seen.all("cookie").is_empty() && seen.all("x-anonymous-consumer").is_empty());
+    // Nodes look again after a second.
+    let path = format!(
+        "/openid-connect/sessions/{}",
+        listed["id"].as_str().expect("an id")
+    );
+    door.admin_delete(&path).await.expect(204);
+    eventually("the session is over", || async {
+        let cookie = [("cookie", shown.as_str())];
+        door.get_with("/stored", &cookie).await.expect(200);
+        let anonymous = upstream.last().all("x-anonymous-consumer").is_empty();
+        (!anonymous).then_some(())
+    })
+    .await;
 }

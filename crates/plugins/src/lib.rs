@@ -39,7 +39,7 @@ mod request_transformer;
 mod resource_server;
 mod response_ratelimiting;
 mod response_transformer;
-mod session;
+pub mod session;
 mod settings;
 mod standard_webhooks;
 mod statsd;

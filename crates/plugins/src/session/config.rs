@@ -2,26 +2,16 @@
 
 use std::sync::LazyLock;
 
-use http::Method;
+use http::{HeaderName, Method};
 use serde_json::{Map, Value, json};
 
 use crate::settings::{Settings, wrong};
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
 use doorward_net::session::cookie::{SameSite, Style};
+use doorward_net::session::headers::SessionItem;
 use doorward_net::session::seal::Sealer;
 use doorward_net::session::timers::Timers;
-use doorward_plugin_api::ConfigError;
-
-/// What is told to client or upstream about a session; not served here.
-const TELLINGS: &[&str] = &[
-    "id",
-    "audience",
-    "subject",
-    "timeout",
-    "idling-timeout",
-    "rolling-timeout",
-    "absolute-timeout",
-];
+use doorward_plugin_api::{ConfigError, identity};
 
 /// Rewrites what older files say: when a session is renewed follows from its timeouts,
 /// and cookies without `SameSite` are `Lax` to browsers.
@@ -40,7 +30,7 @@ pub(super) fn schema() -> &'static Schema {
         let text =
             |name, default: &'static str| Field::new(name, Type::some_text()).default(default);
         let seconds = |name, default: i64| Field::new(name, Type::Number).default(default);
-        let tellings = |name| Field::new(name, Type::set(Type::word(TELLINGS)));
+        let items = |name| Field::new(name, Type::set(Type::word(SessionItem::NAMES)));
         Schema::new(vec![
             Field::new("secret", Type::some_text()).referenceable(),
             Field::new("storage", Type::word(&["cookie", "kong"])).default("cookie"),
@@ -64,8 +54,8 @@ pub(super) fn schema() -> &'static Schema {
             text("remember_cookie_name", "remember"),
             seconds("remember_rolling_timeout", 604_800),
             seconds("remember_absolute_timeout", 2_592_000),
-            tellings("response_headers"),
-            tellings("request_headers"),
+            items("response_headers"),
+            items("request_headers"),
             flag("read_body_for_logout", false),
             Field::new(
                 "logout_methods",
@@ -100,13 +90,23 @@ pub(super) struct Config {
     pub(super) logout_query: Box<str>,
     pub(super) logout_body: Box<str>,
     pub(super) reads_body: bool,
+    pub(super) audience: Box<str>,
+    /// Whether the store keeps sessions.
+    pub(super) is_stored: bool,
+    /// What upstreams and clients are told of the session.
+    pub(super) request_headers: Items,
+    pub(super) response_headers: Items,
+    /// Headers that come from this plugin alone.
+    pub(super) owned_headers: Box<[HeaderName]>,
 }
+
+/// Facts of a session, and the headers that tell them.
+pub(super) type Items = Box<[(HeaderName, SessionItem)]>;
 
 impl Config {
     /// Reads the fields; `common` is the secret of the installation, which
     /// sessions are sealed with where none is configured.
     pub(super) fn read(config: Settings<'_>, common: &[u8]) -> Result<Self, ConfigError> {
-        refuse(config)?;
         let secret = config.some_text("secret");
         let secret = secret.map_or(common, str::as_bytes);
         let sealer = Sealer::new("session plugin", [secret]);
@@ -166,6 +166,8 @@ impl Config {
         } else {
             None
         };
+        let items = |field| config.texts(field).filter_map(SessionItem::named).collect();
+        let request_headers: Items = items("request_headers");
         Ok(Self {
             sealer: sealer.map_err(|error| wrong("secret", error.to_string()))?,
             session,
@@ -174,6 +176,15 @@ impl Config {
             logout_query: text("logout_query_arg", "session_logout").into(),
             logout_body: text("logout_post_arg", "session_logout").into(),
             reads_body: config.flag("read_body_for_logout"),
+            audience: audience.into(),
+            is_stored: config.text("storage") == Some("kong"),
+            owned_headers: identity::HEADERS
+                .iter()
+                .chain(request_headers.iter().map(|(name, _)| name))
+                .cloned()
+                .collect(),
+            request_headers,
+            response_headers: items("response_headers"),
         })
     }
 }
@@ -184,18 +195,4 @@ fn bound(config: Settings<'_>, field: &str) -> Option<i64> {
     #[expect(clippy::cast_possible_truncation, reason = "saturates")]
     let ms = (seconds * 1000.0) as i64;
     Some(ms)
-}
-
-/// What can't be done here.
-fn refuse(config: Settings<'_>) -> Result<(), ConfigError> {
-    if config.text("storage") == Some("kong") {
-        let message = "sessions are kept in cookies here: set cookie";
-        return Err(wrong("storage", message));
-    }
-    for field in ["response_headers", "request_headers"] {
-        if config.texts(field).next().is_some() {
-            return Err(wrong(field, "nothing is told about sessions: leave it out"));
-        }
-    }
-    Ok(())
 }

@@ -1,11 +1,12 @@
 //! The `session` plugin: a browser that has proved who it is once need not again.
 //!
-//! A sealed cookie holds consumer and credential. Whoever has lost its consumer has no
-//! session any more. Plugins that authenticate have to have `anonymous`, or else they
+//! A sealed cookie holds consumer and credential, or a handle of what the store has of
+//! them. Whoever has lost its consumer has no session any more. Plugins that authenticate have to have `anonymous`, or else they
 //! want their credential all the same.
 
 mod config;
 mod state;
+mod storage;
 #[cfg(test)]
 mod tests;
 
@@ -18,12 +19,13 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
 use url::form_urlencoded;
 
-use crate::settings::Settings;
-use config::{Config, CookieKind};
+use crate::settings::{Settings, UNEXPECTED};
+use config::{Config, CookieKind, Items};
 use doorward_core::clock::{Clock, http_date_text};
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session as Request;
 use doorward_net::session::cookie::Style;
+use doorward_net::session::headers::SessionFacts;
 use doorward_net::session::timers::Age;
 use doorward_net::telemetry::Counter;
 use doorward_openid_connect::Providers;
@@ -31,6 +33,8 @@ use doorward_plugin_api::consumers::{By, Consumers};
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
 use state::SessionState;
+use storage::Handle;
+pub use storage::SessionStore;
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -38,17 +42,25 @@ pub(crate) const KIND: Kind = Kind {
     priority: 1900,
     of_consumers: false,
     schema: config::schema,
-    codes: || vec![LOGOUT],
+    codes: || vec![LOGOUT, UNAVAILABLE],
     build,
 };
 
 const LOGOUT: Code = Code::new("logout", 200, "the session is over, as the request asks");
+
+const UNAVAILABLE: Code = Code::new(
+    "session_store_unavailable",
+    500,
+    "the store does not answer, and the session is not ended",
+);
 
 /// A running filter.
 struct SessionPlugin {
     config: Config,
     clock: Clock,
     consumers: Arc<Consumers>,
+    /// Where sessions are that do not travel in cookies.
+    store: Option<Arc<SessionStore>>,
     passed: Counter,
     ended: Counter,
     begun: Counter,
@@ -56,8 +68,10 @@ struct SessionPlugin {
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
     let decision = |decision| parts.metrics.decision(KIND.name, decision);
+    let config = Config::read(Settings(config), Providers::of(parts).secret())?;
     Ok(Arc::new(SessionPlugin {
-        config: Config::read(Settings(config), Providers::of(parts).secret())?,
+        store: parts.slots.get().filter(|_| config.is_stored),
+        config,
         clock: parts.clock.clone(),
         consumers: Arc::clone(&parts.consumers),
         passed: decision("pass"),
@@ -66,38 +80,102 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
     }))
 }
 
+/// A session, and its handle where the store has it.
+#[derive(Clone)]
+struct HeldSession {
+    state: SessionState,
+    handle: Option<Handle>,
+}
+
 /// What the cookies of a request come to.
 #[derive(Default)]
 struct Presented {
     /// The session, unless it is over.
-    session: Option<SessionState>,
+    session: Option<HeldSession>,
     /// The one that outlives the browser, unless it is over.
-    remembered: Option<SessionState>,
+    remembered: Option<HeldSession>,
 }
 
 impl Presented {
+    fn both(&self) -> impl Iterator<Item = &HeldSession> {
+        self.session.iter().chain(&self.remembered)
+    }
+
     /// The session that counts.
     fn state(&self) -> Option<&SessionState> {
-        self.session.as_ref().or(self.remembered.as_ref())
+        self.both().next().map(|held| &held.state)
     }
 }
 
+/// A session has to be read before anything can be said of it.
+struct NeedsStore;
+
 impl SessionPlugin {
     /// The session of a request; `None`: it shows none of the cookies.
-    fn present(&self, request: &RequestHeader) -> Option<Presented> {
+    fn present(&self, request: &RequestHeader) -> Result<Option<Presented>, NeedsStore> {
         let open = |kind: &CookieKind| {
-            let text = kind.style.read(&request.headers)?;
-            Some(text.and_then(|text| {
-                let state = SessionState::open(&self.config.sealer, kind, &text)?;
-                (self.age(kind, &state) != Age::Over).then_some(state)
-            }))
+            let Some(text) = kind.style.read(&request.headers) else {
+                return Ok(None);
+            };
+            let held = text.map_or(Ok(None), |text| self.open(kind, &text))?;
+            Ok(Some(
+                held.filter(|held| self.age(kind, &held.state) != Age::Over),
+            ))
         };
-        let session = open(&self.config.session);
-        let remembered = self.config.remember.as_ref().and_then(open);
-        (session.is_some() || remembered.is_some()).then(|| Presented {
+        let session = open(&self.config.session)?;
+        let remembered = match &self.config.remember {
+            Some(kind) => open(kind)?,
+            None => None,
+        };
+        let shown = session.is_some() || remembered.is_some();
+        Ok(shown.then(|| Presented {
             session: session.flatten(),
             remembered: remembered.flatten(),
-        })
+        }))
+    }
+
+    /// The session of a cookie's text.
+    fn open(&self, kind: &CookieKind, text: &str) -> Result<Option<HeldSession>, NeedsStore> {
+        let sealer = &self.config.sealer;
+        if !self.config.is_stored {
+            let state = SessionState::open(sealer, &kind.context, text);
+            return Ok(state.map(|state| HeldSession {
+                state,
+                handle: None,
+            }));
+        }
+        let Some((store, handle)) = self.store.as_ref().zip(Handle::open(sealer, kind, text))
+        else {
+            return Ok(None);
+        };
+        let key = handle.key();
+        let sealed = store.at_hand(&key, self.clock.now_ms()).ok_or(NeedsStore)?;
+        let state = sealed
+            .and_then(|sealed| SessionState::open(sealer, &storage::context(kind, &key), &sealed));
+        Ok(state.map(|state| HeldSession {
+            state,
+            handle: Some(handle),
+        }))
+    }
+
+    /// As [`SessionPlugin::present`], reading what has to be read. A session that
+    /// can't be read is none, and its cookie stays.
+    async fn present_stored(&self, request: &RequestHeader) -> Option<Presented> {
+        for kind in self.kinds() {
+            let text = kind.style.read(&request.headers).flatten();
+            let handle = text.and_then(|text| Handle::open(&self.config.sealer, kind, &text));
+            let Some((store, handle)) = self.store.as_ref().zip(handle) else {
+                continue;
+            };
+            let (key, now_ms) = (handle.key(), self.clock.now_ms());
+            if store.at_hand(&key, now_ms).is_none()
+                && let Err(error) = store.look_up(key, now_ms).await
+            {
+                tracing::warn!(%error, "the store gives no session");
+                return None;
+            }
+        }
+        self.present(request).ok().flatten()
     }
 
     fn age(&self, kind: &CookieKind, state: &SessionState) -> Age {
@@ -119,9 +197,13 @@ impl SessionPlugin {
         true
     }
 
-    fn styles(&self) -> impl Iterator<Item = &Style> {
+    fn kinds(&self) -> impl Iterator<Item = &CookieKind> {
         let kinds = [Some(&self.config.session), self.config.remember.as_ref()];
-        kinds.into_iter().flatten().map(|kind| &kind.style)
+        kinds.into_iter().flatten()
+    }
+
+    fn styles(&self) -> impl Iterator<Item = &Style> {
+        self.kinds().map(|kind| &kind.style)
     }
 
     fn is_logout(&self, request: &RequestHeader, exchange: &Exchange) -> bool {
@@ -158,40 +240,133 @@ impl SessionPlugin {
             SessionState::new(consumer.id, credential.id, groups, now_ms)
         };
         // The credential is that of the session itself.
-        let own = |state: &Option<SessionState>| {
-            let state = state.clone()?;
-            state.matches(consumer.id, credential.id).then_some(state)
+        let own = |held: &Option<HeldSession>| {
+            let held = held.clone()?;
+            held.state
+                .matches(consumer.id, credential.id)
+                .then_some(held)
         };
         let presented_session = presented.and_then(|presented| own(&presented.session));
         let remembered = presented.and_then(|presented| own(&presented.remembered));
         let begins = presented_session.is_none();
-        let session = match presented_session {
-            Some(state) => {
-                let due = self.age(&self.config.session, &state) == Age::Due;
-                due.then(|| state.renewed(now_ms))
-            }
-            None => {
-                self.begun.inc();
-                Some(new())
-            }
-        };
-        let mut keep = |kind: &CookieKind, state: Option<SessionState>| {
-            let text = state.and_then(|state| state.seal(&self.config.sealer, kind));
+        if begins {
+            self.begun.inc();
+        }
+        let mut keep = |kind: &CookieKind, held: Option<HeldSession>, begins: bool| {
+            let due = |held: &HeldSession| self.age(kind, &held.state) == Age::Due;
+            let state = match &held {
+                Some(held) if begins || due(held) => held.state.renewed(now_ms),
+                Some(held) => return held.state.clone(),
+                None => new(),
+            };
+            let text = self.keep(kind, &state, held.and_then(|held| held.handle));
             if let Some(text) = text {
                 append(response, self.cookies(kind, &text, request, exchange));
             }
+            state
         };
-        keep(&self.config.session, session);
-        if let Some(kind) = &self.config.remember {
-            let state = match remembered {
-                Some(state) => {
-                    let due = begins || self.age(kind, &state) == Age::Due;
-                    due.then(|| state.renewed(now_ms))
-                }
-                None => begins.then(new),
-            };
-            keep(kind, state);
+        let state = keep(&self.config.session, presented_session, false);
+        if let Some(kind) = &self.config.remember
+            && (begins || remembered.is_some())
+        {
+            keep(kind, remembered, begins);
         }
+        for (name, value) in self.told(&self.config.response_headers, &state) {
+            let _ = response.insert_header(name.clone(), value);
+        }
+    }
+
+    /// Keeps a session as it is now; the text of its cookie.
+    fn keep(
+        &self,
+        kind: &CookieKind,
+        state: &SessionState,
+        handle: Option<Handle>,
+    ) -> Option<String> {
+        let sealer = &self.config.sealer;
+        if !self.config.is_stored {
+            return state.seal(sealer, &kind.context);
+        }
+        let store = self.store.as_ref()?;
+        let begins = handle.is_none();
+        let handle = handle.unwrap_or_else(Handle::random);
+        let key = handle.key();
+        let sealed = state.seal(sealer, &storage::context(kind, &key))?;
+        let login = storage::record(kind, (key, sealed), state, &self.config.audience);
+        let now_ms = self.clock.now_ms();
+        if !begins {
+            store.renew(login, now_ms);
+        } else if !store.begin(login, now_ms) {
+            return None;
+        }
+        handle.seal(sealer, kind)
+    }
+
+    /// What is told of a session.
+    fn told<'a>(
+        &self,
+        items: &'a Items,
+        state: &SessionState,
+    ) -> impl Iterator<Item = (&'a HeaderName, HeaderValue)> {
+        let subject = (!items.is_empty()).then(|| state.consumer.to_string());
+        let facts = SessionFacts {
+            id: state.id.as_deref(),
+            audience: &self.config.audience,
+            subject: subject.as_deref(),
+            started_ms: state.started_ms,
+            renewed_ms: state.renewed_ms,
+            timers: self.config.session.timers,
+        };
+        let now_ms = self.clock.now_ms();
+        let told = items.iter().filter_map(|(name, item)| {
+            let value = HeaderValue::try_from(item.text(&facts, now_ms)?).ok()?;
+            Some((name, value))
+        });
+        told.collect::<Vec<_>>().into_iter()
+    }
+
+    /// What becomes of a request with these cookies.
+    fn admit(&self, presented: Presented, exchange: &mut Exchange) {
+        let state = presented.state().cloned();
+        let entered = state.filter(|state| self.enter(state, exchange));
+        exchange.notes.push(Box::new(if let Some(state) = entered {
+            self.passed.inc();
+            for (name, value) in self.told(&self.config.request_headers, &state) {
+                exchange.vouched.push((name.clone(), value));
+            }
+            presented
+        } else {
+            Presented::default()
+        }));
+    }
+
+    /// The answer to who signs out.
+    fn sign_out(&self, request: &RequestHeader, exchange: &mut Exchange) -> Flow {
+        self.ended.inc();
+        exchange.refusal = Some(LOGOUT.code.into());
+        let mut reply = Reply::empty(StatusCode::OK);
+        for cookie in self.forget(request, exchange) {
+            reply.headers.push((SET_COOKIE, cookie));
+        }
+        Flow::Respond(reply)
+    }
+
+    /// Ends sessions that the store has. Whether it has done so.
+    async fn end_stored(&self, presented: &Presented) -> bool {
+        let Some(store) = &self.store else {
+            return true;
+        };
+        let mut ended = true;
+        for held in presented.both() {
+            let (Some(handle), Some(id)) = (&held.handle, &held.state.id) else {
+                continue;
+            };
+            if let Err(error) = store.end(handle.key(), id, self.clock.now_ms()).await {
+                tracing::warn!(%error, "a session is not ended");
+                ended = false;
+            }
+        }
+        ended
     }
 
     /// The fields that set a cookie. Its attributes have the order of the imitated
@@ -230,8 +405,7 @@ impl SessionPlugin {
 
     /// The fields that have browsers forget the cookies that the request shows.
     fn forget(&self, request: &RequestHeader, exchange: &Exchange) -> Vec<HeaderValue> {
-        let kinds = [Some(&self.config.session), self.config.remember.as_ref()];
-        let fields = kinds.into_iter().flatten();
+        let fields = self.kinds();
         let fields = fields.flat_map(|kind| kind.style.forget(&request.headers, exchange.secure));
         fields.collect()
     }
@@ -248,29 +422,36 @@ fn append(response: &mut ResponseHeader, cookies: Vec<HeaderValue>) {
 impl Filter for SessionPlugin {
     fn on_request(&self, session: &mut Request, exchange: &mut Exchange) -> Verdict {
         let request = session.req_header();
-        let Some(presented) = self.present(request) else {
-            return Verdict::Now(Flow::Continue);
+        let presented = match self.present(request) {
+            Ok(Some(presented)) => presented,
+            Ok(None) => return Verdict::Now(Flow::Continue),
+            Err(NeedsStore) => return Verdict::Wait,
         };
-        let logout = presented.state().is_some() && self.is_logout(request, exchange);
-        if logout {
-            self.ended.inc();
-            exchange.refusal = Some(LOGOUT.code.into());
-            let mut reply = Reply::empty(StatusCode::OK);
-            for cookie in self.forget(request, exchange) {
-                reply.headers.push((SET_COOKIE, cookie));
+        if presented.state().is_some() && self.is_logout(request, exchange) {
+            if self.config.is_stored {
+                return Verdict::Wait;
             }
-            return Verdict::Now(Flow::Respond(reply));
+            return Verdict::Now(self.sign_out(request, exchange));
         }
-        let state = presented.state().cloned();
-        let entered = state.is_some_and(|state| self.enter(&state, exchange));
-        let presented = if entered {
-            self.passed.inc();
-            presented
-        } else {
-            Presented::default()
-        };
-        exchange.notes.push(Box::new(presented));
+        self.admit(presented, exchange);
         Verdict::Now(Flow::Continue)
+    }
+
+    async fn on_request_slow(&self, session: &mut Request, exchange: &mut Exchange) -> Flow {
+        let request = session.req_header();
+        let Some(presented) = self.present_stored(request).await else {
+            return Flow::Continue;
+        };
+        if presented.state().is_some() && self.is_logout(request, exchange) {
+            if self.end_stored(&presented).await {
+                return self.sign_out(request, exchange);
+            }
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            exchange.refusal = Some(UNAVAILABLE.code.into());
+            return Flow::Respond(Reply::message(status, UNEXPECTED));
+        }
+        self.admit(presented, exchange);
+        Flow::Continue
     }
 
     async fn explain(
@@ -278,7 +459,7 @@ impl Filter for SessionPlugin {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Option<FilterExplanation> {
-        let presented = self.present(request).unwrap_or_default();
+        let presented = self.present_stored(request).await.unwrap_or_default();
         Some(match presented.state().cloned() {
             None => FilterExplanation::passes("the request has no session"),
             Some(_) if self.is_logout(request, exchange) => FilterExplanation::answers(&LOGOUT),
@@ -295,6 +476,17 @@ impl Filter for SessionPlugin {
 
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
         identity::write(exchange, request);
+        for (name, value) in &exchange.vouched {
+            if self
+                .config
+                .request_headers
+                .iter()
+                .any(|(own, _)| own == name)
+            {
+                // A name and a value that are already those of a message.
+                let _ = request.insert_header(name.clone(), value);
+            }
+        }
     }
 
     fn on_response_to(
@@ -318,7 +510,7 @@ impl Filter for SessionPlugin {
     }
 
     fn owned_headers(&self) -> &[HeaderName] {
-        &identity::HEADERS
+        &self.config.owned_headers
     }
 
     fn gives_cookies(&self) -> bool {

@@ -3,12 +3,19 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::config::CookieKind;
+use doorward_core::clock::random_alphanumeric;
 use doorward_net::session::seal::Sealer;
+
+/// Letters and digits of what sessions are called.
+const ID: usize = 22;
 
 /// A session, as its cookie has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SessionState {
+    /// What it is called where it is shown. It opens nothing; cookies of older
+    /// versions have none.
+    #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<Box<str>>,
     #[serde(rename = "c")]
     pub(super) consumer: Uuid,
     #[serde(rename = "i")]
@@ -30,6 +37,7 @@ impl SessionState {
         now_ms: i64,
     ) -> Self {
         Self {
+            id: Some(random_alphanumeric::<ID>().into()),
             consumer,
             credential,
             groups,
@@ -51,15 +59,15 @@ impl SessionState {
         (self.consumer, self.credential) == (consumer, credential)
     }
 
-    /// The session in a cookie, if it was sealed here for these cookies.
-    pub(super) fn open(sealer: &Sealer, kind: &CookieKind, text: &str) -> Option<Self> {
-        let plain = sealer.open(&kind.context, text).ok()?;
+    /// The session in a text that was sealed for `context`.
+    pub(super) fn open(sealer: &Sealer, context: &[u8], text: &str) -> Option<Self> {
+        let plain = sealer.open(context, text).ok()?;
         serde_json::from_slice(&plain).ok()
     }
 
-    /// The text of such a cookie.
-    pub(super) fn seal(&self, sealer: &Sealer, kind: &CookieKind) -> Option<String> {
+    /// The text of it for `context`.
+    pub(super) fn seal(&self, sealer: &Sealer, context: &[u8]) -> Option<String> {
         let plain = serde_json::to_vec(self).ok()?;
-        sealer.seal(&kind.context, &plain).ok()
+        sealer.seal(context, &plain).ok()
     }
 }

@@ -4,7 +4,9 @@ use uuid::Uuid;
 use super::*;
 use crate::authentication::testing::{Outcome, ask, ask_as, caller, filter, parts_with};
 use crate::testing::plugin;
+use doorward_core::model::login::{LoginQuery, StoredLogin};
 use doorward_plugin_api::consumers::{Caller, Directory};
+use doorward_store::Store;
 
 /// The consumers in force: anna, or nobody.
 struct Anna(bool);
@@ -216,12 +218,14 @@ async fn nobody_gets_no_session() {
 #[test]
 fn what_can_not_be_done_is_refused_with_what_can() {
     for (config, field) in [
-        (json!({"storage": "kong"}), "storage: "),
         (
             json!({"remember": true, "remember_cookie_name": "session2"}),
             "remember_cookie_name: ",
         ),
-        (json!({"response_headers": ["id"]}), "response_headers: "),
+        (
+            json!({"response_headers": ["cookie"]}),
+            "schema violation (response_headers.1: expected one of: id",
+        ),
         (json!({"cookie_name": "a b"}), "cookie_name: "),
     ] {
         let refused = plugin(&KIND, &config).err().unwrap_or_default();
@@ -247,4 +251,151 @@ async fn without_a_secret_sessions_outlive_the_process_by_that_of_the_store() {
     let other = with_common_secret("of another store");
     let outcome = show(&*other, "GET / HTTP/1.1", &cookie).await;
     assert_eq!(outcome.consumer(), None);
+}
+
+#[tokio::test]
+async fn upstream_and_client_are_told_of_a_session() {
+    let (filter, parts) = world(json!({
+        "request_headers": ["id", "subject", "absolute-timeout"],
+        "response_headers": ["id", "audience", "timeout"], "idling_timeout": 0,
+    }));
+    let cookie = begin(&*filter).await;
+    parts.clock.advance(60_000);
+    let forged = format!("{cookie}\r\nSession-Id: forged");
+    let outcome = show(&*filter, "GET / HTTP/1.1", &forged).await;
+    let mut request = outcome.head.clone();
+    filter.on_upstream_request(&outcome.exchange, &mut request);
+    let mut response = ResponseHeader::build(200, None).expect("a head");
+    filter.on_response_to(&outcome.head, &outcome.exchange, &mut response);
+    let of = |headers: &http::HeaderMap, name: &str| {
+        let value = headers.get(name)?;
+        Some(value.to_str().expect("text").to_owned())
+    };
+    let id = of(&request.headers, "session-id").expect("a name");
+    assert_eq!(id.len(), 22);
+    assert!(!cookie.contains(&id));
+    let nil = Uuid::nil().to_string();
+    assert_eq!(of(&request.headers, "session-subject"), Some(nil));
+    let absolute = of(&request.headers, "session-absolute-timeout");
+    assert_eq!(absolute.as_deref(), Some("86340"));
+    assert_eq!(of(&response.headers, "session-id"), Some(id));
+    let audience = of(&response.headers, "session-audience");
+    assert_eq!(audience.as_deref(), Some("default"));
+    let timeout = of(&response.headers, "session-timeout");
+    assert_eq!(timeout.as_deref(), Some("3540"));
+    // A client's own never reach the upstream.
+    for name in ["session-id", "session-subject", "x-consumer-id"] {
+        assert!(
+            filter.owned_headers().iter().any(|own| own == name),
+            "{name}"
+        );
+    }
+}
+
+/// The plugin of a node whose sessions are in this store.
+fn stored(store: &Arc<Store>, config: Value) -> (Arc<dyn Filter>, Parts) {
+    let parts = parts_with(|_| {});
+    parts.consumers.publish(Box::new(Anna(true)));
+    parts.slots.put(Arc::new(SessionStore::of(store.clone())));
+    let mut config = config;
+    config["secret"] = json!("a secret of some length");
+    config["storage"] = json!("kong");
+    (filter(&KIND, &config, &parts), parts)
+}
+
+async fn store() -> (Arc<Store>, tempfile::TempDir) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = Store::open_sqlite(&directory.path().join("db")).await;
+    (Arc::new(store.expect("a store")), directory)
+}
+
+/// The sessions in a store, once there are as many.
+async fn sessions(store: &Store, count: usize) -> Vec<StoredLogin> {
+    loop {
+        let page = store.logins(&LoginQuery::default(), None, 10).await;
+        let logins = page.expect("an answer").logins;
+        if logins.len() == count {
+            return logins;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_in_the_store_is_one_on_every_node_until_it_ends() {
+    let (store, _directory) = store().await;
+    let (here, _) = stored(&store, json!({}));
+    let (there, clock) = stored(&store, json!({}));
+    let cookie = begin(&*here).await;
+    let kept = sessions(&store, 1).await;
+    let [login] = kept.as_slice() else { panic!() };
+    assert_eq!(login.subject, Some(Uuid::nil().to_string()));
+    assert_eq!(
+        login.ends_ms, 945_000,
+        "idle for 900 seconds, and a twentieth"
+    );
+    assert!(!login.sealed.contains(&Uuid::nil().to_string()));
+    for node in [&here, &there] {
+        let outcome = show(&**node, "GET / HTTP/1.1", &cookie).await;
+        assert_eq!(outcome.consumer(), Some("anna"));
+        let (name, value) = cookie.split_once('=').expect("a value");
+        assert!(node.owns_cookie(name, value));
+    }
+    // Signed out on one, it is over there at once, and a second later elsewhere.
+    let outcome = show(&*here, "POST /?session_logout HTTP/1.1", &cookie).await;
+    assert_eq!(outcome.reply.expect("an answer").status, StatusCode::OK);
+    sessions(&store, 0).await;
+    let outcome = show(&*here, "GET / HTTP/1.1", &cookie).await;
+    assert_eq!(outcome.consumer(), None);
+    clock.clock.advance(1000);
+    let outcome = show(&*there, "GET / HTTP/1.1", &cookie).await;
+    assert_eq!(outcome.consumer(), None);
+    assert!(cookies(&*there, &outcome)[0].contains("Max-Age=0"));
+}
+
+#[tokio::test]
+async fn a_renewed_session_stays_in_its_place_and_an_ended_one_stays_away() {
+    let (store, _directory) = store().await;
+    let (filter, parts) = stored(&store, json!({}));
+    let cookie = begin(&*filter).await;
+    let before = sessions(&store, 1).await.remove(0);
+    parts.clock.advance(600_000);
+    let outcome = show(&*filter, "GET / HTTP/1.1", &cookie).await;
+    assert_eq!(outcome.consumer(), Some("anna"));
+    assert_eq!(cookies(&*filter, &outcome).len(), 1);
+    let after = loop {
+        let now = sessions(&store, 1).await.remove(0);
+        if now.used_ms == 600_000 {
+            break now;
+        }
+    };
+    assert_eq!((&after.key, &after.id), (&before.key, &before.id));
+    assert_eq!(after.ends_ms, before.ends_ms + 600_000);
+    // An operator ends it.
+    let all = LoginQuery::default();
+    let ended = store.end_logins(&all, &[], 600_000).await;
+    assert_eq!(ended.expect("an answer"), [before.id]);
+    parts.clock.advance(600_000);
+    let outcome = show(&*filter, "GET / HTTP/1.1", &cookie).await;
+    assert_eq!(outcome.consumer(), None);
+}
+
+#[tokio::test]
+async fn what_a_cookie_holds_opens_no_session_of_another_kind_or_audience() {
+    let (store, _directory) = store().await;
+    let (filter, _) = stored(&store, json!({"remember": true}));
+    let [session, remember] = remembered(&*filter).await;
+    sessions(&store, 2).await;
+    let value = |cookie: &str| pair(cookie).split_once('=').expect("a value").1.to_owned();
+    let swapped = format!("session={}", value(&remember));
+    let outcome = show(&*filter, "GET / HTTP/1.1", &swapped).await;
+    assert_eq!(outcome.consumer(), None);
+    let outcome = show(&*filter, "GET / HTTP/1.1", pair(&remember)).await;
+    assert_eq!(outcome.consumer(), Some("anna"));
+    let (others, _) = stored(&store, json!({"audience": "others"}));
+    let (in_cookies, _) = world(json!({}));
+    for other in [others, in_cookies] {
+        let outcome = show(&*other, "GET / HTTP/1.1", pair(&session)).await;
+        assert_eq!(outcome.consumer(), None);
+    }
 }

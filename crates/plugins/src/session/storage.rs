@@ -1,0 +1,195 @@
+//! Sessions in the store, of which browsers have a handle alone.
+//!
+//! Keys are hashes of handles, and values are sealed: who reads the store can use
+//! neither. All nodes share the sessions.
+
+use std::sync::Arc;
+
+use quick_cache::sync::Cache;
+use tokio::sync::Semaphore;
+
+use super::config::CookieKind;
+use super::state::SessionState;
+use doorward_core::clock::random_alphanumeric;
+use doorward_core::model::grant::TokenHash;
+use doorward_core::model::login::{LoginQuery, StoredLogin};
+use doorward_net::session::seal::Sealer;
+use doorward_store::{Store, StoreError};
+
+/// Letters and digits of handles: 190 bits.
+const HANDLE: usize = 32;
+/// Sessions that are remembered.
+const REMEMBERED: usize = 65_536;
+/// For how long, in milliseconds: what was ended elsewhere is good no longer.
+const FRESH_MS: i64 = 1000;
+/// When a session ends that nothing ends, in milliseconds: in 400 days.
+const FOR_EVER_MS: i64 = 400 * 86_400_000;
+/// Sessions that are written at a time, at most.
+static WRITES: Semaphore = Semaphore::const_new(4096);
+/// The issuer of these sessions in the lists of operators.
+const ISSUER: &str = "session";
+
+/// The sessions of a process that its store keeps.
+pub struct SessionStore {
+    store: Arc<Store>,
+    looked_up: Cache<TokenHash, CachedSession>,
+}
+
+/// A session as it was a moment ago.
+#[derive(Clone)]
+struct CachedSession {
+    at_ms: i64,
+    /// What is sealed of it; `None`: it has ended.
+    sealed: Option<Arc<str>>,
+}
+
+/// What the cookie of such a session holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Handle(Box<str>);
+
+impl Handle {
+    /// The handle of a new session.
+    pub(super) fn random() -> Self {
+        Self(random_alphanumeric::<HANDLE>().into())
+    }
+
+    /// The handle in a cookie of this kind.
+    pub(super) fn open(sealer: &Sealer, kind: &CookieKind, text: &str) -> Option<Self> {
+        let plain = sealer.open(&Self::context(kind), text).ok()?;
+        Some(Self(String::from_utf8(plain).ok()?.into()))
+    }
+
+    /// The text of the cookie.
+    pub(super) fn seal(&self, sealer: &Sealer, kind: &CookieKind) -> Option<String> {
+        sealer.seal(&Self::context(kind), self.0.as_bytes()).ok()
+    }
+
+    /// The key of its session.
+    pub(super) fn key(&self) -> TokenHash {
+        TokenHash::of(&self.0)
+    }
+
+    /// A handle is no session, and opens nothing of another kind.
+    fn context(kind: &CookieKind) -> Vec<u8> {
+        [&kind.context[..], b"\nhandle"].concat()
+    }
+}
+
+/// A session opens at its own key alone.
+pub(super) fn context(kind: &CookieKind, key: &TokenHash) -> Vec<u8> {
+    [&kind.context[..], b"\nstored\n", &key.0[..]].concat()
+}
+
+/// The record of a session.
+pub(super) fn record(
+    kind: &CookieKind,
+    (key, sealed): (TokenHash, String),
+    state: &SessionState,
+    audience: &str,
+) -> StoredLogin {
+    let ends_ms = kind.timers.ends_at(state.started_ms, state.renewed_ms);
+    let for_ever = state.renewed_ms.saturating_add(FOR_EVER_MS);
+    StoredLogin {
+        key,
+        id: state.id.as_deref().unwrap_or_default().to_owned(),
+        issuer: ISSUER.to_owned(),
+        client_id: audience.to_owned(),
+        subject: Some(state.consumer.to_string()),
+        sid: None,
+        started_ms: state.started_ms,
+        used_ms: state.renewed_ms,
+        ends_ms: ends_ms.unwrap_or(for_ever),
+        sealed,
+    }
+}
+
+impl SessionStore {
+    /// The sessions in `store`.
+    pub fn of(store: Arc<Store>) -> Self {
+        Self {
+            store,
+            looked_up: Cache::new(REMEMBERED),
+        }
+    }
+
+    /// What is sealed of a session that was looked up a moment ago; `Some(None)`: there
+    /// is none.
+    pub(super) fn at_hand(&self, key: &TokenHash, now_ms: i64) -> Option<Option<Arc<str>>> {
+        let known = self.looked_up.get(key)?;
+        let age_ms = now_ms.saturating_sub(known.at_ms);
+        (0..FRESH_MS).contains(&age_ms).then_some(known.sealed)
+    }
+
+    /// Looks a session up.
+    pub(super) async fn look_up(&self, key: TokenHash, now_ms: i64) -> Result<(), StoreError> {
+        let login = self.store.login(key).await?;
+        let login = login.filter(|login| now_ms < login.ends_ms);
+        self.note(key, login.map(|login| login.sealed.into()), now_ms);
+        Ok(())
+    }
+
+    fn note(&self, key: TokenHash, sealed: Option<Arc<str>>, at_ms: i64) {
+        self.looked_up.insert(key, CachedSession { at_ms, sealed });
+    }
+
+    /// Keeps a new session. It counts on this node from now on, and on others once it
+    /// is stored. Whether there is room for one more that waits for that.
+    pub(super) fn begin(self: &Arc<Self>, login: StoredLogin, now_ms: i64) -> bool {
+        let Ok(place) = WRITES.try_acquire() else {
+            tracing::warn!("sessions begin faster than the store takes them");
+            return false;
+        };
+        self.note(login.key, Some(login.sealed.as_str().into()), now_ms);
+        let own = Arc::clone(self);
+        tokio::spawn(async move {
+            let _place = place;
+            if let Err(error) = own.store.insert_login(&login).await {
+                tracing::warn!(%error, "a session is not stored");
+                own.looked_up.remove(&login.key);
+                return;
+            }
+            // It has ended before it was stored.
+            let ended = own.looked_up.get(&login.key);
+            if ended.is_some_and(|known| known.sealed.is_none()) {
+                let removed = own.end(login.key, &login.id, now_ms).await;
+                if let Err(error) = removed {
+                    tracing::warn!(%error, "a session that has ended stays until its time");
+                }
+            }
+        });
+        true
+    }
+
+    /// Keeps what a session is now, unless it has ended meanwhile.
+    pub(super) fn renew(self: &Arc<Self>, login: StoredLogin, now_ms: i64) {
+        let Ok(place) = WRITES.try_acquire() else {
+            return;
+        };
+        self.note(login.key, Some(login.sealed.as_str().into()), now_ms);
+        let own = Arc::clone(self);
+        tokio::spawn(async move {
+            let _place = place;
+            match own.store.update_login(&login, 0).await {
+                Ok(true) => {}
+                Ok(false) => own.note(login.key, None, now_ms),
+                Err(error) => tracing::warn!(%error, "a session is not renewed"),
+            }
+        });
+    }
+
+    /// Ends a session.
+    pub(super) async fn end(
+        &self,
+        key: TokenHash,
+        id: &str,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        self.note(key, None, now_ms);
+        let query = LoginQuery {
+            id: Some(id.to_owned()),
+            issuer: Some(ISSUER.to_owned()),
+            ..LoginQuery::default()
+        };
+        self.store.end_logins(&query, &[], now_ms).await.map(drop)
+    }
+}
