@@ -77,7 +77,8 @@ async fn violations_of_the_schema_name_their_fields() {
         json!({"protocol":"tcp"}),
         (
             400,
-            "schema violation (protocol: expected one of: grpc, grpcs, http, https, internal)",
+            "2 schema violations (streams of TCP, TLS and UDP are not proxied here; protocol: \
+             expected one of: grpc, grpcs, http, https, internal)",
         ),
     )
     .await;

@@ -34,6 +34,12 @@ pub fn name(text: &str) -> Result<(), String> {
     ))
 }
 
+/// The protocols of streams, which routes and services of the imitated gateway may
+/// have.
+pub const STREAMS: &[&str] = &["tcp", "tls", "udp", "tls_passthrough"];
+/// What is said of them.
+pub const NO_STREAMS: &str = "streams of TCP, TLS and UDP are not proxied here";
+
 /// A tag: printable, without `,` and `/`.
 ///
 /// # Errors
@@ -46,9 +52,14 @@ pub fn tag(text: &str) -> Result<(), String> {
     {
         return Ok(());
     }
-    Err(format!(
+    Err(invalid_tag(text))
+}
+
+/// What is wrong with a text that is no tag.
+pub fn invalid_tag(text: &str) -> String {
+    format!(
         "invalid tag '{text}': expected printable ascii (except `,` and `/`) or valid utf-8 sequences"
-    ))
+    )
 }
 
 /// An upper-case method.

@@ -40,6 +40,7 @@ pub fn route() -> &'static Schema {
             .check(header_names)
             .check(snis_need_https)
             .check(no_stream_fields)
+            .check(no_streams)
     });
     &SCHEMA
 }
@@ -103,6 +104,9 @@ fn one_family_of_protocols(route: &Map<String, Value>, violations: &mut Violatio
 }
 
 fn something_is_matched(route: &Map<String, Value>, violations: &mut Violations) {
+    if speaks(route, checks::STREAMS) {
+        return;
+    }
     let mut fields = vec!["hosts", "headers", "paths"];
     let protocol = ["https", "grpcs", "http", "grpc"]
         .into_iter()
@@ -169,7 +173,8 @@ fn header_names(route: &Map<String, Value>, violations: &mut Violations) {
 }
 
 fn snis_need_https(route: &Map<String, Value>, violations: &mut Violations) {
-    if is_set(route, "snis") && !speaks(route, &["https", "grpcs"]) {
+    let allowed = speaks(route, &["https", "grpcs"]) || speaks(route, checks::STREAMS);
+    if is_set(route, "snis") && !allowed {
         violations.put_entity(
             "'snis' can only be set when 'protocols' is 'grpcs', 'https', 'tls' or 'tls_passthrough'",
         );
@@ -177,7 +182,21 @@ fn snis_need_https(route: &Map<String, Value>, violations: &mut Violations) {
     }
 }
 
+/// Says of the protocols of streams why they are not among those expected. Rules on
+/// what routes of other protocols match would mislead.
+fn no_streams(route: &Map<String, Value>, violations: &mut Violations) {
+    if speaks(route, checks::STREAMS) {
+        violations.put_entity(format!(
+            "{}, and TLS is not passed through by its server name",
+            checks::NO_STREAMS,
+        ));
+    }
+}
+
 fn no_stream_fields(route: &Map<String, Value>, violations: &mut Violations) {
+    if speaks(route, checks::STREAMS) {
+        return;
+    }
     for field in ["sources", "destinations"] {
         if is_set(route, field) {
             let message = format!("cannot set '{field}' when 'protocols' is 'http' or 'https'");

@@ -65,6 +65,7 @@ pub fn service() -> &'static Schema {
             .check(grpc_has_no_path)
             .check(clients_are_named_over_http1)
             .check(sockets_lead_out)
+            .check(no_streams)
     });
     &SCHEMA
 }
@@ -119,6 +120,14 @@ fn parts_of_url(text: &str) -> Result<[(&'static str, Value); 4], &'static str> 
         ("port", port.into()),
         ("path", path),
     ])
+}
+
+/// Says of the protocols of streams why they are not among those expected.
+fn no_streams(service: &Map<String, Value>, violations: &mut Violations) {
+    let protocol = service.get("protocol").and_then(Value::as_str);
+    if protocol.is_some_and(|protocol| checks::STREAMS.contains(&protocol)) {
+        violations.put_entity(checks::NO_STREAMS);
+    }
 }
 
 const TLS_FIELDS: [&str; 4] = [

@@ -112,7 +112,7 @@ fn fields_of_a_service_are_checked() {
         ),
         (
             "protocol",
-            json!("tcp"),
+            json!("ftp"),
             "expected one of: grpc, grpcs, http, https, internal",
         ),
         ("path", json!("x"), "should start with: /"),
@@ -205,9 +205,17 @@ fn grpc_routes_keep_their_paths() {
 #[test]
 fn streams_are_refused_with_what_is_allowed() {
     for protocol in ["tcp", "tls", "udp", "tls_passthrough"] {
+        let stream = json!({"protocols": [protocol], "snis": ["a.b"], "sources": [{"port": 1}]});
         assert_eq!(
-            bad_route("protocols", json!([protocol])),
-            "schema violation (protocols.1: expected one of: grpc, grpcs, http, https)"
+            refused(route(), stream),
+            "2 schema violations (streams of TCP, TLS and UDP are not proxied here, and TLS is \
+             not passed through by its server name; protocols.1: expected one of: grpc, grpcs, \
+             http, https)"
+        );
+        assert_eq!(
+            refused(service(), json!({"host": "a", "protocol": protocol})),
+            "2 schema violations (streams of TCP, TLS and UDP are not proxied here; protocol: \
+             expected one of: grpc, grpcs, http, https, internal)"
         );
     }
     assert_eq!(
@@ -360,7 +368,7 @@ fn fields_of_a_route_are_checked() {
         ),
         (
             "protocols",
-            json!(["tcp"]),
+            json!(["ftp"]),
             "protocols.1: expected one of: grpc, grpcs, http, https",
         ),
         (
