@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, PipeReader, Write};
 use std::process::Stdio;
 
+use reqwest::Method;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use serde_json::json;
 
 use crate::support::raw::exchange;
 use crate::support::{DEADLINE, Door, Setup, Upstream, eventually};
@@ -228,4 +230,39 @@ async fn a_command_that_can_not_print_to_a_full_disk_says_so() {
         assert!(said.contains("No space left"), "{arguments:?}: {said}");
         assert!(!said.contains("panicked"), "{said}");
     }
+}
+
+#[tokio::test]
+async fn an_operator_changes_the_level_of_the_log_for_a_while() {
+    let upstream = Upstream::echo().await;
+    let door = setup(&upstream).env("DOORWARD_LOG", "error").start().await;
+    let level = || async {
+        let told = door.admin_get("/debug/node/log-level").await.expect(200);
+        told.json()["message"].as_str().expect("a text").to_owned()
+    };
+    let choose = async |path: &str| {
+        let path = format!("/debug/node/log-level/{path}");
+        door.admin_json(Method::PUT, &path, &json!({})).await
+    };
+    assert_eq!(level().await, "log level: error");
+    assert!(!door.log_text().contains("DEBUG"), "{}", door.log_text());
+    let answer = choose("debug?timeout=0").await.expect(200).json();
+    assert_eq!(answer["message"], "log level changed");
+    assert_eq!(level().await, "log level: debug");
+    eventually("lines for those who look for a fault", || async {
+        use_it(&door).await;
+        door.log_text().contains("DEBUG").then_some(())
+    })
+    .await;
+    let answer = choose("debug").await.expect(200).json();
+    assert_eq!(answer["message"], "log level is already debug");
+    choose("warn?timeout=1").await.expect(200);
+    // Then it is again what it was at the start.
+    eventually("the level is the old one", || async {
+        (level().await == "log level: error").then_some(())
+    })
+    .await;
+    let audit = door.admin_get("/audit?kind=log.level").await.expect(200);
+    let events = audit.json()["data"].as_array().map(Vec::len);
+    assert_eq!(events, Some(3), "{}", audit.body);
 }

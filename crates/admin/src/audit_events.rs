@@ -19,6 +19,7 @@ fn kind(endpoint: &Endpoint, method: &str) -> Option<Kind> {
     }
     match endpoint.path {
         "/explain" | "/schemas/plugins/validate" | "/schemas/{entity}/validate" => None,
+        "/debug/node/log-level/{level}" => Some(Kind::LogLevel),
         "/config" => Some(Kind::EntityImport),
         path if path.ends_with("healthy") => Some(Kind::TargetHealth),
         path if path.starts_with("/throttling") => Some(Kind::ThrottlingReset),
@@ -65,7 +66,10 @@ pub(super) async fn answer(
     };
     // Entities are told with their write; where nothing is written, nothing was
     // changed.
-    let unwritten = matches!(kind, Kind::TargetHealth | Kind::ThrottlingReset);
+    let unwritten = matches!(
+        kind,
+        Kind::TargetHealth | Kind::ThrottlingReset | Kind::LogLevel
+    );
     let outcome = state.audit.with(told, now_ms, act, |_| unwritten).await;
     Ok(outcome.unwrap_or_else(|refusal| {
         let event = event.failed(reason(refusal.status()));

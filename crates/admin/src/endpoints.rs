@@ -5,7 +5,7 @@ use super::endpoint::{
 };
 use super::openapi::broker as described;
 use super::{
-    audit, broker, config, consumers, credentials, explain, health, info, issuers, keys,
+    audit, broker, config, consumers, credentials, debug, explain, health, info, issuers, keys,
     login_sessions, oauth2_tokens, openapi, plugins, proxy_cache, route_files, schemas, tags,
     targets, throttling,
 };
@@ -19,8 +19,8 @@ use doorward_core::model::sni::Sni;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
 
-/// Every endpoint but those of [`credentials`], [`keys`], [`oauth2_tokens`] and
-/// [`proxy_cache`]. Of two that match, the first one counts.
+/// Every endpoint but those of [`credentials`], [`debug`], [`keys`], [`oauth2_tokens`]
+/// and [`proxy_cache`]. Of two that match, the first one counts.
 static ENDPOINTS: &[Endpoint] = &[
     endpoint("/", READ, info::root, info::root_operation),
     endpoint("/config", LIST, config::config, config::config_operation),
@@ -323,6 +323,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Endpoint> {
     ENDPOINTS
         .iter()
         .chain(credentials::ENDPOINTS)
+        .chain(debug::ENDPOINTS)
         .chain(keys::ENDPOINTS)
         .chain(oauth2_tokens::ENDPOINTS)
         .chain(proxy_cache::ENDPOINTS)

@@ -101,6 +101,12 @@ pub(super) enum ApiError {
         /// What is wrong with it.
         message: Cow<'static, str>,
     },
+    /// A value in the path or the query that is none of those allowed.
+    #[error("{0}")]
+    Argument(String),
+    /// The filter of the log could not be replaced.
+    #[error("failed setting log level")]
+    LogLevel,
     /// The storage of login sessions gives no answer, or takes no more.
     #[error("The storage of sessions does not answer")]
     Sessions,
@@ -131,12 +137,14 @@ impl ApiError {
             ApiError::Workspace(_) | ApiError::Missing(_) | ApiError::NotFound => {
                 self.plain(StatusCode::NOT_FOUND)
             }
+            ApiError::LogLevel => self.plain(StatusCode::INTERNAL_SERVER_ERROR),
             ApiError::Sessions => reply::unavailable(&self.to_string()),
             ApiError::Method => self.plain(StatusCode::METHOD_NOT_ALLOWED),
             ApiError::Json
             | ApiError::Form(_)
             | ApiError::Query(_)
             | ApiError::Arguments
+            | ApiError::Argument(_)
             | ApiError::ContentTypes => self.plain(StatusCode::BAD_REQUEST),
             ApiError::TooLarge => self.plain(StatusCode::PAYLOAD_TOO_LARGE),
             ApiError::Forbidden(_) => self.plain(StatusCode::FORBIDDEN),

@@ -16,6 +16,7 @@ mod config;
 mod consumers;
 mod cors;
 mod credentials;
+mod debug;
 mod draft;
 mod endpoint;
 mod endpoints;

@@ -2,6 +2,7 @@
 
 use super::error::ApiError;
 use super::{WORKSPACE, endpoints, form};
+use doorward_gateway::schemas::checks;
 
 /// The parts of a path, decoded, without the workspace and trailing slashes.
 pub(super) fn segments(path: &str) -> Result<Vec<String>, ApiError> {
@@ -10,7 +11,7 @@ pub(super) fn segments(path: &str) -> Result<Vec<String>, ApiError> {
         .filter(|segment| !segment.is_empty())
         .map(|segment| form::decoded(segment, false))
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|_| ApiError::NotFound)?;
+        .map_err(|_| undecodable(path))?;
     let first = segments.first().map_or("", String::as_str);
     if first.is_empty() || is_top_level(first) {
         return Ok(segments);
@@ -27,6 +28,20 @@ pub(super) fn segments(path: &str) -> Result<Vec<String>, ApiError> {
             Err(ApiError::Workspace(first.to_owned()))
         }
         _ => Err(ApiError::NotFound),
+    }
+}
+
+/// What a path is answered with that is no text when it is decoded. As a tag that is
+/// the fault of a value, and else nothing has such a name.
+fn undecodable(path: &str) -> ApiError {
+    let mut parts = path.split('/').filter(|part| !part.is_empty()).peekable();
+    parts.next_if(|part| *part == WORKSPACE);
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some("tags"), Some(tag), None) => ApiError::Unique {
+            field: "tag",
+            message: checks::invalid_tag(tag).into(),
+        },
+        _ => ApiError::NotFound,
     }
 }
 

@@ -261,9 +261,48 @@ async fn tags_come_in_pages() {
     }
     api.get("/tags?size=0").await.expect(400);
     api.get("/tags?offset=WyJhIl0=").await.expect(400);
-    let wrong = api.get("/tags/a,b").await.expect(400).json();
-    assert_eq!(wrong["code"], 10);
-    assert_eq!(wrong["name"], "invalid unique tag");
+    for (path, tag) in [
+        ("/tags/a,b", "a,b"),
+        ("/tags/%FF", "%FF"),
+        ("/default/tags/%c3", "%c3"),
+    ] {
+        let wrong = api.get(path).await.expect(400).json();
+        assert_eq!(wrong["code"], 10, "{path}");
+        assert_eq!(wrong["name"], "invalid unique tag");
+        let message = format!(
+            "invalid tag '{tag}': expected printable ascii (except `,` and `/`) or valid utf-8 \
+             sequences"
+        );
+        assert_eq!(wrong["fields"]["tag"], message);
+    }
+    for path in ["/services/%FF", "/tags/%FF/x", "/tags%FF"] {
+        api.get(path).await.expect(404);
+    }
+}
+
+#[tokio::test]
+async fn the_level_of_the_log_is_told_and_odd_ones_are_refused() {
+    let api = Api::new().await;
+    let told = api.get("/debug/node/log-level").await.expect(200).json();
+    let level = told["message"].as_str().expect("a text");
+    let level = level.strip_prefix("log level: ").expect("its name");
+    let path = format!("/debug/node/log-level/{level}");
+    let same = api.send("PUT", &path, json!({})).await.expect(200).json();
+    assert_eq!(same["message"], format!("log level is already {level}"));
+    for (path, message) in [
+        ("/loud", "unknown log level: loud"),
+        ("/trace", "unknown log level: trace"),
+        (
+            "/debug?timeout=-1",
+            "timeout must be greater than or equal to 0",
+        ),
+    ] {
+        let path = format!("/debug/node/log-level{path}");
+        let refused = api.send("PUT", &path, json!({})).await.expect(400).json();
+        assert_eq!(refused["message"], message);
+    }
+    let timers = api.get("/timers").await.expect(200).json();
+    assert_eq!(timers["stats"]["sys"]["running"], 0);
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ pub mod kong_metrics;
 pub mod line_sink;
 pub mod listeners;
 pub mod log_file;
+pub mod log_levels;
 pub mod log_limit;
 pub mod metrics;
 pub mod otlp;

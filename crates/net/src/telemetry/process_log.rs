@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use tracing::subscriber::set_global_default;
 use tracing::{Event, Level, Subscriber};
-use tracing_log::AsLog;
+use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
-use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use super::client_aborts::ClientAborts;
 use super::engine_log::EngineLog;
 use super::line_sink::LineSink;
+use super::log_levels;
 use super::metrics::Counter;
 use super::repeats::Repeats;
 use super::spool::{Bounds, Spool};
@@ -31,8 +31,8 @@ const BOUNDS: Bounds = Bounds {
 };
 /// How long what waits may take to be written when the process ends.
 pub const LAST_WORDS: Duration = Duration::from_secs(1);
-/// What is logged unless the environment says.
-const LEVELS: &str = "info,pingora_core=warn,pingora_proxy=warn,sqlx=warn";
+/// The level that is logged unless the environment says.
+const LEVEL: &str = "info";
 
 static LOG: OnceLock<ProcessLog> = OnceLock::new();
 
@@ -116,20 +116,31 @@ where
     let filter = levels
         .and_then(|levels| EnvFilter::try_new(crate_targets(&levels)).ok())
         .or_else(|| EnvFilter::try_from_default_env().ok())
-        .unwrap_or_else(|| EnvFilter::new(LEVELS));
+        .unwrap_or_else(|| EnvFilter::new(log_levels::directives(LEVEL)));
+    let configured = filter.to_string();
+    let serves = limit.is_some();
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(io::stderr().is_terminal())
         .log_internal_errors(false)
         .with_writer(writer);
     // A second log would be a mistake of the program: the first one stays.
-    let _ = if std::env::var("DOORWARD_LOG_FORMAT").is_ok_and(|format| format == "json") {
-        set_global_default(log.json().finish().with(limit))
+    let reload = if std::env::var("DOORWARD_LOG_FORMAT").is_ok_and(|format| format == "json") {
+        let log = log.json().with_filter_reloading();
+        let reload = log_levels::reload(log.reload_handle());
+        set_global_default(log.finish().with(limit)).map(|()| reload)
     } else {
-        set_global_default(log.with_target(false).finish().with(limit))
+        let log = log.with_target(false).with_filter_reloading();
+        let reload = log_levels::reload(log.reload_handle());
+        set_global_default(log.finish().with(limit)).map(|()| reload)
     };
+    if let Ok(reload) = reload
+        && serves
+    {
+        log_levels::begin(configured, reload);
+    }
     if log::set_boxed_logger(Box::new(engine)).is_ok() {
-        log::set_max_level(LevelFilter::current().as_log());
+        log_levels::follow();
     }
 }
 

@@ -122,6 +122,8 @@ kinds! {
     LoginEnd = "login.end",
     /// The counters of a partition were forgotten.
     ThrottlingReset = "throttling.reset",
+    /// The level of the process's log was changed.
+    LogLevel = "log.level",
     /// A certificate was ordered from an authority.
     CertificateOrder = "certificate.order",
     /// The configuration files were read again.
