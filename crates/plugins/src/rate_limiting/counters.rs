@@ -126,14 +126,20 @@ impl Counters {
         let mut shard = shard.lock();
         let key = shard.place(key, limits.len(), now);
         let mut passes = true;
+        let mut counted = 0;
         for (limit, used) in limits.iter().zip(&mut used) {
-            *used = shard.used(key, limit.period, now);
+            let counts = passes && cost > 0;
+            let slot = shard.slot(key, limit.period, now, counts);
+            *used = slot.as_ref().map_or(0, |slot| slot.used);
             passes &= cost == 0 || limit.remaining(*used) > 0.0;
-        }
-        if passes && cost > 0 {
-            for limit in limits {
-                shard.count(key, limit.period, cost, now);
+            if let Some(slot) = slot.filter(|_| counts && passes) {
+                slot.used = slot.used.saturating_add(cost);
+                counted += 1;
             }
+        }
+        if !passes {
+            // Those before the one that refuses.
+            shard.give_back(key, limits.iter().take(counted), cost, now);
         }
         (used, passes)
     }
@@ -147,12 +153,7 @@ impl Counters {
         };
         let mut shard = shard.lock();
         let key = shard.place(key, limits.len(), now);
-        for limit in limits {
-            let slot = shard.slots.get_mut(&(key.0, key.1, limit.period as u8));
-            if let Some(slot) = slot.filter(|slot| slot.window == limit.period.window(now)) {
-                slot.used = slot.used.saturating_sub(cost);
-            }
-        }
+        shard.give_back(key, limits.iter(), cost, now);
     }
 }
 
@@ -180,20 +181,34 @@ impl Shard {
         }
     }
 
-    fn used(&self, key: Key, period: Period, now: i64) -> u64 {
-        let slot = self.slots.get(&(key.0, key.1, period as u8));
-        let current = slot.filter(|slot| slot.window == period.window(now));
-        current.map_or(0, |slot| slot.used)
-    }
-
-    fn count(&mut self, key: Key, period: Period, cost: u64, now: i64) {
+    /// The counter of a period's current window. Where there is none, one begins if it
+    /// is to count.
+    fn slot(&mut self, key: Key, period: Period, now: i64, counts: bool) -> Option<&mut Slot> {
         let window = period.window(now);
-        let entry = self.slots.entry((key.0, key.1, period as u8));
-        let slot = entry.or_insert(Slot { window, used: 0 });
+        let id = (key.0, key.1, period as u8);
+        if !counts {
+            let slot = self.slots.get_mut(&id);
+            return slot.filter(|slot| slot.window == window);
+        }
+        let slot = self.slots.entry(id).or_insert(Slot { window, used: 0 });
         if slot.window != window {
             *slot = Slot { window, used: 0 };
         }
-        slot.used = slot.used.saturating_add(cost);
+        Some(slot)
+    }
+
+    fn give_back<'a>(
+        &mut self,
+        key: Key,
+        limits: impl Iterator<Item = &'a Limit>,
+        cost: u64,
+        now: i64,
+    ) {
+        for limit in limits {
+            if let Some(slot) = self.slot(key, limit.period, now, false) {
+                slot.used = slot.used.saturating_sub(cost);
+            }
+        }
     }
 }
 
