@@ -85,6 +85,7 @@ mod openid_connect_tls;
 mod operation;
 mod otlp;
 mod outages;
+mod plugin_servers;
 mod plugins;
 mod proxies;
 mod proxy_protocol;

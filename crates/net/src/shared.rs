@@ -114,7 +114,8 @@ impl Redis {
     }
 
     /// As [`Redis::open`], for plugins that name a Redis of their own. Metrics
-    /// show that of the process alone.
+    /// show that of the process alone. The probe's key begins as those of counters do:
+    /// their user may have no others.
     ///
     /// # Errors
     /// As there.
@@ -124,7 +125,7 @@ impl Redis {
             deadline: config.deadline()?,
             connect: CONNECT,
             says: PLUGINS,
-            probe: "doorward:probe".to_owned(),
+            probe: "ratelimit:probe".to_owned(),
             live: ArcSwapOption::empty(),
             news: Notify::new(),
             scripts: Mutex::default(),
