@@ -64,6 +64,7 @@ mod log_streams;
 mod login_session_sockets;
 mod login_sessions;
 mod mcp;
+mod mcp_attacks;
 mod mcp_client_documents;
 mod mcp_rules;
 mod mcp_streams;

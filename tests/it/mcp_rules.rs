@@ -6,7 +6,7 @@ use crate::mcp::{door, door_with, token, users_token};
 use crate::support::http::{self, Answer};
 use crate::support::{Door, Reply, Upstream};
 
-const RULES: &str = "
+pub(crate) const RULES: &str = "
       rules:
       - {tools: [pay], scopes_required: [write]}
       - {tools: [weather, 'read_*']}
@@ -14,7 +14,7 @@ const RULES: &str = "
 ";
 
 /// A server of the protocol that names sessions and lists four tools.
-async fn server() -> Upstream {
+pub(crate) async fn server() -> Upstream {
     Upstream::start(|seen| {
         let message: Value = serde_json::from_slice(&seen.body).unwrap_or_default();
         let result = match message["method"].as_str() {
@@ -44,7 +44,7 @@ async fn server() -> Upstream {
 }
 
 /// Sends this body with these headers.
-async fn post(door: &Door, token: &str, body: &str, headers: &[(&str, &str)]) -> Answer {
+pub(crate) async fn post(door: &Door, token: &str, body: &str, headers: &[(&str, &str)]) -> Answer {
     let mut request = http::client()
         .post(door.proxy_url("/mcp"))
         .bearer_auth(token)
@@ -56,7 +56,7 @@ async fn post(door: &Door, token: &str, body: &str, headers: &[(&str, &str)]) ->
     http::send(request).await
 }
 
-fn tool(name: &str) -> String {
+pub(crate) fn tool(name: &str) -> String {
     let params = json!({"name": name, "arguments": {}});
     json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}).to_string()
 }

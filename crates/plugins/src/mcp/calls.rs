@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{CONTENT_TYPE, HeaderName, UPGRADE};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use pingora::http::RequestHeader;
 use serde_json::Value;
@@ -227,7 +227,7 @@ impl Mcp {
         session: &mut Session,
         exchange: &mut Exchange,
     ) -> Result<(Vec<Message>, bool), Refused> {
-        if let Err(fault) = check_type(&session.req_header().headers) {
+        if let Err(fault) = check_encoding(&session.req_header().headers) {
             return Err(Refused::new(&BAD_MESSAGE, fault));
         }
         let known = exchange.replacement.as_ref().or(exchange.body.as_ref());
@@ -361,23 +361,36 @@ impl Mcp {
     }
 }
 
-/// Refuses bodies that a server might read in another character set.
-fn check_type(headers: &HeaderMap) -> Result<(), Fault> {
-    let is_plain = |value: &HeaderValue| {
-        let text = value.to_str().unwrap_or("charset").to_ascii_lowercase();
-        let mut parameters = text.split([';', ',']).skip(1).map(str::trim);
-        text != "charset"
-            && parameters.all(|parameter| {
-                let charset = parameter.strip_prefix("charset=");
-                charset.is_none_or(|charset| charset.trim_matches('"') == "utf-8")
-            })
-    };
+/// Refuses bodies that a server might read as another text: in another character set,
+/// or after the decoding of a content coding.
+fn check_encoding(headers: &HeaderMap) -> Result<(), Fault> {
+    let is_identity = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
+    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
+    if !codings.all(is_identity) {
+        return Err(Fault::new(PARSE_ERROR, "the message has a content coding"));
+    }
     let mut types = headers.get_all(CONTENT_TYPE).iter();
-    if types.all(is_plain) && headers.get_all(CONTENT_TYPE).iter().count() <= 1 {
+    let (first, second) = (types.next(), types.next());
+    if first.is_none_or(is_utf_8) && second.is_none() {
         Ok(())
     } else {
         Err(Fault::new(PARSE_ERROR, "the message is not in UTF-8"))
     }
+}
+
+/// Whether a media type names UTF-8 wherever it names a character set. Readers differ
+/// in where they allow spaces and quotes, so these count nowhere.
+fn is_utf_8(media_type: &HeaderValue) -> bool {
+    let Ok(text) = media_type.to_str() else {
+        return false;
+    };
+    let text = text.to_ascii_lowercase();
+    let text = text.replace([' ', '\t', '"'], "");
+    let mut named = text.split("charset").skip(1);
+    named.all(|rest| {
+        let after = rest.strip_prefix("=utf-8");
+        after.is_some_and(|after| after.is_empty() || after.starts_with([';', ',']))
+    })
 }
 
 /// Refuses headers that say something else than the body, and batches where the
