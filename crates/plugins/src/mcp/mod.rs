@@ -362,6 +362,9 @@ impl Filter for Mcp {
 
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
         self.plugin.on_upstream_request(exchange, request);
+        // It is checked here. A server that knows no other name than its own would
+        // refuse the pages that the configuration allows.
+        request.remove_header(&ORIGIN);
         if calls::listing(exchange).is_some() {
             // A name and a value that are already those of a message.
             let _ = request.insert_header(ACCEPT_ENCODING, calls::IDENTITY);
