@@ -277,3 +277,64 @@ async fn a_stranger_is_not_told_what_runs_here() {
     let body = answer.text().await.expect("a body");
     assert!(!body.contains("Doorward is running"), "{body}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_door_from_flags_lets_clients_of_an_mcp_server_find_the_rest() {
+    let upstream = Upstream::echo().await;
+    let mut door = Setup::new().lay_out();
+    let to = format!("{}/mcp/", upstream.address());
+    let (from, admin) = (door.proxy(), door.admin());
+    let flags = [
+        "--from", &from, "--to", &to, "--admin", &admin, "--login", "--mcp", "--state", "s",
+    ];
+    door.spawn_as(&[&["proxy"][..], &flags].concat());
+    door.until_ready().await;
+    hints_are_printed(&door).await;
+    let log = door.take_log();
+    let base = format!("http://localhost:{}", port(&door.proxy()));
+    let resource = hint(&log, "MCP server");
+    assert_eq!(resource, format!("{base}/mcp"));
+    assert!(
+        log.contains(&format!("{resource}  ->  http://{to}")),
+        "{log}"
+    );
+
+    let refused = http::send(http::client().post(&resource)).await.expect(401);
+    let challenge = refused.header("www-authenticate");
+    let metadata = challenge.split('"').nth(1).expect("an address");
+    let metadata = http::send(http::client().get(metadata)).await.expect(200);
+    let metadata = metadata.json();
+    assert_eq!(metadata["resource"], *resource);
+    // Clients that name no scope of their own ask for all that they find.
+    assert_eq!(metadata["scopes_supported"], json!(["openid"]));
+    let issuer = metadata["authorization_servers"][0].as_str().expect("one");
+    let provider = format!("{issuer}/.well-known/openid-configuration");
+    let provider = http::send(http::client().get(provider)).await.expect(200);
+    let provider = provider.json();
+    assert_eq!(provider["client_id_metadata_document_supported"], true);
+    let register = provider["registration_endpoint"].as_str().expect("one");
+    let client = json!({"redirect_uris": ["http://127.0.0.1:1/callback"]});
+    let register = http::client().post(register).json(&client);
+    http::send(register).await.expect(201);
+
+    let secrets = std::fs::read_to_string(door.path("s/secrets.txt")).expect("secrets");
+    let secrets: Vec<&str> = secrets.lines().collect();
+    let form = [
+        ("grant_type", "password"),
+        ("client_id", "proxy"),
+        ("client_secret", secrets[1]),
+        ("username", "user"),
+        ("password", secrets[0]),
+        ("scope", "openid"),
+        ("resource", &resource),
+    ];
+    let token = provider["token_endpoint"].as_str().expect("one");
+    let token = http::send(http::client().post(token).form(&form)).await;
+    let token = token.expect(200).json()["access_token"].clone();
+    let call = http::client().post(&resource);
+    let call = call.bearer_auth(token.as_str().expect("a token"));
+    http::send(call).await.expect(200);
+    let last = upstream.last();
+    assert_eq!(last.target, "/mcp");
+    assert_eq!(last.header("authorization"), None);
+}

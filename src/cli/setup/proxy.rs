@@ -179,6 +179,7 @@ fn main_file(arguments: &Arguments, admin: &str, base: &str, secrets: &Secrets) 
         if arguments.mcp {
             settings["resources"] = json!([arguments.resource(base)]);
             settings["registration"] = json!({"mode": "open"});
+            settings["client_metadata_documents"] = json!({"mode": "open"});
             // Clients refresh in parallel, and lose answers.
             settings["refresh_token_grace"] = json!(30);
         }
@@ -207,16 +208,23 @@ fn is_loopback(address: &str) -> bool {
     parsed.is_ok_and(|address| address.ip().is_loopback())
 }
 
+/// Whether browsers call this door by a name of loopback.
+fn is_local(base: &str) -> bool {
+    let url = Url::parse(base);
+    url.is_ok_and(|url| matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")))
+}
+
 fn routes_file(arguments: &Arguments, base: &str, secrets: &Secrets) -> Value {
     let mut service = service(&arguments.to);
     // A client of the protocol knows the server by its path, so that stays.
-    let path = if arguments.mcp {
-        arguments.to[0].path().to_owned()
-    } else {
-        "/".to_owned()
+    let path = match arguments.to[0].path().trim_end_matches('/') {
+        path if arguments.mcp && !path.is_empty() => path.to_owned(),
+        _ => "/".to_owned(),
     };
     let route = |name: &str, paths: &[&str]| {
-        let mut route = json!({"name": name, "paths": paths, "preserve_host": true});
+        // MCP servers on loopback refuse names other than those of loopback.
+        let keeps_host = !arguments.mcp || name != "proxy" || is_local(base);
+        let mut route = json!({"name": name, "paths": paths, "preserve_host": keeps_host});
         if !arguments.host.is_empty() {
             route["hosts"] = json!(arguments.host);
         }
@@ -282,6 +290,8 @@ fn plugins(arguments: &Arguments, base: &str, secrets: &Secrets) -> Vec<Value> {
             "config": {
                 "resource": arguments.resource(base),
                 "issuer": format!("{base}/oauth2"),
+                // Clients ask for what is listed here, or for all that the provider has.
+                "scopes_supported": ["openid"],
             },
         }));
     } else if arguments.login {
@@ -317,7 +327,12 @@ fn plugins(arguments: &Arguments, base: &str, secrets: &Secrets) -> Vec<Value> {
 
 fn hints(arguments: &Arguments, admin: &str, base: &str, secrets: &Secrets) -> String {
     let to: Vec<&str> = arguments.to.iter().map(Url::as_str).collect();
-    let mut text = format!("\n  {base}  ->  {}\n", to.join(", "));
+    let door = if arguments.mcp {
+        arguments.resource(base)
+    } else {
+        base.to_owned()
+    };
+    let mut text = format!("\n  {door}  ->  {}\n", to.join(", "));
     if arguments.login {
         text += &format!("  Sign in as    user  {}\n", secrets.password);
     }
@@ -329,7 +344,8 @@ fn hints(arguments: &Arguments, admin: &str, base: &str, secrets: &Secrets) -> S
         );
     }
     if arguments.mcp {
-        text += &format!("  MCP server    {}\n", arguments.resource(base));
+        text += &format!("  MCP server    {door}\n");
+        text += "                give clients this very address: they find the rest\n";
     }
     text += &format!("  Admin API     http://{admin}\n");
     if !is_loopback(admin) {
@@ -372,6 +388,28 @@ mod tests {
         assert_eq!(two["services"][0]["host"], "proxy");
         let rate = json!({"numberOfRequests": 6, "duration": "10 seconds"});
         assert_eq!(two["services"][0]["plugins"][0]["config"]["rate"], rate);
+    }
+
+    #[test]
+    fn a_server_of_the_protocol_is_called_by_a_name_that_it_knows() {
+        for (flags, keeps_host, path) in [
+            (&["--to", ":9000/mcp"][..], true, "/mcp"),
+            (&["--to", ":9000/mcp/"], true, "/mcp"),
+            (&["--to", ":9000"], true, "/"),
+            (&["--to", ":9000/mcp", "--host", "app.test"], false, "/mcp"),
+            (
+                &["--to", ":9000/mcp", "--base-url", "https://app.test"],
+                false,
+                "/mcp",
+            ),
+        ] {
+            let file = routes(&[flags, &["--login", "--mcp"]].concat());
+            let route = &file["services"][0]["routes"][0];
+            assert_eq!(route["preserve_host"], keeps_host, "{flags:?}");
+            assert_eq!(route["paths"], json!([path]), "{flags:?}");
+            let identity = &file["services"][1]["routes"][0];
+            assert_eq!(identity["preserve_host"], true, "{flags:?}");
+        }
     }
 
     #[test]
