@@ -141,6 +141,11 @@ async fn a_document_that_says_or_is_something_else_makes_no_client() {
             .await
             .expect(400);
         assert_eq!(answer.header("location"), "", "{path}");
+        if path == "/other.json" {
+            let why = "its client_id is not its address";
+            assert!(answer.body.contains(why), "{}", answer.body);
+            door.wait_log("why", |log| log.contains(why)).await;
+        }
         assert_eq!(documents.last().target, path, "no redirect is followed");
     }
     // A token request makes the provider fetch nothing.
@@ -167,6 +172,22 @@ async fn a_document_that_points_inside_is_not_fetched() {
         format!("https://127.0.0.1:{port}/good.json"),
         format!("https://localhost:{port}/good.json"),
         format!("https://[::ffff:127.0.0.1]:{port}/good.json"),
+        format!("https://[::ffff:7f00:1]:{port}/good.json"),
+        format!("https://0.0.0.0:{port}/good.json"),
+        format!("https://[::1]:{port}/good.json"),
+        format!("https://[::]:{port}/good.json"),
+        format!("https://2130706433:{port}/good.json"),
+        format!("https://0x7f.1:{port}/good.json"),
+        format!("https://user@127.0.0.1:{port}/good.json"),
+        format!("https://app.test@127.0.0.1:{port}/good.json"),
+        "https://169.254.169.254/latest/meta-data".to_owned(),
+        "https://[fe80::1]/good.json".to_owned(),
+        "https://[fd00::1]/good.json".to_owned(),
+        "https://[64:ff9b::7f00:1]/good.json".to_owned(),
+        "https://10.0.0.1/good.json".to_owned(),
+        "https://100.64.0.1/good.json".to_owned(),
+        "https://192.168.0.1/good.json".to_owned(),
+        "file:///etc/passwd".to_owned(),
     ] {
         let answer = authorize(&door, &id, BACK).await.expect(400);
         assert_eq!(answer.header("location"), "", "{id}");
@@ -176,6 +197,58 @@ async fn a_document_that_points_inside_is_not_fetched() {
         );
     }
     assert_eq!(documents.connections(), 0);
+}
+
+/// A server that leads inside, is silent, or never comes to an end.
+async fn hostile(inside: String) -> Upstream {
+    Upstream::start(move |seen| {
+        let json = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
+        match seen.target.as_str() {
+            "/hang.json" => Reply::Hang,
+            "/half.json" => Reply::Unended(format!("{json}\r\n{{\"client_id\":").into()),
+            "/endless.json" => Reply::Stream {
+                length: 1 << 30,
+                chunked: true,
+            },
+            "/claims.json" => {
+                Reply::Raw(format!("{json}Content-Length: 99999999\r\n\r\n{{").into())
+            }
+            status => {
+                let status = status.trim_matches(|other: char| !other.is_ascii_digit());
+                let head = format!("HTTP/1.1 {status} Moved\r\nLocation: {inside}\r\n");
+                Reply::Raw(format!("{head}Content-Length: 0\r\n\r\n").into())
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hostile_document_leads_nowhere_and_holds_up_nobody() {
+    let inside = documents().await;
+    let hostile = hostile(inside.url("/good.json")).await;
+    let door = door("{mode: open}", "{allow: [127.0.0.1]}").await;
+    let paths = [
+        "/301",
+        "/302",
+        "/303",
+        "/307",
+        "/308",
+        "/hang.json",
+        "/half.json",
+        "/endless.json",
+        "/claims.json",
+    ];
+    let ids: Vec<_> = paths.iter().map(|path| hostile.url(path)).collect();
+    // All at once: each is given up by itself, within its time.
+    let all = ids.iter().map(|id| authorize(&door, id, BACK));
+    for (answer, id) in futures_util::future::join_all(all).await.iter().zip(&ids) {
+        assert_eq!(answer.status, 400, "{id}: {}", answer.body);
+        assert_eq!(answer.header("location"), "", "{id}");
+    }
+    assert_eq!(inside.connections(), 0, "no redirect is followed");
+    let answer = authorize(&door, &inside.url("/good.json"), BACK).await;
+    assert!([200, 302].contains(&answer.status), "{}", answer.body);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -98,8 +98,11 @@ pub(super) async fn find(call: &Call, id: &str) -> Result<Option<Arc<LiveClient>
     Ok(state.clients.read(&state.store, &call.realm, id).await?)
 }
 
+/// How a description begins that is for who has written the document.
+pub(super) const UNUSABLE: &str = "The document of the client can't be used";
+
 fn unusable(text: impl std::fmt::Display) -> OAuthError {
-    let text = format!("The document of the client can't be used: {text}");
+    let text = format!("{UNUSABLE}: {text}");
     OAuthError::bad("invalid_client", text.replace(['`', '"'], "'"))
 }
 
@@ -128,7 +131,10 @@ async fn read(call: &Call, url: &Url, id: &str) -> Result<(ClientMetadata, i64),
     }
     let members = json::object(&answer.body);
     let members = members.map_err(|_| unusable("it is not one JSON object, no member twice"))?;
-    let members = checked(members, id).map_err(unusable)?;
+    let members = checked(members, id).map_err(|text| {
+        doorward_net::telemetry::warn_limited!(id, "a client's document can't be used: {text}");
+        unusable(text)
+    })?;
     let metadata = register::metadata_of_document(call, members, id)?;
     Ok((metadata, life(&answer.headers)))
 }

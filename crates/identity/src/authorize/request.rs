@@ -75,7 +75,8 @@ pub(super) struct Request {
     pub(super) named_uri: bool,
     pub(super) response_types: ResponseTypes,
     pub(super) scopes: Vec<String>,
-    /// What the user has to agree to: the scopes, and those of single claims.
+    /// What the user has to agree to: the scopes, those of single claims, and the
+    /// resources.
     pub(super) consent_scopes: Vec<String>,
     pub(super) nonce: Option<String>,
     pub(super) challenge: Option<Challenge>,
@@ -229,10 +230,13 @@ async fn checked(
     };
     let demand = demand(call, params, client, &wanted)?;
     wanted.confine(&client.scopes);
+    let resources = resources(call, params, client)?;
+    // A scope at one server is not the same scope at another one.
     let mut consent_scopes = scopes.clone();
-    for scope in wanted.scopes() {
-        if !consent_scopes.iter().any(|one| one == scope) {
-            consent_scopes.push(scope.to_owned());
+    let of_claims = wanted.scopes().map(str::to_owned);
+    for one in of_claims.chain(resources.iter().cloned()) {
+        if !consent_scopes.contains(&one) {
+            consent_scopes.push(one);
         }
     }
     let max_age = params.get("max_age").map(str::parse::<u32>).transpose();
@@ -265,7 +269,7 @@ async fn checked(
         subject,
         claims: wanted,
         demand,
-        resources: resources(call, params, client)?,
+        resources,
         dpop_jkt: dpop_jkt.map(str::to_owned),
         query: params.carried().to_owned(),
         parameters: params.request().to_vec(),

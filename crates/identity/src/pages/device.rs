@@ -1,5 +1,7 @@
 //! The pages on which people let their devices in.
 
+use std::borrow::Cow;
+
 use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
@@ -59,7 +61,7 @@ struct DeviceQuestion<'a> {
     policy: Option<&'a str>,
     terms: Option<&'a str>,
     alert: Option<Alert<'a>>,
-    scopes: Vec<&'a str>,
+    scopes: Vec<Cow<'a, str>>,
     action: &'a str,
     csrf: &'a str,
     user_name: &'a str,

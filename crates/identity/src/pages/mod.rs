@@ -15,12 +15,15 @@ mod signed_out;
 mod texts;
 mod theme;
 
+use std::borrow::Cow;
+
 use askama::Template;
 use axum::response::Response;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 
 use super::client_address;
+use super::client_documents::UNUSABLE;
 use super::federation::ProviderLink;
 pub(super) use account::{
     AccountConsent, AccountFactor, AccountLink, AccountPage, AccountSession, account,
@@ -319,7 +322,7 @@ struct Consent<'a> {
     policy: Option<&'a str>,
     terms: Option<&'a str>,
     alert: Option<Alert<'a>>,
-    scopes: Vec<&'a str>,
+    scopes: Vec<Cow<'a, str>>,
     action: &'a str,
     csrf: &'a str,
     since: &'a str,
@@ -372,12 +375,14 @@ struct Error<'a> {
 
 /// The page for what can't be told to the client.
 pub(super) fn error(frame: &Frame, status: StatusCode, code: &str, description: &str) -> Response {
+    // Who has written a document about a client reads what is wrong with it.
+    let is_unknown = code == "invalid_client" && !description.starts_with(UNUSABLE);
     let page = Error {
         frame,
         texts: &frame.texts,
         code,
         description,
-        known: (code == "invalid_client").then_some(&frame.texts.error_client),
+        known: is_unknown.then_some(&frame.texts.error_client),
     };
     show(frame, status, &page)
 }

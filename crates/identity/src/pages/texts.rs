@@ -1,5 +1,6 @@
 //! What the pages say, in every language that they speak.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -55,6 +56,8 @@ pub(crate) struct Texts {
     pub(super) other_account: String,
     pub(super) vouched_by: String,
     pub(super) goes_to: String,
+    /// What a token for a server lets a client do.
+    pub(super) at_server: String,
     pub(super) error: String,
     pub(super) error_hint: String,
     pub(super) error_client: String,
@@ -214,9 +217,15 @@ impl Texts {
         }
     }
 
-    /// What a scope means to its user.
-    pub(super) fn scope<'a>(&'a self, name: &'a str) -> &'a str {
-        self.scopes.get(name).map_or(name, String::as_str)
+    /// What a scope means to its user, or a server that a token is for.
+    pub(super) fn scope<'a>(&'a self, name: &'a str) -> Cow<'a, str> {
+        if let Some(text) = self.scopes.get(name) {
+            return Cow::Borrowed(text);
+        }
+        if name.starts_with("https://") || name.starts_with("http://") {
+            return Cow::Owned(self.at_server.replace("{server}", name));
+        }
+        Cow::Borrowed(name)
     }
 }
 
@@ -377,9 +386,11 @@ mod tests {
         assert_eq!(english.sign_in, "Log in");
         assert_eq!(english.password, "Password");
         assert_eq!(
-            (english.scope("pay"), english.scope("x")),
+            (&*english.scope("pay"), &*english.scope("x")),
             ("Pay for you", "x")
         );
+        let server = english.scope("https://mcp.example/mcp");
+        assert_eq!(server, "Act for you at https://mcp.example/mcp");
         assert_eq!(english.scope("phone"), "Your phone number");
         let french = theme("fr", "dir: ltr\nsign_in: Se connecter\n").expect("languages");
         assert_eq!(french.choose(Some("fr"), None).sign_in, "Se connecter");

@@ -12,6 +12,7 @@ mod par;
 mod request_objects;
 mod requests;
 mod sign_out;
+mod strangers;
 
 use std::collections::BTreeMap;
 
