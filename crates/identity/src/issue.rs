@@ -166,6 +166,9 @@ struct AccessClaims<'a> {
     nonce: Option<&'a str>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     userinfo_claims: &'a [String],
+    /// Of tokens that a server reads by itself (RFC 9068 §2.2.3.1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<Vec<String>>,
 }
 
 impl<'a> AccessClaims<'a> {
@@ -308,6 +311,11 @@ pub(super) async fn access_token(
     if format == TokenFormat::AtJwt {
         claims.follow_rfc9068(issue);
     }
+    // Introspection of an opaque token tells the groups of that moment.
+    if format != TokenFormat::Opaque && !issue.restrictions.audience.is_empty() {
+        let scopes = issue.scopes.iter().map(String::as_str);
+        claims.groups = membership::groups_claim(state, issue.user, scopes).await?;
+    }
     audit::tokens(issue);
     audit::traced(&claims.audit_tracking_id);
     let (access_token, stored) = match format {
@@ -378,6 +386,7 @@ fn access_claims<'a>(state: &State, issue: &Issue<'a>, iat: i64, life: i64) -> A
         jti: token_id::new(issue.now_ms.max(issue.client.client.created_ms), issue.user),
         nonce: issue.request_claims.nonce,
         userinfo_claims: issue.request_claims.userinfo_claims,
+        groups: None,
     }
 }
 

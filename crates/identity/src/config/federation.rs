@@ -114,6 +114,10 @@ pub struct LinkRules {
     pub update: bool,
     /// Whether `amadmin` may be signed in by this provider.
     pub administrator: bool,
+    /// Groups here that follow groups there at each sign-in, by their names there.
+    pub groups: BTreeMap<String, String>,
+    /// The claim that names the groups there.
+    pub groups_claim: String,
 }
 
 impl Default for LinkRules {
@@ -124,6 +128,8 @@ impl Default for LinkRules {
             user_name: "{preferred_username}".to_owned(),
             update: false,
             administrator: false,
+            groups: BTreeMap::new(),
+            groups_claim: "groups".to_owned(),
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod account;
 mod exchange;
+mod groups;
 mod id_token;
 mod mapping;
 mod metadata;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use url::Url;
 
+use super::groups::GroupMapping;
 use super::mapping::{Mapping, Template};
 use crate::config::{FederationProvider, LinkRules, RealmSettings};
 use crate::records::is_safe_source;
@@ -41,6 +42,8 @@ pub(crate) struct Provider {
     pub(super) mapping: Mapping,
     /// What a new account is called.
     pub(super) user_name: Template,
+    /// Groups that follow those of the provider.
+    pub(super) groups: GroupMapping,
 }
 
 impl Provider {
@@ -125,6 +128,7 @@ fn one(written: &FederationProvider) -> Result<Provider, RecordError> {
         issuer,
         mapping,
         user_name,
+        groups: GroupMapping::compile(&written.link).map_err(|error| error.below("link"))?,
     })
 }
 

@@ -6,6 +6,7 @@ pub(super) mod browser;
 mod fapi;
 mod foreign;
 mod logouts;
+mod mcp_federation;
 mod native;
 mod pairwise;
 mod par;
