@@ -151,6 +151,16 @@ impl Door {
         self.access_token("/oauth2/access_token", form)
     }
 
+    /// A token for the server with tools.
+    pub(crate) fn tools_token(&self) -> Result<String> {
+        let form = format!(
+            "grant_type=client_credentials&client_id=bench&client_secret=bench-secret\
+             &scope=read&resource=http://{}/tools",
+            self.port.address()
+        );
+        self.access_token("/oauth2/access_token", &form)
+    }
+
     /// A token that the token broker gives.
     pub(crate) fn brokered_token(&self) -> Result<String> {
         self.access_token("/brokered/access_token", PASSWORD)
@@ -203,7 +213,8 @@ fn main_file(dir: &Path, port: &Port, admin: &Port, workers: usize) -> String {
          realms:\n    /:\n      users:\n      \
          - {{userName: demo, password: bench-password}}\n      clients:\n      \
          - {{client_id: bench, client_secret: bench-secret, \
-         grant_types: [client_credentials], scope: \"read\"}}\n      \
+         grant_types: [client_credentials], scope: \"read\", \
+         resources: [\"http://{port}/tools\"]}}\n      \
          - {{client_id: rsa, client_secret: bench-secret, \
          grant_types: [client_credentials], scope: \"read\", \
          access_token_signed_response_alg: RS256}}\n      \
@@ -260,8 +271,15 @@ fn routes_file(port: &Port, upstream: &Port) -> String {
          token_endpoint: \"http://{}/oauth2/access_token\"}}\n",
         port.address()
     );
+    let tools = format!(
+        "  - name: mcp\n    config: {{resource: \"http://{0}/tools\", \
+         issuer: \"http://{0}/oauth2\", scopes_required: [read], rules: \
+         [{{tools: [\"delete_*\"], action: deny}}, {{tools: [search], scopes_required: [read]}}]}}\n",
+        port.address()
+    );
     for (name, plugins) in [
         ("plain", String::new()),
+        ("tools", tools),
         ("brokered", brokered),
         ("bearer", bearer.clone()),
         ("cold", bearer.clone()),

@@ -31,6 +31,13 @@ const PLAIN: &str = "no plugin";
 /// add.
 const WITHOUT: &str = "no plugin, with the fields of a browser";
 const BAR: f64 = 2500.0;
+/// The calls of a tool that are compared: by the plugin that checks tokens alone, and
+/// by the one that reads the message too; and the instructions that this may add.
+const CALL: &str = "call of a tool, openid-connect";
+const CALL_BY_RULES: &str = "call of a tool, mcp";
+const CALL_BAR: f64 = 6000.0;
+/// The length of the message of such a call, in bytes.
+const CALL_LENGTH: usize = 1024;
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// A request that is asked again and again.
@@ -87,6 +94,29 @@ impl Row {
         let request = format!(
             "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {FORM}\r\n\
              Content-Length: {length}\r\n\r\n{form}"
+        );
+        Self {
+            name,
+            request: Request::Http1(request),
+            status: 200,
+        }
+    }
+
+    /// The call of a tool with a message of 1 KiB.
+    fn call(name: &'static str, port: &Port, path: &str, lines: &str) -> Self {
+        let message = |text: &str| {
+            format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":\
+                 {{\"name\":\"search\",\"arguments\":{{\"limit\":10,\"text\":\"{text}\"}}}}}}"
+            )
+        };
+        let text = "x".repeat(CALL_LENGTH - message("").len());
+        let (host, message) = (port.address(), message(&text));
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\n\
+             MCP-Protocol-Version: 2025-11-25\r\n{lines}\
+             Content-Length: {CALL_LENGTH}\r\n\r\n{message}"
         );
         Self {
             name,
@@ -160,6 +190,18 @@ impl Table {
         }
     }
 
+    /// What the rules of an MCP server add to a call, against their bar.
+    fn print_calls(&self) {
+        let each = |wanted| self.rows.iter().find(|(name, _)| *name == wanted);
+        let (Some((_, plain)), Some((_, ruled))) = (each(CALL), each(CALL_BY_RULES)) else {
+            return;
+        };
+        let added = ruled - plain;
+        let met = if added <= CALL_BAR { "met" } else { "missed" };
+        println!("\nwhat '{CALL_BY_RULES}' adds to '{CALL}'");
+        println!("  {added:>+9.0}   (bar: {CALL_BAR}): {met}");
+    }
+
     /// Compares with the file `baseline`: a line a row, its name, a tab, and what it
     /// costs beyond the floor. Compilers and processors differ, and the floor with them.
     fn compare(&self, baseline: &Path) -> Result<()> {
@@ -220,10 +262,16 @@ pub(crate) fn measure(binary: &Path, requests: usize, baseline: Option<&Path>) -
     let token = door.token()?;
     let bearer = format!("Authorization: Bearer {token}\r\n");
     floor(&upstream, &bearer, &mut table)?;
+    let tools_token = format!("Authorization: Bearer {}\r\n", door.tools_token()?);
+    let calls = [(CALL, "/bearer/tools"), (CALL_BY_RULES, "/tools")].map(|(name, path)| {
+        let row = Row::call(name, door.port(), path, &tools_token);
+        (row, door.port())
+    });
     let mut both = None;
     for (row, port) in rows(&door, &bearer, &token)
         .into_iter()
         .chain(everyday(&door))
+        .chain(calls)
     {
         let count = row.count(port, requests, |work| door.count(row.name, work))?;
         table.add(row.name, &count);
@@ -233,6 +281,7 @@ pub(crate) fn measure(binary: &Path, requests: usize, baseline: Option<&Path>) -
     }
     table.print();
     table.print_everyday();
+    table.print_calls();
     if let Some(count) = &both {
         print_functions(count, requests);
     }

@@ -26,7 +26,7 @@ pub(crate) fn serve(address: String) -> Result<()> {
     })
 }
 
-/// Requests have no body here, so each blank line asks for an answer.
+/// Answers each request once it is there whole.
 async fn answer(mut stream: TcpStream) -> Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = [0; 8192];
@@ -37,7 +37,7 @@ async fn answer(mut stream: TcpStream) -> Result<()> {
             return Ok(());
         }
         filled += read;
-        if buffer[..filled].ends_with(b"\r\n\r\n") {
+        if is_whole(&buffer[..filled]) {
             if buffer.starts_with(b"GET /socket") {
                 stream.write_all(UPGRADED).await?;
                 return echo(stream).await;
@@ -48,6 +48,23 @@ async fn answer(mut stream: TcpStream) -> Result<()> {
             return Ok(());
         }
     }
+}
+
+/// Whether a request has come to its end. A GET has no body, so a blank line ends it.
+fn is_whole(request: &[u8]) -> bool {
+    if request.starts_with(b"GET ") {
+        return request.ends_with(b"\r\n\r\n");
+    }
+    let Some(head) = request.windows(4).position(|four| four == b"\r\n\r\n") else {
+        return false;
+    };
+    let lines = request[..head].split(|byte| *byte == b'\n');
+    let length = lines.filter_map(|line| {
+        let (name, value) = std::str::from_utf8(line).ok()?.split_once(':')?;
+        let named = name.eq_ignore_ascii_case("content-length");
+        named.then(|| value.trim().parse::<usize>().ok()).flatten()
+    });
+    request.len() >= head + 4 + length.last().unwrap_or_default()
 }
 
 async fn echo(mut stream: TcpStream) -> Result<()> {
