@@ -166,10 +166,11 @@ NODE_MODULES := $(CLIENTS)/node_modules/.package-lock.json
 VENV         := target/clients/venv
 # The first generation of a library that the environment has in its second.
 MCP_FIRST    := target/clients/mcp-first
+MCP_RUST     := target/clients/rmcp
 
 deps-clients: deps ## Install clients of other makers for the tests: node, python, chromium, their packages.
 	@$(call install,$(NEEDS_CLIENTS))
-	@$(MAKE) --no-print-directory $(NODE_MODULES) $(VENV)/installed $(MCP_FIRST)/installed
+	@$(MAKE) --no-print-directory $(NODE_MODULES) $(VENV)/installed $(MCP_FIRST)/installed $(MCP_RUST)/debug/mcp-client
 
 $(NODE_MODULES): $(CLIENTS)/package.json $(CLIENTS)/package-lock.json
 	npm ci --prefix $(CLIENTS) --ignore-scripts --no-audit --no-fund
@@ -184,6 +185,11 @@ $(VENV)/installed: $(CLIENTS)/requirements.txt
 
 $(MCP_FIRST)/installed: $(CLIENTS)/requirements-mcp-first.txt $(VENV)/installed
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(MCP_FIRST) -r $<
+	@touch $@
+
+# The SDK is no dependency of the program, so it has a lock file of its own.
+$(MCP_RUST)/debug/mcp-client: $(wildcard $(CLIENTS)/rmcp/Cargo.* $(CLIENTS)/rmcp/src/*.rs)
+	CARGO_TARGET_DIR=$(MCP_RUST) $(CARGO) build --locked --manifest-path $(CLIENTS)/rmcp/Cargo.toml
 	@touch $@
 
 # $(call install,program:package …) installs the packages whose program is not

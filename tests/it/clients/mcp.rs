@@ -89,3 +89,10 @@ async fn the_first_python_sdk_outlives_denied_calls() {
 async fn the_protocols_own_runner_finds_no_difference_behind_the_door() {
     stage().await.run(node("mcp-conformance.mjs")).await;
 }
+
+#[tokio::test]
+#[ignore = "needs the SDK, which `make test` builds"]
+async fn the_rust_sdk_signs_in_calls_and_steps_up() {
+    let program = root().join("target/clients/rmcp/debug/mcp-client");
+    stage().await.run(Command::new(program)).await;
+}
