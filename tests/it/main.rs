@@ -66,6 +66,7 @@ mod login_sessions;
 mod mcp;
 mod mcp_attacks;
 mod mcp_client_documents;
+mod mcp_exchange;
 mod mcp_rules;
 mod mcp_streams;
 mod mutual_tls;

@@ -29,6 +29,7 @@ pub(super) fn schema() -> &'static Schema {
             ),
             Field::new("client_id", Type::text()),
             Field::new("client_secret", Type::text()),
+            Field::new("upstream_audience", Type::text()),
             Field::new("scopes_required", texts()).default(json!([])),
             Field::new("scopes_supported", texts()),
             Field::new("allowed_origins", Type::array(Type::checked(check_origin)))
@@ -118,6 +119,9 @@ pub(super) struct Config {
     pub(super) binds_sessions: bool,
     /// Longest body that is read before a decision, in bytes.
     pub(super) max_body: usize,
+    /// The audience that the tokens of clients must have, where they are exchanged for
+    /// others: nobody else looks at it then.
+    pub(super) exchanged_from: Option<String>,
     /// The `config` of the `openid-connect` plugin that checks tokens.
     pub(super) checks: Map<String, Value>,
 }
@@ -141,6 +145,11 @@ impl Config {
         {
             return Err(wrong("scopes_required", message));
         }
+        let exchanges = config.some_text("upstream_audience").is_some();
+        if exchanges && (config.some_text("client_id").is_none() || path.is_empty()) {
+            let message = "needs client_id and client_secret, and a resource with a path";
+            return Err(wrong("upstream_audience", message));
+        }
         let max_body = config.integer("max_body").unwrap_or_default();
         Ok(Self {
             resource: ProtectedResource {
@@ -160,6 +169,7 @@ impl Config {
             shows_step_up: config.flag("lists_show_step_up"),
             binds_sessions: config.flag("bind_sessions"),
             max_body: usize::try_from(max_body).unwrap_or_default(),
+            exchanged_from: exchanges.then(|| resource.to_owned()),
             checks: checks(config, &url, &scopes),
         })
     }
@@ -219,6 +229,17 @@ fn checks(config: Settings<'_>, url: &Url, scopes: &[&str]) -> Map<String, Value
         "end_with_session": config.flag("end_with_session"),
         "upstream_access_token_header": null,
     });
+    if let Some(audience) = config.some_text("upstream_audience") {
+        // The new token is judged, and it alone reaches the server.
+        checks["audience_required"] = json!([audience]);
+        checks["upstream_access_token_header"] = json!("authorization:bearer");
+        checks["token_exchange"] = json!({
+            "subject_token_issuers": [
+                {"issuer": config.text("issuer"), "conditions": {"has_audience": [resource]}},
+            ],
+            "request": {"audience": [audience], "empty_scopes": true},
+        });
+    }
     if !scopes.is_empty() {
         checks["scopes_required"] = json!([scopes.join(" ")]);
     }

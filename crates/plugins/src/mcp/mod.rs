@@ -22,7 +22,8 @@ use async_trait::async_trait;
 use http::header::{
     ACCEPT_ENCODING, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
-    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY, WWW_AUTHENTICATE,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, ORIGIN, VARY,
+    WWW_AUTHENTICATE,
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -30,6 +31,7 @@ use serde_json::{Map, Value};
 use url::form_urlencoded;
 
 use config::Config;
+use doorward_core::jose::verify::Unverified;
 use doorward_net::http::quality;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
@@ -51,7 +53,12 @@ pub(crate) const KIND: Kind = Kind {
     of_consumers: false,
     schema: config::schema,
     codes: || {
-        let own = [FOREIGN_ORIGIN, TOKEN_IN_QUERY, sessions::UNKNOWN];
+        let own = [
+            FOREIGN_ORIGIN,
+            TOKEN_IN_QUERY,
+            FOREIGN_TOKEN,
+            sessions::UNKNOWN,
+        ];
         own.into_iter().chain(calls::CODES).collect()
     },
     build,
@@ -66,6 +73,12 @@ const TOKEN_IN_QUERY: Code = Code::new(
     "token_in_query",
     400,
     "mcp: a token is in the query, where logs and other sites may see it",
+);
+
+const FOREIGN_TOKEN: Code = Code::new(
+    "foreign_token",
+    401,
+    "mcp: the token can't be read, or is not for the resource, and would be exchanged",
 );
 
 /// For explanations alone: it is no refusal.
@@ -139,8 +152,12 @@ impl Mcp {
         }
         let query = request.uri.query().unwrap_or_default();
         let mut parameters = form_urlencoded::parse(query.as_bytes());
-        let has_token = parameters.any(|(name, _)| name == "access_token");
-        has_token.then_some(&TOKEN_IN_QUERY)
+        if parameters.any(|(name, _)| name == "access_token") {
+            return Some(&TOKEN_IN_QUERY);
+        }
+        let resource = self.config.exchanged_from.as_deref()?;
+        let is_foreign = tokens(request).any(|token| !is_for(token, resource));
+        is_foreign.then_some(&FOREIGN_TOKEN)
     }
 
     /// The answer to a request that needs no look at its token.
@@ -159,11 +176,12 @@ impl Mcp {
     fn refuse(&self, code: &'static Code, exchange: &mut Exchange) -> Reply {
         self.refused.inc();
         exchange.refusal = Some(Cow::Borrowed(code.code));
-        if code.status == FOREIGN_ORIGIN.status {
-            return Reply::message(StatusCode::FORBIDDEN, "Forbidden");
-        }
-        let reply = Reply::message(StatusCode::BAD_REQUEST, "Bad request");
-        self.challenged(reply, Some("invalid_request"), None)
+        let (status, text, error) = match code.status {
+            403 => return Reply::message(StatusCode::FORBIDDEN, "Forbidden"),
+            401 => (StatusCode::UNAUTHORIZED, "Unauthorized", "invalid_token"),
+            _ => (StatusCode::BAD_REQUEST, "Bad request", "invalid_request"),
+        };
+        self.challenged(Reply::message(status, text), Some(error), None)
     }
 
     /// The decision of the plugin that checks tokens, with the challenge that
@@ -253,6 +271,32 @@ impl Mcp {
         let _ = response.insert_header(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
         let _ = response.insert_header(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
         let _ = response.append_header(VARY, BY_ORIGIN);
+    }
+}
+
+/// Where tokens may be, as the plugin that checks them has it.
+const TOKENS: [HeaderName; 3] = [
+    AUTHORIZATION,
+    HeaderName::from_static("access-token"),
+    HeaderName::from_static("x-access-token"),
+];
+
+/// What a request shows where tokens may be.
+fn tokens(request: &RequestHeader) -> impl Iterator<Item = &HeaderValue> {
+    let all = TOKENS.into_iter();
+    all.flat_map(|name| request.headers.get_all(name))
+}
+
+/// Whether a token can be read, and names this audience. Its signature is checked
+/// when it is exchanged.
+fn is_for(token: &HeaderValue, audience: &str) -> bool {
+    let text = token.to_str().unwrap_or_default().trim();
+    let token = text.rsplit(' ').next().unwrap_or_default();
+    let claims = Unverified::parse(token).and_then(|token| token.claims_of_anyone());
+    match claims.as_ref().ok().and_then(|claims| claims.get("aud")) {
+        Some(Value::String(one)) => one == audience,
+        Some(Value::Array(all)) => all.iter().any(|one| one == audience),
+        _ => false,
     }
 }
 
