@@ -59,12 +59,12 @@ fn is_whole(request: &[u8]) -> bool {
         return false;
     };
     let lines = request[..head].split(|byte| *byte == b'\n');
-    let length = lines.filter_map(|line| {
+    let mut lengths = lines.filter_map(|line| {
         let (name, value) = std::str::from_utf8(line).ok()?.split_once(':')?;
         let named = name.eq_ignore_ascii_case("content-length");
         named.then(|| value.trim().parse::<usize>().ok()).flatten()
     });
-    request.len() >= head + 4 + length.last().unwrap_or_default()
+    request.len() >= head + 4 + lengths.next().unwrap_or_default()
 }
 
 async fn echo(mut stream: TcpStream) -> Result<()> {

@@ -334,4 +334,13 @@ async fn a_page_of_another_origin_is_refused_and_a_known_one_may_read() {
             .contains("WWW-Authenticate")
     );
     assert_eq!(upstream.seen().len(), 0);
+    // The server is not asked whether it knows the page.
+    let good = token(&door, "openid read", Some(&door.proxy_url("/mcp"))).await;
+    let call = from("https://app.test", reqwest::Method::POST).bearer_auth(good);
+    let answer = http::send(call).await.expect(200);
+    assert_eq!(
+        answer.header("access-control-allow-origin"),
+        "https://app.test"
+    );
+    assert_eq!(upstream.last().header("origin"), None);
 }

@@ -4,8 +4,9 @@
 use serde_json::{Value, json};
 
 use super::browser::Browser;
-use super::{CHALLENGE, path, told, web, with};
+use super::{CHALLENGE, VERIFIER, path, told, web, with};
 use crate::support::http::{client, send};
+use crate::support::issuer::claims_of;
 use crate::support::{Door, Reply, Setup, Upstream};
 
 const BACK: &str = "https://app.example/cb";
@@ -108,7 +109,25 @@ async fn a_consent_to_one_dynamic_client_is_none_to_another() {
 async fn a_consent_to_a_client_of_a_document_is_none_to_another_of_its_host() {
     let door = door().await;
     let documents = documents().await;
-    let browser = agreed(&door, &documents.url("/client.json")).await;
+    let id = documents.url("/client.json");
+    let browser = agreed(&door, &id).await;
+    let code = browser.get(&request(&id, ONE, NOTHING)).await;
+    let form = [
+        ("grant_type", "authorization_code"),
+        ("client_id", &*id),
+        ("code", &*told(&code, BACK)["code"]),
+        ("redirect_uri", BACK),
+        ("code_verifier", VERIFIER),
+        ("resource", ONE),
+    ];
+    let url = door.proxy_url("/oauth2/access_token");
+    let answer = send(client().post(url).form(&form)).await.expect(200);
+    let token = answer.json()["access_token"].clone();
+    let claims = claims_of(token.as_str().expect("a token"));
+    assert_eq!(
+        (&claims["aud"], &claims["client_id"]),
+        (&json!(ONE), &json!(id))
+    );
     let others = [
         documents.url("/client.json?a"),
         documents.url("/other.json"),
