@@ -225,11 +225,16 @@ fn message(members: Members) -> Result<Message, Fault> {
 
 /// Refuses names that a careless reader takes for one of `deciding`.
 fn check_names(members: &Members, deciding: &[&str]) -> Result<(), Fault> {
+    let resembles = |name: &str, known: &str| {
+        if name.is_ascii() {
+            name.eq_ignore_ascii_case(known)
+        } else {
+            folded(name) == known
+        }
+    };
     let is_plain = |name: &str| {
-        let folded = folded(name);
-        !deciding
-            .iter()
-            .any(|known| *known == folded && *known != name)
+        let mut others = deciding.iter().filter(|known| **known != name);
+        !others.any(|known| resembles(name, known))
     };
     if members.iter().all(|(name, _)| is_plain(name)) {
         Ok(())
@@ -253,6 +258,30 @@ fn folded(name: &str) -> String {
 }
 
 type Members = Vec<(String, Strict)>;
+
+/// Most names that are compared one by one.
+const FEW: usize = 16;
+
+/// The names of an object so far.
+#[derive(Default)]
+struct Names {
+    few: Vec<String>,
+    many: HashSet<String>,
+}
+
+impl Names {
+    fn contains(&self, name: &str) -> bool {
+        self.few.iter().any(|known| known == name) || self.many.contains(name)
+    }
+
+    fn insert(&mut self, name: String) {
+        if self.few.len() < FEW {
+            self.few.push(name);
+        } else {
+            self.many.insert(name);
+        }
+    }
+}
 
 /// JSON without two members of one name, at any depth. Of what lies deeper than
 /// parameters only the type is kept.
@@ -332,7 +361,7 @@ impl<'de> Visitor<'de> for Depth {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Strict, A::Error> {
-        let mut names = HashSet::new();
+        let mut names = Names::default();
         let mut kept = Vec::new();
         while let Some(name) = all.next_key::<String>()? {
             let value = all.next_value_seed(Depth(self.0.saturating_add(1)))?;
@@ -437,6 +466,24 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"p":1,"p":2}}}"#,
         ] {
             assert_eq!(code(body), INVALID_REQUEST, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_member_twice_is_found_among_few_and_among_many() {
+        for count in [1, FEW - 1, FEW, FEW + 1, 10 * FEW] {
+            for place in [0, count / 2, count - 1] {
+                let members: Vec<_> = (0..count).map(|n| format!("\"m{n}\":1")).collect();
+                let members = members.join(",");
+                let body = |more: &str| {
+                    format!(
+                        r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{{members}{more}}}}}"#
+                    )
+                };
+                assert_eq!(code(&body("")), 0, "{count}");
+                let twice = body(&format!(",\"m{place}\":2"));
+                assert_eq!(code(&twice), INVALID_REQUEST, "{twice}");
+            }
         }
     }
 
