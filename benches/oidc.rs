@@ -5,7 +5,8 @@
 //! whole decision on a repeated request.
 
 use std::hint::black_box;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::rsa::KeySize;
@@ -164,6 +165,64 @@ fn filter(c: &mut Criterion) {
     });
 }
 
+/// One decision of each of several workers at once, on the same token. What they share
+/// is only read once the token is known, so two take as long as one where there are
+/// two cores.
+fn workers(c: &mut Criterion) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let signer = Signer::new(Algorithm::ES256);
+    let filter = build(&signer);
+    let bearer = format!("Authorization: Bearer {}\r\n", signer.token());
+    for (name, workers) in [
+        ("filter/hit-by-one-worker", 1),
+        ("filter/hit-by-two-workers", 2),
+    ] {
+        let sessions = (0..workers).map(|_| {
+            let mut session = runtime.block_on(session(&bearer));
+            let mut exchange = Exchange::default();
+            runtime.block_on(async {
+                if let Verdict::Wait = filter.on_request(&mut session, &mut exchange) {
+                    filter.on_request_slow(&mut session, &mut exchange).await;
+                }
+            });
+            session
+        });
+        let mut sessions: Vec<_> = sessions.collect();
+        c.bench_function(name, |b| {
+            b.iter_custom(|rounds| at_once(&*filter, &mut sessions, rounds));
+        });
+    }
+}
+
+/// How long the slowest worker takes for so many decisions.
+fn at_once(filter: &dyn Filter, sessions: &mut [ServerSession], rounds: u64) -> Duration {
+    let start = Barrier::new(sessions.len());
+    let worker = |session: &mut ServerSession| {
+        start.wait();
+        let began = Instant::now();
+        for _ in 0..rounds {
+            let mut exchange = Exchange::default();
+            let verdict = filter.on_request(black_box(session), &mut exchange);
+            assert!(matches!(verdict, Verdict::Now(Flow::Continue)));
+            black_box(exchange);
+        }
+        began.elapsed()
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = sessions
+            .iter_mut()
+            .map(|session| scope.spawn(|| worker(session)))
+            .collect();
+        let times = running.into_iter().map(|worker| worker.join());
+        times.fold(Duration::ZERO, |most, time| {
+            most.max(time.expect("no panic"))
+        })
+    })
+}
+
 fn build(signer: &Signer) -> Arc<dyn Filter> {
     let jwks = signer.jwks();
     let discovery = json!({"issuer": ISSUER, "jwks_uri": format!("{ISSUER}/keys")});
@@ -192,5 +251,5 @@ async fn session(headers: &str) -> ServerSession {
     session
 }
 
-criterion_group!(benches, verify, filter);
+criterion_group!(benches, verify, filter, workers);
 criterion_main!(benches);
