@@ -1,8 +1,8 @@
 //! The `session` plugin: a browser that has proved who it is once need not again.
 //!
 //! A sealed cookie holds consumer and credential, or a handle of what the store has of
-//! them. Whoever has lost its consumer has no session any more. Plugins that authenticate have to have `anonymous`, or else they
-//! want their credential all the same.
+//! them. Whoever has lost its consumer has no session any more. Plugins that authenticate
+//! have to have `anonymous`, or else they want their credential all the same.
 
 mod config;
 mod state;
@@ -22,6 +22,7 @@ use url::form_urlencoded;
 use crate::settings::{Settings, UNEXPECTED};
 use config::{Config, CookieKind, Items};
 use doorward_core::clock::{Clock, http_date_text};
+use doorward_core::model::grant::TokenHash;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session as Request;
 use doorward_net::session::cookie::Style;
@@ -94,6 +95,8 @@ struct Presented {
     session: Option<HeldSession>,
     /// The one that outlives the browser, unless it is over.
     remembered: Option<HeldSession>,
+    /// Whether one is so new that this node may not have seen it yet.
+    is_pending: bool,
 }
 
 impl Presented {
@@ -105,19 +108,59 @@ impl Presented {
     fn state(&self) -> Option<&SessionState> {
         self.both().next().map(|held| &held.state)
     }
+
+    /// Whether the session that counts is the one that outlives the browser.
+    fn is_remembered(&self) -> bool {
+        self.session.is_none()
+    }
+}
+
+/// What a cookie of a request opens.
+enum Opened {
+    /// Nothing.
+    None,
+    /// A handle of a session that the store does not have.
+    Absent(Handle),
+    Session(HeldSession),
 }
 
 /// A session has to be read before anything can be said of it.
 struct NeedsStore;
 
+/// The store does not say whether there is a session.
+struct Unavailable;
+
+/// A session that was read for a request: its key, and what is sealed of it if it is there.
+type ReadSession = (TokenHash, Option<Arc<str>>);
+
+/// What the cookies of a request came to.
+fn presented(exchange: &Exchange) -> Option<&Presented> {
+    let mut notes = exchange.notes.iter();
+    notes.find_map(|note| note.downcast_ref())
+}
+
 impl SessionPlugin {
-    /// The session of a request; `None`: it shows none of the cookies.
-    fn present(&self, request: &RequestHeader) -> Result<Option<Presented>, NeedsStore> {
-        let open = |kind: &CookieKind| {
+    /// The session of a request; `None`: it shows none of the cookies. `read` is what was
+    /// read for the request.
+    fn present(
+        &self,
+        request: &RequestHeader,
+        read: &[ReadSession],
+    ) -> Result<Option<Presented>, NeedsStore> {
+        let mut is_pending = false;
+        let mut open = |kind: &CookieKind| {
             let Some(text) = kind.style.read(&request.headers) else {
                 return Ok(None);
             };
-            let held = text.map_or(Ok(None), |text| self.open(kind, &text))?;
+            let opened = text.map_or(Ok(Opened::None), |text| self.open(kind, &text, read))?;
+            let held = match opened {
+                Opened::Session(held) => Some(held),
+                Opened::Absent(handle) => {
+                    is_pending |= handle.is_young(self.clock.now_ms());
+                    None
+                }
+                Opened::None => None,
+            };
             Ok(Some(
                 held.filter(|held| self.age(kind, &held.state) != Age::Over),
             ))
@@ -131,36 +174,54 @@ impl SessionPlugin {
         Ok(shown.then(|| Presented {
             session: session.flatten(),
             remembered: remembered.flatten(),
+            is_pending,
         }))
     }
 
-    /// The session of a cookie's text.
-    fn open(&self, kind: &CookieKind, text: &str) -> Result<Option<HeldSession>, NeedsStore> {
+    /// What a cookie's text opens.
+    fn open(
+        &self,
+        kind: &CookieKind,
+        text: &str,
+        read: &[ReadSession],
+    ) -> Result<Opened, NeedsStore> {
         let sealer = &self.config.sealer;
         if !self.config.is_stored {
             let state = SessionState::open(sealer, &kind.context, text);
-            return Ok(state.map(|state| HeldSession {
-                state,
-                handle: None,
+            return Ok(state.map_or(Opened::None, |state| {
+                Opened::Session(HeldSession {
+                    state,
+                    handle: None,
+                })
             }));
         }
         let Some((store, handle)) = self.store.as_ref().zip(Handle::open(sealer, kind, text))
         else {
-            return Ok(None);
+            return Ok(Opened::None);
         };
         let key = handle.key();
-        let sealed = store.at_hand(&key, self.clock.now_ms()).ok_or(NeedsStore)?;
-        let state = sealed
-            .and_then(|sealed| SessionState::open(sealer, &storage::context(kind, &key), &sealed));
-        Ok(state.map(|state| HeldSession {
-            state,
-            handle: Some(handle),
+        let sealed = match read.iter().find(|(known, _)| *known == key) {
+            Some((_, sealed)) => sealed.clone(),
+            None => store.at_hand(&key, self.clock.now_ms()).ok_or(NeedsStore)?,
+        };
+        let Some(sealed) = sealed else {
+            return Ok(Opened::Absent(handle));
+        };
+        let state = SessionState::open(sealer, &storage::context(kind, &key), &sealed);
+        Ok(state.map_or(Opened::None, |state| {
+            Opened::Session(HeldSession {
+                state,
+                handle: Some(handle),
+            })
         }))
     }
 
-    /// As [`SessionPlugin::present`], reading what has to be read. A session that
-    /// can't be read is none, and its cookie stays.
-    async fn present_stored(&self, request: &RequestHeader) -> Option<Presented> {
+    /// As [`SessionPlugin::present`], reading what has to be read.
+    async fn present_stored(
+        &self,
+        request: &RequestHeader,
+    ) -> Result<Option<Presented>, Unavailable> {
+        let mut read = Vec::new();
         for kind in self.kinds() {
             let text = kind.style.read(&request.headers).flatten();
             let handle = text.and_then(|text| Handle::open(&self.config.sealer, kind, &text));
@@ -168,14 +229,17 @@ impl SessionPlugin {
                 continue;
             };
             let (key, now_ms) = (handle.key(), self.clock.now_ms());
-            if store.at_hand(&key, now_ms).is_none()
-                && let Err(error) = store.look_up(key, now_ms).await
-            {
-                tracing::warn!(%error, "the store gives no session");
-                return None;
-            }
+            let sealed = match store.at_hand(&key, now_ms) {
+                Some(sealed) => sealed,
+                None => store.look_up(key, now_ms).await.map_err(|error| {
+                    tracing::warn!(%error, "the store gives no session");
+                    Unavailable
+                })?,
+            };
+            read.push((key, sealed));
         }
-        self.present(request).ok().flatten()
+        self.present(request, &read)
+            .map_err(|NeedsStore| Unavailable)
     }
 
     fn age(&self, kind: &CookieKind, state: &SessionState) -> Age {
@@ -220,16 +284,19 @@ impl SessionPlugin {
             || (self.config.reads_body && has(body, &self.config.logout_body))
     }
 
-    /// The cookies of an answer.
-    fn write(&self, request: &RequestHeader, exchange: &Exchange, response: &mut ResponseHeader) {
-        let presented = exchange.notes.iter().find_map(|note| {
-            let presented: Option<&Presented> = note.downcast_ref();
-            presented
-        });
+    /// The cookies of an answer, with which a session begins only where it `may_begin`.
+    fn write(
+        &self,
+        request: &RequestHeader,
+        exchange: &Exchange,
+        response: &mut ResponseHeader,
+        may_begin: bool,
+    ) {
+        let presented = presented(exchange);
         // Nobody, or somebody without a consumer.
         let caller = exchange.consumer.as_ref().zip(exchange.credential.as_ref());
         let Some((consumer, credential)) = caller else {
-            if presented.is_some_and(|presented| presented.state().is_none()) {
+            if presented.is_some_and(|shown| shown.state().is_none() && !shown.is_pending) {
                 append(response, self.forget(request, exchange));
             }
             return;
@@ -249,29 +316,33 @@ impl SessionPlugin {
         let presented_session = presented.and_then(|presented| own(&presented.session));
         let remembered = presented.and_then(|presented| own(&presented.remembered));
         let begins = presented_session.is_none();
-        if begins {
-            self.begun.inc();
+        if begins && !may_begin {
+            return;
         }
         let mut keep = |kind: &CookieKind, held: Option<HeldSession>, begins: bool| {
             let due = |held: &HeldSession| self.age(kind, &held.state) == Age::Due;
             let state = match &held {
                 Some(held) if begins || due(held) => held.state.renewed(now_ms),
-                Some(held) => return held.state.clone(),
+                Some(held) => return Some(held.state.clone()),
                 None => new(),
             };
-            let text = self.keep(kind, &state, held.and_then(|held| held.handle));
-            if let Some(text) = text {
-                append(response, self.cookies(kind, &text, request, exchange));
-            }
-            state
+            let text = self.keep(kind, &state, held.and_then(|held| held.handle))?;
+            append(response, self.cookies(kind, &text, request, exchange));
+            Some(state)
         };
-        let state = keep(&self.config.session, presented_session, false);
+        let Some(state) = keep(&self.config.session, presented_session, false) else {
+            return;
+        };
+        if begins {
+            self.begun.inc();
+        }
         if let Some(kind) = &self.config.remember
             && (begins || remembered.is_some())
         {
             keep(kind, remembered, begins);
         }
-        for (name, value) in self.told(&self.config.response_headers, &state) {
+        let told = self.told(&self.config.response_headers, &self.config.session, &state);
+        for (name, value) in told {
             let _ = response.insert_header(name.clone(), value);
         }
     }
@@ -289,11 +360,11 @@ impl SessionPlugin {
         }
         let store = self.store.as_ref()?;
         let begins = handle.is_none();
-        let handle = handle.unwrap_or_else(Handle::random);
+        let now_ms = self.clock.now_ms();
+        let handle = handle.unwrap_or_else(|| Handle::random(now_ms));
         let key = handle.key();
         let sealed = state.seal(sealer, &storage::context(kind, &key))?;
         let login = storage::record(kind, (key, sealed), state, &self.config.audience);
-        let now_ms = self.clock.now_ms();
         if !begins {
             store.renew(login, now_ms);
         } else if !store.begin(login, now_ms) {
@@ -306,6 +377,7 @@ impl SessionPlugin {
     fn told<'a>(
         &self,
         items: &'a Items,
+        kind: &CookieKind,
         state: &SessionState,
     ) -> impl Iterator<Item = (&'a HeaderName, HeaderValue)> {
         let subject = (!items.is_empty()).then(|| state.consumer.to_string());
@@ -315,7 +387,7 @@ impl SessionPlugin {
             subject: subject.as_deref(),
             started_ms: state.started_ms,
             renewed_ms: state.renewed_ms,
-            timers: self.config.session.timers,
+            timers: kind.timers,
         };
         let now_ms = self.clock.now_ms();
         let told = items.iter().filter_map(|(name, item)| {
@@ -328,15 +400,23 @@ impl SessionPlugin {
     /// What becomes of a request with these cookies.
     fn admit(&self, presented: Presented, exchange: &mut Exchange) {
         let state = presented.state().cloned();
+        let is_pending = presented.is_pending;
         let entered = state.filter(|state| self.enter(state, exchange));
+        let kind = match &self.config.remember {
+            Some(kind) if presented.is_remembered() => kind,
+            _ => &self.config.session,
+        };
         exchange.notes.push(Box::new(if let Some(state) = entered {
             self.passed.inc();
-            for (name, value) in self.told(&self.config.request_headers, &state) {
+            for (name, value) in self.told(&self.config.request_headers, kind, &state) {
                 exchange.vouched.push((name.clone(), value));
             }
             presented
         } else {
-            Presented::default()
+            Presented {
+                is_pending,
+                ..Presented::default()
+            }
         }));
     }
 
@@ -411,6 +491,13 @@ impl SessionPlugin {
     }
 }
 
+/// The answer to who signs out of a session that may go on.
+fn unavailable(exchange: &mut Exchange) -> Flow {
+    exchange.refusal = Some(UNAVAILABLE.code.into());
+    let status = StatusCode::INTERNAL_SERVER_ERROR;
+    Flow::Respond(Reply::message(status, UNEXPECTED))
+}
+
 fn append(response: &mut ResponseHeader, cookies: Vec<HeaderValue>) {
     for cookie in cookies {
         // A name and a value that are already those of a message.
@@ -422,7 +509,7 @@ fn append(response: &mut ResponseHeader, cookies: Vec<HeaderValue>) {
 impl Filter for SessionPlugin {
     fn on_request(&self, session: &mut Request, exchange: &mut Exchange) -> Verdict {
         let request = session.req_header();
-        let presented = match self.present(request) {
+        let presented = match self.present(request, &[]) {
             Ok(Some(presented)) => presented,
             Ok(None) => return Verdict::Now(Flow::Continue),
             Err(NeedsStore) => return Verdict::Wait,
@@ -439,16 +526,21 @@ impl Filter for SessionPlugin {
 
     async fn on_request_slow(&self, session: &mut Request, exchange: &mut Exchange) -> Flow {
         let request = session.req_header();
-        let Some(presented) = self.present_stored(request).await else {
-            return Flow::Continue;
+        let presented = match self.present_stored(request).await {
+            Ok(Some(presented)) => presented,
+            Ok(None) => return Flow::Continue,
+            // There may be a session, which goes on.
+            Err(Unavailable) if self.is_logout(request, exchange) => {
+                return unavailable(exchange);
+            }
+            // A session that can't be read is none, and its cookie stays.
+            Err(Unavailable) => return Flow::Continue,
         };
         if presented.state().is_some() && self.is_logout(request, exchange) {
             if self.end_stored(&presented).await {
                 return self.sign_out(request, exchange);
             }
-            let status = StatusCode::INTERNAL_SERVER_ERROR;
-            exchange.refusal = Some(UNAVAILABLE.code.into());
-            return Flow::Respond(Reply::message(status, UNEXPECTED));
+            return unavailable(exchange);
         }
         self.admit(presented, exchange);
         Flow::Continue
@@ -460,6 +552,7 @@ impl Filter for SessionPlugin {
         exchange: &mut Exchange,
     ) -> Option<FilterExplanation> {
         let presented = self.present_stored(request).await.unwrap_or_default();
+        let presented = presented.unwrap_or_default();
         Some(match presented.state().cloned() {
             None => FilterExplanation::passes("the request has no session"),
             Some(_) if self.is_logout(request, exchange) => FilterExplanation::answers(&LOGOUT),
@@ -476,6 +569,17 @@ impl Filter for SessionPlugin {
 
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
         identity::write(exchange, request);
+        // Another credential may have been asked for since.
+        let caller = exchange.consumer.as_ref().zip(exchange.credential.as_ref());
+        let state = presented(exchange).and_then(Presented::state);
+        let is_own = caller
+            .zip(state)
+            .is_some_and(|((consumer, credential), state)| {
+                state.matches(consumer.id, credential.id)
+            });
+        if !is_own {
+            return;
+        }
         for (name, value) in &exchange.vouched {
             if self
                 .config
@@ -495,7 +599,7 @@ impl Filter for SessionPlugin {
         exchange: &Exchange,
         response: &mut ResponseHeader,
     ) {
-        self.write(request, exchange, response);
+        self.write(request, exchange, response, true);
     }
 
     fn on_own_response(
@@ -505,7 +609,9 @@ impl Filter for SessionPlugin {
         response: &mut ResponseHeader,
     ) {
         if exchange.refusal.as_deref() != Some(LOGOUT.code) {
-            self.write(request, exchange, response);
+            // Refusals take nothing of the store: limits would not bound it.
+            let may_begin = !self.config.is_stored || response.status.as_u16() < 400;
+            self.write(request, exchange, response, may_begin);
         }
     }
 

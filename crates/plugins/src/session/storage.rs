@@ -24,8 +24,11 @@ const REMEMBERED: usize = 65_536;
 const FRESH_MS: i64 = 1000;
 /// When a session ends that nothing ends, in milliseconds: in 400 days.
 const FOR_EVER_MS: i64 = 400 * 86_400_000;
-/// Sessions that are written at a time, at most.
-static WRITES: Semaphore = Semaphore::const_new(4096);
+/// Sessions that are written at a time, at most: fewer than the store's queue has room
+/// for, so that other writes find some.
+static WRITES: Semaphore = Semaphore::const_new(256);
+/// For how long, in milliseconds, another node may not have seen a new session yet.
+const YOUNG_MS: i64 = 30_000;
 /// The issuer of these sessions in the lists of operators.
 const ISSUER: &str = "session";
 
@@ -39,18 +42,36 @@ pub struct SessionStore {
 #[derive(Clone)]
 struct CachedSession {
     at_ms: i64,
-    /// What is sealed of it; `None`: it has ended.
-    sealed: Option<Arc<str>>,
+    known: Known,
 }
 
-/// What the cookie of such a session holds.
+/// What is known of a session.
+#[derive(Clone)]
+enum Known {
+    /// It goes on. This is sealed of it.
+    Live(Arc<str>),
+    /// The store has none, or none yet.
+    Absent,
+    /// It was ended here. Nothing brings it back.
+    Ended,
+}
+
+/// What the cookie of such a session holds: letters and digits that nobody guesses, and
+/// the time of its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Handle(Box<str>);
 
 impl Handle {
-    /// The handle of a new session.
-    pub(super) fn random() -> Self {
-        Self(random_alphanumeric::<HANDLE>().into())
+    /// The handle of a session that begins.
+    pub(super) fn random(now_ms: i64) -> Self {
+        let random = random_alphanumeric::<HANDLE>();
+        Self(format!("{random}.{now_ms}").into())
+    }
+
+    /// Whether another node may not have seen the session yet.
+    pub(super) fn is_young(&self, now_ms: i64) -> bool {
+        let began = self.0.rsplit_once('.').and_then(|(_, ms)| ms.parse().ok());
+        began.is_some_and(|began: i64| now_ms.saturating_sub(began) < YOUNG_MS)
     }
 
     /// The handle in a cookie of this kind.
@@ -115,21 +136,41 @@ impl SessionStore {
     /// What is sealed of a session that was looked up a moment ago; `Some(None)`: there
     /// is none.
     pub(super) fn at_hand(&self, key: &TokenHash, now_ms: i64) -> Option<Option<Arc<str>>> {
-        let known = self.looked_up.get(key)?;
-        let age_ms = now_ms.saturating_sub(known.at_ms);
-        (0..FRESH_MS).contains(&age_ms).then_some(known.sealed)
+        let cached = self.looked_up.get(key)?;
+        let age_ms = now_ms.saturating_sub(cached.at_ms);
+        match cached.known {
+            Known::Ended => Some(None),
+            _ if !(0..FRESH_MS).contains(&age_ms) => None,
+            Known::Live(sealed) => Some(Some(sealed)),
+            Known::Absent => Some(None),
+        }
     }
 
-    /// Looks a session up.
-    pub(super) async fn look_up(&self, key: TokenHash, now_ms: i64) -> Result<(), StoreError> {
+    /// Looks a session up: what is sealed of it, if there is one.
+    pub(super) async fn look_up(
+        &self,
+        key: TokenHash,
+        now_ms: i64,
+    ) -> Result<Option<Arc<str>>, StoreError> {
         let login = self.store.login(key).await?;
         let login = login.filter(|login| now_ms < login.ends_ms);
-        self.note(key, login.map(|login| login.sealed.into()), now_ms);
-        Ok(())
+        let sealed: Option<Arc<str>> = login.map(|login| login.sealed.into());
+        let known = sealed.clone().map_or(Known::Absent, Known::Live);
+        self.note(key, known, now_ms);
+        // It may have been ended while the store was asked.
+        Ok(sealed.filter(|_| !self.has_ended(&key)))
     }
 
-    fn note(&self, key: TokenHash, sealed: Option<Arc<str>>, at_ms: i64) {
-        self.looked_up.insert(key, CachedSession { at_ms, sealed });
+    fn has_ended(&self, key: &TokenHash) -> bool {
+        let cached = self.looked_up.get(key);
+        cached.is_some_and(|cached| matches!(cached.known, Known::Ended))
+    }
+
+    /// Notes what is known now. What was ended stays so.
+    fn note(&self, key: TokenHash, known: Known, at_ms: i64) {
+        if !self.has_ended(&key) {
+            self.looked_up.insert(key, CachedSession { at_ms, known });
+        }
     }
 
     /// Keeps a new session. It counts on this node from now on, and on others once it
@@ -139,7 +180,7 @@ impl SessionStore {
             tracing::warn!("sessions begin faster than the store takes them");
             return false;
         };
-        self.note(login.key, Some(login.sealed.as_str().into()), now_ms);
+        self.note(login.key, Known::Live(login.sealed.as_str().into()), now_ms);
         let own = Arc::clone(self);
         tokio::spawn(async move {
             let _place = place;
@@ -149,8 +190,7 @@ impl SessionStore {
                 return;
             }
             // It has ended before it was stored.
-            let ended = own.looked_up.get(&login.key);
-            if ended.is_some_and(|known| known.sealed.is_none()) {
+            if own.has_ended(&login.key) {
                 let removed = own.end(login.key, &login.id, now_ms).await;
                 if let Err(error) = removed {
                     tracing::warn!(%error, "a session that has ended stays until its time");
@@ -165,13 +205,13 @@ impl SessionStore {
         let Ok(place) = WRITES.try_acquire() else {
             return;
         };
-        self.note(login.key, Some(login.sealed.as_str().into()), now_ms);
+        self.note(login.key, Known::Live(login.sealed.as_str().into()), now_ms);
         let own = Arc::clone(self);
         tokio::spawn(async move {
             let _place = place;
             match own.store.update_login(&login, 0).await {
                 Ok(true) => {}
-                Ok(false) => own.note(login.key, None, now_ms),
+                Ok(false) => own.note(login.key, Known::Ended, now_ms),
                 Err(error) => tracing::warn!(%error, "a session is not renewed"),
             }
         });
@@ -184,7 +224,7 @@ impl SessionStore {
         id: &str,
         now_ms: i64,
     ) -> Result<(), StoreError> {
-        self.note(key, None, now_ms);
+        self.note(key, Known::Ended, now_ms);
         let query = LoginQuery {
             id: Some(id.to_owned()),
             issuer: Some(ISSUER.to_owned()),

@@ -350,6 +350,9 @@ async fn a_session_in_the_store_is_one_on_every_node_until_it_ends() {
     clock.clock.advance(1000);
     let outcome = show(&*there, "GET / HTTP/1.1", &cookie).await;
     assert_eq!(outcome.consumer(), None);
+    assert!(cookies(&*there, &outcome).is_empty(), "it may come yet");
+    clock.clock.advance(30_000);
+    let outcome = show(&*there, "GET / HTTP/1.1", &cookie).await;
     assert!(cookies(&*there, &outcome)[0].contains("Max-Age=0"));
 }
 
@@ -398,4 +401,57 @@ async fn what_a_cookie_holds_opens_no_session_of_another_kind_or_audience() {
         let outcome = show(&*other, "GET / HTTP/1.1", pair(&session)).await;
         assert_eq!(outcome.consumer(), None);
     }
+}
+
+#[tokio::test]
+async fn a_new_session_is_not_forgotten_where_the_store_has_not_shown_it_yet() {
+    let (store, _directory) = store().await;
+    let (elsewhere, _other) = self::store().await;
+    let (here, _) = stored(&store, json!({}));
+    let (there, parts) = stored(&elsewhere, json!({}));
+    let cookie = begin(&*here).await;
+    let outcome = show(&*there, "GET / HTTP/1.1", &cookie).await;
+    assert_eq!(outcome.consumer(), None);
+    assert!(cookies(&*there, &outcome).is_empty());
+    parts.clock.advance(30_000);
+    let outcome = show(&*there, "GET / HTTP/1.1", &cookie).await;
+    assert!(cookies(&*there, &outcome)[0].contains("Max-Age=0"));
+}
+
+#[tokio::test]
+async fn a_flood_of_refusals_begins_no_session_in_the_store() {
+    let (store, _directory) = store().await;
+    let (filter, _) = stored(&store, json!({}));
+    let known = Exchange {
+        consumer: Some(caller("anna", &[])),
+        credential: Some(Arc::new(identity::Credential::new(Uuid::from_u128(7), "k"))),
+        ..Exchange::default()
+    };
+    let outcome = ask_as(&*filter, "GET / HTTP/1.1", known).await;
+    for (status, begins) in [(429, false), (403, false), (200, true)] {
+        let mut response = ResponseHeader::build(status, None).expect("a head");
+        filter.on_own_response(&outcome.head, &outcome.exchange, &mut response);
+        assert_eq!(
+            response.headers.contains_key(SET_COOKIE),
+            begins,
+            "{status}"
+        );
+    }
+    sessions(&store, 1).await;
+}
+
+#[tokio::test]
+async fn the_upstream_hears_of_no_session_that_another_credential_has_displaced() {
+    let (filter, _) = world(json!({"request_headers": ["subject"]}));
+    let cookie = begin(&*filter).await;
+    let mut outcome = show(&*filter, "GET / HTTP/1.1", &cookie).await;
+    let told = |outcome: &Outcome| {
+        let mut request = outcome.head.clone();
+        filter.on_upstream_request(&outcome.exchange, &mut request);
+        request.headers.contains_key("session-subject")
+    };
+    assert!(told(&outcome));
+    let other = identity::Credential::new(Uuid::from_u128(8), "other");
+    outcome.exchange.credential = Some(Arc::new(other));
+    assert!(!told(&outcome));
 }
