@@ -12,7 +12,7 @@ use super::entity::Answer;
 use super::error::ApiError;
 use super::reply;
 use doorward_core::openapi::{Operation, Parameter, fields, text};
-use doorward_net::telemetry::log_levels::{level_in_force, level_named, log_levels};
+use doorward_net::telemetry::log_levels::{LevelOutcome, level_in_force, level_named, log_levels};
 
 /// Its endpoints.
 pub(super) static ENDPOINTS: &[Endpoint] = &[
@@ -42,12 +42,17 @@ fn choose(call: Call) -> Answer {
             return Err(ApiError::Argument(format!("unknown log level: {wanted}")));
         };
         let holds = holds(&call)?;
-        if level_in_force() == name {
-            return Ok(message(&format!("log level is already {name}")));
-        }
-        let levels = log_levels().ok_or(ApiError::NotFound)?;
-        let Some(change) = levels.choose(name) else {
-            return Err(ApiError::LogLevel);
+        let same = || message(&format!("log level is already {name}"));
+        let Some(levels) = log_levels() else {
+            // Nothing is logged, which can't be changed.
+            return (level_in_force() == name)
+                .then(same)
+                .ok_or(ApiError::NotFound);
+        };
+        let change = match levels.choose(name) {
+            LevelOutcome::Changed(change) => change,
+            LevelOutcome::Same => return Ok(same()),
+            LevelOutcome::Failed => return Err(ApiError::LogLevel),
         };
         if let Some(holds) = holds {
             tokio::spawn(async move {

@@ -90,7 +90,7 @@ pub fn level_named(name: &str) -> Option<&'static str> {
     named.map(|(name, _)| *name)
 }
 
-/// The name of the least severe level that is logged.
+/// The name of the least severe level that is logged, of whatever part of the program.
 pub fn level_in_force() -> &'static str {
     let chosen = log_levels().and_then(|levels| levels.chosen.lock().name);
     let current = LevelFilter::current().min(LevelFilter::DEBUG);
@@ -100,17 +100,41 @@ pub fn level_in_force() -> &'static str {
         .unwrap_or("emerg")
 }
 
+/// What became of a wish for a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LevelOutcome {
+    /// It was in force already, for every part of the program.
+    Same,
+    /// It is in force from now on.
+    Changed(LevelChange),
+    /// The filter could not be changed.
+    Failed,
+}
+
 impl LogLevels {
-    /// Logs lines of this level and above from now on; `None`: the filter could not
-    /// be changed.
-    pub fn choose(&self, name: &'static str) -> Option<LevelChange> {
-        let (_, level) = LEVELS.iter().find(|(known, _)| *known == name)?;
+    /// Logs lines of this level and above from now on, whatever part of the program
+    /// they are of.
+    pub fn choose(&self, name: &'static str) -> LevelOutcome {
+        let Some((_, level)) = LEVELS.iter().find(|(known, _)| *known == name) else {
+            return LevelOutcome::Failed;
+        };
+        let wanted = directives(&level.to_string());
         let mut chosen = self.chosen.lock();
-        (self.reload)(&directives(&level.to_string())).then_some(())?;
+        let same = match chosen.name {
+            Some(chosen) => chosen == name,
+            // Levels of single parts are other ones.
+            None => self.configured == wanted,
+        };
+        if same {
+            return LevelOutcome::Same;
+        }
+        if !(self.reload)(&wanted) {
+            return LevelOutcome::Failed;
+        }
         follow();
         chosen.name = Some(name);
         chosen.changes += 1;
-        Some(LevelChange(chosen.changes))
+        LevelOutcome::Changed(LevelChange(chosen.changes))
     }
 
     /// Logs as the process has begun to, unless the level has changed again since.
@@ -143,10 +167,29 @@ mod tests {
         (levels, seen)
     }
 
+    fn changed(levels: &LogLevels, name: &'static str) -> LevelChange {
+        match levels.choose(name) {
+            LevelOutcome::Changed(change) => change,
+            outcome => panic!("{name}: {outcome:?}"),
+        }
+    }
+
+    #[test]
+    fn a_level_of_one_part_is_not_that_of_all() {
+        let (mut levels, seen) = levels();
+        // `debug` is in force, of one part alone.
+        changed(&levels, "debug");
+        assert!(seen.lock()[0].starts_with("debug,"));
+        levels.configured = directives("info");
+        levels.chosen = Mutex::default();
+        assert_eq!(levels.choose("info"), LevelOutcome::Same);
+    }
+
     #[test]
     fn a_level_holds_until_it_is_taken_back() {
         let (levels, seen) = levels();
-        let change = levels.choose("debug").expect("can be changed");
+        let change = changed(&levels, "debug");
+        assert_eq!(levels.choose("debug"), LevelOutcome::Same);
         assert_eq!(levels.chosen.lock().name, Some("debug"));
         levels.take_back(change);
         assert_eq!(levels.chosen.lock().name, None);
@@ -161,8 +204,8 @@ mod tests {
     #[test]
     fn an_older_change_takes_back_no_newer_one() {
         let (levels, seen) = levels();
-        let first = levels.choose("debug").expect("can be changed");
-        levels.choose("emerg").expect("can be changed");
+        let first = changed(&levels, "debug");
+        changed(&levels, "emerg");
         levels.take_back(first);
         assert_eq!(levels.chosen.lock().name, Some("emerg"));
         assert_eq!(seen.lock().len(), 2);
