@@ -311,7 +311,9 @@ impl Gateway {
         {
             peers.reachable(address);
         }
-        log_phase::note_status(ctx, response.status);
+        if !is_interim(response.status) {
+            log_phase::note_status(ctx, response.status);
+        }
         if !response.status.is_informational() {
             connection::keep_after_interim(session, ctx);
             connection::close_if_stopping(session, ctx, now - ctx.started);
