@@ -196,8 +196,11 @@ impl Mcp {
             // Nothing was shown, so nothing is wrong with it.
             (StatusCode::UNAUTHORIZED, Some(Refusal::NoToken)) => return self.bare(reply),
             (StatusCode::UNAUTHORIZED, _) => "invalid_token",
-            // A token of another server: signing in again helps.
-            (StatusCode::FORBIDDEN, Some(Refusal::WrongAudience)) => {
+            // A token of another server: signing in again helps. Where it was exchanged,
+            // it is the provider that gave another audience, and nothing helps.
+            (StatusCode::FORBIDDEN, Some(Refusal::WrongAudience))
+                if self.config.exchanged_from.is_none() =>
+            {
                 reply.status = StatusCode::UNAUTHORIZED;
                 "invalid_token"
             }
@@ -248,6 +251,15 @@ impl Mcp {
         }
     }
 
+    /// Whether the server would get the very token that the client has shown, where it
+    /// is to get another one.
+    fn is_unexchanged(&self, request: &RequestHeader, exchange: &Exchange) -> bool {
+        let (Some(_), Some(good)) = (&self.config.exchanged_from, &exchange.token) else {
+            return false;
+        };
+        tokens(request).any(|shown| bare_token(shown) == &*good.token)
+    }
+
     /// What becomes of a request whose token is good.
     fn admitted(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
         if let Some(sessions) = &self.sessions
@@ -256,6 +268,10 @@ impl Mcp {
             self.refused.inc();
             exchange.refusal = Some(Cow::Borrowed(sessions::UNKNOWN.code));
             return Verdict::Now(Flow::Respond(sessions::refusal()));
+        }
+        if self.is_unexchanged(session.req_header(), exchange) {
+            let reply = self.refuse(&FOREIGN_TOKEN, exchange);
+            return Verdict::Now(Flow::Respond(reply));
         }
         if self.looks_at_calls() {
             return self.begin_calls(session, exchange);
@@ -290,14 +306,18 @@ fn tokens(request: &RequestHeader) -> impl Iterator<Item = &HeaderValue> {
 /// Whether a token can be read, and names this audience. Its signature is checked
 /// when it is exchanged.
 fn is_for(token: &HeaderValue, audience: &str) -> bool {
-    let text = token.to_str().unwrap_or_default().trim();
-    let token = text.rsplit(' ').next().unwrap_or_default();
-    let claims = Unverified::parse(token).and_then(|token| token.claims_of_anyone());
+    let claims = Unverified::parse(bare_token(token)).and_then(|token| token.claims_of_anyone());
     match claims.as_ref().ok().and_then(|claims| claims.get("aud")) {
         Some(Value::String(one)) => one == audience,
         Some(Value::Array(all)) => all.iter().any(|one| one == audience),
         _ => false,
     }
+}
+
+/// The token of a field, without its scheme.
+fn bare_token(field: &HeaderValue) -> &str {
+    let text = field.to_str().unwrap_or_default().trim();
+    text.rsplit(' ').next().unwrap_or_default()
 }
 
 /// Whether the request of a page only asks what it may do (Fetch standard).
