@@ -17,6 +17,7 @@ mod client_auth;
 mod client_documents;
 mod clients;
 pub mod config;
+mod consent_entry;
 mod context;
 mod cookies;
 mod cors;

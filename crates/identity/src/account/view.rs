@@ -5,7 +5,7 @@ use axum::response::Response;
 use super::{AccountRequest, SessionAndUser, agent, purpose};
 use crate::error::{Fault, OAuthError};
 use crate::pages::{self, AccountPage, Applicant, FormError, FormParts};
-use crate::{factors, ldap};
+use crate::{consent_entry, factors, ldap};
 use doorward_core::model::factor::{Kind, StoredFactor};
 use doorward_core::model::grant::Consent;
 use doorward_core::model::session::{SessionQuery, SessionRecord};
@@ -116,7 +116,7 @@ impl AccountRequest<'_> {
         Ok(pages::AccountConsent {
             client_id: consent.client_id.clone(),
             name: name.unwrap_or_else(|| consent.client_id.clone()),
-            scopes: consent.scopes.clone(),
+            scopes: consent_entry::shown(&consent.scopes),
         })
     }
 

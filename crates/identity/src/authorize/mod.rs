@@ -199,7 +199,8 @@ impl<'a> AuthorizationFlow<'a> {
         let request = self.request;
         let user_id = user.id.to_string();
         let form = self.form(call, "authorize", &self.consent_purpose(&user_id));
-        let what = (user.user_name.as_str(), request.consent_scopes.as_slice());
+        let shown = request.shown();
+        let what = (user.user_name.as_str(), shown.as_slice());
         let frame = &request.target.frame;
         let mut response = pages::consent(frame, applicant(request), &form, what, failed);
         self.browser.remember(call, &mut response);
@@ -388,10 +389,8 @@ async fn needs_consent(
     }
     let store = &call.state.store;
     let agreed = store.consent(user.id, request.client.id()).await?;
-    Ok(!request
-        .consent_scopes
-        .iter()
-        .all(|scope| agreed.contains(scope)))
+    let mut wanted = request.consent_entries().into_iter();
+    Ok(!wanted.all(|entry| agreed.contains(&entry)))
 }
 
 async fn keep_consent(
@@ -404,13 +403,8 @@ async fn keep_consent(
     if params.own("save_consent").is_some() && request.assures_client() {
         let store = &call.state.store;
         let (realm, client_id) = (&call.realm.path, request.client.id());
-        let kept = store.add_consent(
-            realm,
-            user.id,
-            client_id,
-            &request.consent_scopes,
-            call.now_ms,
-        );
+        let entries = request.consent_entries();
+        let kept = store.add_consent(realm, user.id, client_id, &entries, call.now_ms);
         let with_details = |event: Event| consent(event, request).with("kept", 1);
         audit::with(&call.state, Kind::ConsentGive, with_details, kept).await?;
     } else {
@@ -424,8 +418,8 @@ async fn keep_consent(
 
 /// What the audit log is told of a consent.
 fn consent(event: Event, request: &Request) -> Event {
-    let scopes = request.consent_scopes.iter().map(String::as_str);
-    event.with("scope", scopes.collect::<Detail>())
+    let shown = request.consent_scopes.iter().chain(&request.resources);
+    event.with("scope", shown.map(String::as_str).collect::<Detail>())
 }
 
 async fn signed_in(

@@ -16,7 +16,7 @@ use crate::config::UnknownScope;
 use crate::context::Demand;
 use crate::error::OAuthError;
 use crate::token::{scopes_for, without_offline};
-use crate::{Call, audit, id_token_hint, resource};
+use crate::{Call, audit, consent_entry, id_token_hint, resource};
 use doorward_core::model::authorization::{Challenge, ChallengeMethod, StoredRequest};
 
 /// What the client wants to be given: `response_type`, a set.
@@ -75,8 +75,8 @@ pub(super) struct Request {
     pub(super) named_uri: bool,
     pub(super) response_types: ResponseTypes,
     pub(super) scopes: Vec<String>,
-    /// What the user has to agree to: the scopes, those of single claims, and the
-    /// resources.
+    /// What the user has to agree to: the scopes, and those of single claims; at
+    /// the resources, if there are any.
     pub(super) consent_scopes: Vec<String>,
     pub(super) nonce: Option<String>,
     pub(super) challenge: Option<Challenge>,
@@ -105,6 +105,17 @@ pub(super) struct Request {
 }
 
 impl Request {
+    /// What the user is told of the request: scopes, then resources.
+    pub(super) fn shown(&self) -> Vec<String> {
+        let all = self.consent_scopes.iter().chain(&self.resources);
+        all.cloned().collect()
+    }
+
+    /// What the store keeps of a consent to the request.
+    pub(super) fn consent_entries(&self) -> Vec<String> {
+        consent_entry::entries(&self.consent_scopes, &self.resources)
+    }
+
     /// Whether the answer can reach no program but the client's own, or is of no
     /// use to another one.
     ///
@@ -231,12 +242,10 @@ async fn checked(
     let demand = demand(call, params, client, &wanted)?;
     wanted.confine(&client.scopes);
     let resources = resources(call, params, client)?;
-    // A scope at one server is not the same scope at another one.
     let mut consent_scopes = scopes.clone();
-    let of_claims = wanted.scopes().map(str::to_owned);
-    for one in of_claims.chain(resources.iter().cloned()) {
-        if !consent_scopes.contains(&one) {
-            consent_scopes.push(one);
+    for one in wanted.scopes() {
+        if !consent_scopes.iter().any(|known| known == one) {
+            consent_scopes.push(one.to_owned());
         }
     }
     let max_age = params.get("max_age").map(str::parse::<u32>).transpose();

@@ -368,11 +368,18 @@ impl DeviceRequest<'_> {
         stale: bool,
     ) -> Response {
         let form = self.form(code, &["device", &session.sid, code]);
+        let asked = &pending.device.request;
+        let scopes: Vec<String> = asked
+            .scopes
+            .iter()
+            .chain(&asked.resources)
+            .cloned()
+            .collect();
         let shown = pages::Device {
             client: Applicant::of(&pending.client.client.metadata, &self.frame),
             user_name: &user.user_name,
             user_code: &format!("{}-{}", &code[..4], &code[4..]),
-            scopes: &pending.device.request.scopes,
+            scopes: &scopes,
         };
         let failed = stale.then_some(FormError::Stale);
         let mut response = pages::device_question(&self.frame, &shown, &form, failed);

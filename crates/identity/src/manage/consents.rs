@@ -9,7 +9,7 @@ use super::Call;
 use super::error::ManageError;
 use super::identities::user;
 use super::page::Page;
-use crate::respond;
+use crate::{consent_entry, respond};
 use doorward_core::model::grant::Consent;
 use doorward_store::complete;
 
@@ -46,7 +46,7 @@ pub(super) async fn withdraw(call: Call) -> Result<Response, ManageError> {
 fn record(consent: &Consent) -> Value {
     json!({
         "client_id": consent.client_id,
-        "scopes": consent.scopes,
+        "scopes": consent_entry::shown(&consent.scopes),
         "given_at": consent.given_ms.div_euclid(1000),
     })
 }

@@ -37,15 +37,20 @@ async fn error(provider: &Provider, device_code: &str) -> String {
     poll(provider, device_code, "").await.oauth_error().1
 }
 
-/// Approves as `demo`; gives the status.
-async fn approve(provider: &Provider, user_code: &str) -> u16 {
+/// Signs `demo` in.
+async fn session(provider: &Provider) -> String {
     let headers = [
         ("x-service-username", "demo"),
         ("x-service-password", "correct horse"),
     ];
     let session = request("POST", "/json/authenticate", &headers, "");
     let session = provider.send(session).await.json();
-    let token = session["tokenId"].as_str().expect("a token").to_owned();
+    session["tokenId"].as_str().expect("a token").to_owned()
+}
+
+/// Approves as `demo`; gives the status.
+async fn approve(provider: &Provider, user_code: &str) -> u16 {
+    let token = session(provider).await;
     let cookie = format!("iPlanetDirectoryPro={token}");
     let headers = [FORM, ("cookie", cookie.as_str())];
     let body = format!("user_code={user_code}&decision=allow&csrf={token}");
@@ -193,4 +198,29 @@ async fn lasting_access_is_left_out_for_a_device_that_may_not_have_it() {
         let answer = provider.form("/oauth2/device/code", &body).await;
         assert_eq!(answer.status, status, "{scope}: {}", answer.text);
     }
+}
+
+#[tokio::test]
+async fn the_page_names_the_server_that_the_device_asks_for() {
+    let mut config = with_devices(json!({}));
+    let clients = config["realms"]["/"]["clients"].as_array_mut();
+    let tv = clients.and_then(|clients| clients.last_mut());
+    tv.expect("a client")["resources"] = json!(["https://mcp.example/mcp"]);
+    let provider = Provider::with(config).await;
+    let token = session(&provider).await;
+    let cookie = format!("iPlanetDirectoryPro={token}");
+    let shown = async |more: &str| {
+        let (_, user_code) = codes(&provider, more).await;
+        let path = format!("/oauth2/device/user?user_code={user_code}");
+        let headers = [("cookie", cookie.as_str())];
+        provider.send(request("GET", &path, &headers, "")).await
+    };
+    let page = shown("&resource=https://mcp.example/mcp").await;
+    assert_eq!(page.status, 200, "{}", page.text);
+    assert!(
+        page.text.contains("https://mcp.example/mcp"),
+        "{}",
+        page.text
+    );
+    assert!(!shown("").await.text.contains("mcp.example"));
 }

@@ -188,3 +188,68 @@ async fn there_is_a_bound_on_factors() {
     let (_, refused) = browser.confirm(&page).await;
     assert_eq!(error(&refused), "too_many_factors");
 }
+
+#[tokio::test]
+async fn a_scope_agreed_to_at_one_server_is_asked_for_at_another() {
+    let mut config = with(json!({}));
+    let clients = config["realms"]["/"]["clients"].as_array_mut();
+    for client in clients.expect("clients") {
+        if client["client_id"] == "web" {
+            client["require_consent"] = json!(true);
+            client["scope"] = json!("read write");
+            client["resources"] = json!(["https://a.example/mcp", "https://b.example"]);
+        }
+    }
+    let provider = Provider::with(config).await;
+    let browser = Browser::new(&provider);
+    browser.sign_in().await;
+    let (a, b) = (
+        "&resource=https://a.example/mcp",
+        "&resource=https://b.example",
+    );
+    let ask = async |scope: &str, at: &str| {
+        let address = request(at).replace("scope=openid", &format!("scope={scope}"));
+        let page = browser.get(&address).await;
+        let asked = page.status == 200 && page.text.contains("name=\"approve\"");
+        assert!(asked || page.status == 302, "{}", page.text);
+        asked.then_some(page)
+    };
+    let approve = async |page: Option<Answer>| {
+        let page = page.expect("a question");
+        let fields = [("approve", "true"), ("save_consent", "on")];
+        let back = browser.submit(&page, &fields).await;
+        let to = back.header("location");
+        assert!(to.starts_with("https://app.example/cb?code="), "{to}");
+    };
+    approve(ask("read", a).await).await;
+    approve(ask("write", b).await).await;
+    assert!(ask("read", a).await.is_none(), "agreed to");
+    assert!(ask("write", b).await.is_none(), "agreed to");
+    for (scope, at) in [("read", b), ("read", ""), ("read+write", a)] {
+        assert!(ask(scope, at).await.is_some(), "{scope} {at}");
+    }
+    let page = ask("write", a).await.expect("a question");
+    assert!(page.text.contains("https://a.example/mcp"), "{}", page.text);
+    approve(Some(page)).await;
+    assert!(ask("read+write", a).await.is_none(), "agreed to one by one");
+    assert!(ask("read", &format!("{a}{b}")).await.is_some());
+    let shown = browser.get("/oauth2/account").await.text;
+    assert!(shown.contains("<li>read</li>"), "{shown}");
+    assert_eq!(shown.matches("<li>write</li>").count(), 1, "{shown}");
+    assert!(!shown.contains("#write") && !shown.contains("#38;write"));
+    let user = provider.store.user_by_name("/", "demo").await;
+    let id = user.expect("read").expect("demo").id;
+    let path = format!("/users/{id}/consents");
+    let list = provider.manage("GET", &path, &json!(null)).await.json();
+    assert_eq!(
+        list["data"][0]["scopes"],
+        json!([
+            "read",
+            "write",
+            "https://a.example/mcp",
+            "https://b.example"
+        ])
+    );
+    act(&browser, &[("do", "withdraw"), ("id", "web")]).await;
+    assert!(ask("read", a).await.is_some(), "not asked again");
+}
