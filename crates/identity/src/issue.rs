@@ -314,7 +314,7 @@ pub(super) async fn access_token(
     // Introspection of an opaque token tells the groups of that moment.
     if format != TokenFormat::Opaque && !issue.restrictions.audience.is_empty() {
         let scopes = issue.scopes.iter().map(String::as_str);
-        claims.groups = membership::groups_claim(state, issue.user, scopes).await?;
+        claims.groups = membership::short_groups_claim(state, issue.user, scopes).await?;
     }
     audit::tokens(issue);
     audit::traced(&claims.audit_tracking_id);

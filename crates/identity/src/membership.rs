@@ -13,6 +13,9 @@ pub(super) const GROUPS: &str = "groups";
 /// look like all.
 const MAX: usize = 200;
 
+/// Most bytes of their names: tokens travel in headers, which servers bound.
+const BYTES_MAX: usize = 4 * 1024;
+
 /// The names of the groups of a user, in ascending order, if the scopes allow
 /// it. Read from the store at each time: nobody keeps what has been left.
 pub(super) async fn groups_claim<'s>(
@@ -31,4 +34,40 @@ pub(super) async fn groups_claim<'s>(
     Ok(Some(
         groups.into_iter().map(|(_, group)| group.name).collect(),
     ))
+}
+
+/// As [`groups_claim`], for a token that travels in a header: names that are too
+/// long together are left out.
+pub(super) async fn short_groups_claim<'s>(
+    state: &State,
+    user: Option<Uuid>,
+    scopes: impl Iterator<Item = &'s str>,
+) -> Result<Option<Vec<String>>, Fault> {
+    let names = groups_claim(state, user, scopes).await?;
+    if names.as_ref().is_none_or(|names| is_short(names)) {
+        return Ok(names);
+    }
+    tracing::warn!(
+        user = user.map(tracing::field::display),
+        "the names of the user's groups are too long for an access token"
+    );
+    Ok(None)
+}
+
+fn is_short(names: &[String]) -> bool {
+    names.iter().map(String::len).sum::<usize>() <= BYTES_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_more_than_four_kibibytes_are_in_no_access_token() {
+        let names = |count, length| vec!["x".repeat(length); count];
+        assert!(is_short(&names(0, 0)));
+        assert!(is_short(&names(32, 128)));
+        assert!(!is_short(&names(33, 128)));
+        assert!(!is_short(&names(1, 4097)));
+    }
 }

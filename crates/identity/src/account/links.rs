@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{AccountRequest, SessionAndUser};
 use crate::error::{Fault, OAuthError};
 use crate::factors;
-use crate::federation::{ProviderChoices, ProviderLink};
+use crate::federation::{ProviderChoices, ProviderLink, leave_groups};
 use crate::pages::{self, FormError};
 use crate::sign_in::Proof;
 use crate::{audit, ldap, sessions};
@@ -97,6 +97,7 @@ impl AccountRequest<'_> {
         if gone {
             state.read_revocations().await?;
             state.backchannel_logout.wake();
+            leave_groups((state, &call.realm), user, link, call.now_ms).await?;
             let proof = Proof::of(session);
             if let Some(token) = sessions::begin(call, user, &proof).await? {
                 sessions::set_cookie(call, &mut response, &token);

@@ -35,17 +35,6 @@ pub(super) async fn of(
     subject: &Subject,
     link: Option<Uuid>,
 ) -> Result<(User, &'static str), Refusal> {
-    let (user, how) = resolve(call, provider, subject, link).await?;
-    provider.groups.follow(call, &user, &subject.claims).await?;
-    Ok((user, how))
-}
-
-async fn resolve(
-    call: &Call,
-    provider: &Arc<Provider>,
-    subject: &Subject,
-    link: Option<Uuid>,
-) -> Result<(User, &'static str), Refusal> {
     let realm = call.realm.path.as_str();
     let resolution = AccountResolution {
         call,

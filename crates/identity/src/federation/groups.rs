@@ -6,9 +6,8 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::refusal::Refusal;
 use crate::config::LinkRules;
-use crate::{Call, audit, scim};
+use crate::{State, audit, scim};
 use doorward_core::clock::random_uuid;
 use doorward_core::jose::claims::{find, scalar};
 use doorward_core::model::audit::{Event, Kind};
@@ -77,20 +76,20 @@ impl GroupMapping {
     /// mapped stay as they are.
     pub(super) async fn follow(
         &self,
-        call: &Call,
-        user: &User,
+        members: &Membership<'_>,
         claims: &Map<String, Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), StoreError> {
         if self.pairs.is_empty() {
             return Ok(());
         }
-        let current = call.state.store.memberships(&[user.id]).await?;
+        let store = &members.state.store;
+        let current = store.memberships(&[members.user.id]).await?;
         for (name, comes) in self.read(claims) {
             let mut current = current.iter().map(|(_, group)| group);
             let is_in = current.find(|group| fold(&group.name) == fold(name));
             match (is_in, comes) {
-                (None, true) => enter(call, user, name).await?,
-                (Some(group), false) => change(call, group.id, (false, user.id)).await?,
+                (None, true) => members.enter(name).await?,
+                (Some(group), false) => members.change(group.id, false).await?,
                 _ => {}
             }
         }
@@ -98,81 +97,95 @@ impl GroupMapping {
     }
 }
 
-/// Puts a user into the group of this name, which is made where there is none.
-async fn enter(call: &Call, user: &User, name: &str) -> Result<(), Refusal> {
-    if let Some(group) = named(call, name).await? {
-        return change(call, group.id, (true, user.id)).await;
-    }
-    let group = Group {
-        id: random_uuid(),
-        realm: call.realm.path.clone(),
-        name: name.to_owned(),
-        external_id: None,
-        version: 1,
-        created_ms: call.now_ms,
-        updated_ms: call.now_ms,
-    };
-    let members = MemberChange {
-        clear: false,
-        steps: vec![(true, user.id)],
-    };
-    let insert = call.state.store.insert_group(&group, &members);
-    match write(call, Kind::GroupCreate, group.id, insert).await {
-        // Somebody else has made it just now.
-        Err(StoreError::Taken(_)) => match named(call, name).await? {
-            Some(group) => change(call, group.id, (true, user.id)).await,
-            None => Ok(()),
-        },
-        done => Ok(done?),
-    }
+/// The groups of a user, as they are changed.
+#[derive(Clone, Copy)]
+pub(super) struct Membership<'a> {
+    pub(super) state: &'a State,
+    pub(super) user: &'a User,
+    pub(super) now_ms: i64,
 }
 
-async fn named(call: &Call, name: &str) -> Result<Option<Group>, Refusal> {
-    let Some(path) = GROUP.find("displayName") else {
-        return Ok(None);
-    };
-    let query = UserQuery {
-        filter: Filter::Compare(path, Op::Equal, Operand::Text(fold(name))),
-        sort: Vec::new(),
-        after: None,
-        skip: 0,
-        limit: 1,
-    };
-    let store = &call.state.store;
-    let found = store.groups_uncounted(&call.realm.path, &query).await?;
-    Ok(found.into_iter().next())
-}
-
-/// Has a user come or go.
-async fn change(call: &Call, id: Uuid, step: (bool, Uuid)) -> Result<(), Refusal> {
-    let change = GroupChange {
-        realm: call.realm.path.clone(),
-        id,
-        seen: None,
-        name: None,
-        external_id: None,
-        members: MemberChange {
+impl Membership<'_> {
+    /// Puts the user into the group of this name, which is made where there is none.
+    async fn enter(&self, name: &str) -> Result<(), StoreError> {
+        if let Some(group) = self.named(name).await? {
+            return self.change(group.id, true).await;
+        }
+        let group = Group {
+            id: random_uuid(),
+            realm: self.user.realm.clone(),
+            name: name.to_owned(),
+            external_id: None,
+            version: 1,
+            created_ms: self.now_ms,
+            updated_ms: self.now_ms,
+        };
+        let members = MemberChange {
             clear: false,
-            steps: vec![step],
-        },
-        now_ms: call.now_ms,
-    };
-    let change = call.state.store.change_group(&change);
-    Ok(write(call, Kind::GroupUpdate, id, change).await?)
-}
+            steps: vec![(true, self.user.id)],
+        };
+        let insert = self.state.store.insert_group(&group, &members);
+        match self.write(Kind::GroupCreate, group.id, insert).await {
+            // Somebody else has made it just now.
+            Err(StoreError::Taken(_)) => match self.named(name).await? {
+                Some(group) => self.change(group.id, true).await,
+                None => Ok(()),
+            },
+            done => done,
+        }
+    }
 
-/// Does `act` together with the record of it. A group or user that went meanwhile
-/// needs no change.
-async fn write(
-    call: &Call,
-    kind: Kind,
-    id: Uuid,
-    act: impl Future<Output = Result<GroupOutcome, StoreError>>,
-) -> Result<(), StoreError> {
-    let about = |event: Event| event.with("group", id.to_string().as_str());
-    let did = |outcome: &GroupOutcome| matches!(outcome, GroupOutcome::Done(_));
-    audit::with_if(&call.state, kind, about, act, did).await?;
-    Ok(())
+    async fn named(&self, name: &str) -> Result<Option<Group>, StoreError> {
+        let Some(path) = GROUP.find("displayName") else {
+            return Ok(None);
+        };
+        let query = UserQuery {
+            filter: Filter::Compare(path, Op::Equal, Operand::Text(fold(name))),
+            sort: Vec::new(),
+            after: None,
+            skip: 0,
+            limit: 1,
+        };
+        let store = &self.state.store;
+        let found = store.groups_uncounted(&self.user.realm, &query).await?;
+        Ok(found.into_iter().next())
+    }
+
+    /// Has the user come or go.
+    async fn change(&self, id: Uuid, comes: bool) -> Result<(), StoreError> {
+        let change = GroupChange {
+            realm: self.user.realm.clone(),
+            id,
+            seen: None,
+            name: None,
+            external_id: None,
+            members: MemberChange {
+                clear: false,
+                steps: vec![(comes, self.user.id)],
+            },
+            now_ms: self.now_ms,
+        };
+        let change = self.state.store.change_group(&change);
+        self.write(Kind::GroupUpdate, id, change).await
+    }
+
+    /// Does `act` together with the record of it. A group or user that went meanwhile
+    /// needs no change.
+    async fn write(
+        &self,
+        kind: Kind,
+        id: Uuid,
+        act: impl Future<Output = Result<GroupOutcome, StoreError>>,
+    ) -> Result<(), StoreError> {
+        let user = self.user;
+        let about = |event: Event| {
+            let event = event.realm(&user.realm).user(user.id, &user.user_name);
+            event.with("group", id.to_string().as_str())
+        };
+        let did = |outcome: &GroupOutcome| matches!(outcome, GroupOutcome::Done(_));
+        audit::with_if(self.state, kind, about, act, did).await?;
+        Ok(())
+    }
 }
 
 #[cfg(test)]

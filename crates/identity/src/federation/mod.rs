@@ -39,13 +39,18 @@ use super::forbidden_page::forbidden_page;
 use super::form::Form;
 use super::login::is_confined;
 use super::pages::FormError;
+use super::realm::Realm;
 use super::sign_in::{self, RESUME, SignIn};
-use super::{Call, sessions};
+use super::{Call, State, sessions};
+use doorward_core::model::federation::FederatedIdentity;
 use doorward_core::model::grant::TokenHash;
+use doorward_core::model::user::User;
 use doorward_net::http::outbound::GuardedClient;
 use doorward_net::http::provider_error;
 use doorward_net::telemetry::Metrics;
+use doorward_store::StoreError;
 use exchange::{tokens, user_info};
+use groups::Membership;
 use metadata::{Documents, Metadata};
 use refusal::{Refusal, printable};
 use state::{AWAY_MS, LoginState};
@@ -211,6 +216,12 @@ async fn complete_login(
         audit::because("address");
         return Ok(forbidden_page());
     }
+    let members = Membership {
+        state: &call.state,
+        user: &user,
+        now_ms: call.now_ms,
+    };
+    provider.groups.follow(&members, &subject.claims).await?;
     let to = format!("{}/{}", root(call), login_state.to);
     if login_state.link.is_some() {
         call.state.federation.count(provider, "linked");
@@ -314,6 +325,27 @@ fn redirect_uri(call: &Call, provider: &Provider) -> String {
         call.realm.issuer,
         provider.name()
     )
+}
+
+/// Has a user leave the groups that followed those at the provider of a link
+/// which is gone.
+pub(super) async fn leave_groups(
+    (state, realm): (&State, &Realm),
+    user: &User,
+    link: &FederatedIdentity,
+    now_ms: i64,
+) -> Result<(), StoreError> {
+    let members = Membership {
+        state,
+        user,
+        now_ms,
+    };
+    for provider in realm.providers() {
+        if provider.name() == link.provider || provider.issuer_name() == link.issuer {
+            provider.groups.follow(&members, &Map::new()).await?;
+        }
+    }
+    Ok(())
 }
 
 /// The path above the realm's endpoints.

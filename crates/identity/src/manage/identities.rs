@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::Call;
 use super::error::ManageError;
 use super::page::Page;
-use crate::federation::issuer_name;
+use crate::federation::{issuer_name, leave_groups};
 use crate::respond;
 use doorward_core::clock::random_uuid;
 use doorward_core::model::federation::FederatedIdentity;
@@ -92,6 +92,9 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     let id = call.param(1).parse::<Uuid>();
     let id = id.map_err(|_| ManageError::NotFound)?;
     let state = &call.state;
+    let links = state.store.identities(user.id).await?;
+    let link = links.into_iter().find(|link| link.id == id);
+    let link = link.ok_or(ManageError::NotFound)?;
     let gone = state
         .store
         .unlink_identity(user.id, id, call.now_ms)
@@ -101,6 +104,8 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     }
     state.read_revocations().await?;
     state.backchannel_logout.wake();
+    let realm = call.realm()?;
+    leave_groups((state, &realm), &user, &link, call.now_ms).await?;
     Ok(respond::empty(StatusCode::NO_CONTENT))
 }
 

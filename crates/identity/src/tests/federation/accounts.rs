@@ -210,18 +210,17 @@ async fn the_administrator_is_not_let_in_unless_it_is_said() {
 #[tokio::test]
 async fn the_administrator_stays_confined_to_addresses() {
     let elsewhere = OtherProvider::open().await;
-    let link = json!({"existing": "user_name", "administrator": true});
+    let groups = json!({"Staff": "staff"});
+    let link = json!({"existing": "user_name", "administrator": true, "groups": groups});
     let mut config = super::other_provider::with(&elsewhere, json!({"link": link}));
     config["realms"]["/"]["settings"]["admin_addresses"] = json!(["10.0.0.1"]);
     let provider = Provider::with(config).await;
-    add(&provider, json!({"userName": "amadmin"})).await;
-    let back = round(
-        &provider,
-        &elsewhere,
-        json!({"preferred_username": "amadmin"}),
-    )
-    .await;
+    let admin = add(&provider, json!({"userName": "amadmin"})).await;
+    let claims = json!({"preferred_username": "amadmin", "groups": ["Staff"]});
+    let back = round(&provider, &elsewhere, claims).await;
     assert_eq!(back.status, 403);
+    let groups = provider.store.memberships(&[admin.id]).await;
+    assert!(groups.expect("read").is_empty(), "refused, and in a group");
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use crate::config::HashingConfig;
 use crate::hash_blocking;
 use crate::records::new_user;
 use crate::testing::{Answer, FORM, Provider, request};
+use doorward_core::model::audit::{AuditQuery, Kind};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::User;
@@ -212,4 +213,53 @@ async fn nobody_removes_their_last_way_in() {
     assert!(refused.text.contains("last_way"), "{}", refused.text);
     let ann = provider.store.user_by_name("/", "ann").await.expect("read");
     assert_eq!(links(&provider, &ann.expect("ann")).await, ["u-1"]);
+}
+
+/// The groups of a user.
+async fn groups(provider: &Provider, user: &User) -> Vec<String> {
+    let all = provider.store.memberships(&[user.id]).await.expect("read");
+    all.into_iter().map(|(_, group)| group.name).collect()
+}
+
+/// The rules of a provider whose group `Staff` is `staff` here.
+fn with_groups() -> serde_json::Value {
+    json!({"link": {"existing": "user_name", "groups": {"Staff": "staff"}}})
+}
+
+#[tokio::test]
+async fn groups_that_came_from_a_provider_go_with_the_link_to_it() {
+    let elsewhere = OtherProvider::open().await;
+    let provider = provider(&elsewhere, with_groups()).await;
+    let ann = person(&provider, "ann").await;
+    let own = json!({"displayName": "own", "members": [ann.id]});
+    let made = provider.manage("POST", "/groups", &own).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    let claims = json!({"groups": ["Staff"]});
+    let browser = Browser::new(&provider);
+    for by_operator in [false, true] {
+        let back = round(&provider, &elsewhere, claims.clone()).await;
+        assert_eq!(who(&provider, &back).await, "ann");
+        assert_eq!(groups(&provider, &ann).await, ["own", "staff"]);
+        if by_operator {
+            let all = provider.store.identities(ann.id).await.expect("read");
+            let path = format!("/users/{}/identities/{}", ann.id, all[0].id);
+            let gone = provider.manage("DELETE", &path, &json!(null)).await;
+            assert_eq!(gone.status, 204, "{}", gone.text);
+        } else {
+            browser.sign_in("ann").await;
+            assert_eq!(browser.unlink().await.status, 303);
+        }
+        assert!(links(&provider, &ann).await.is_empty());
+        assert_eq!(groups(&provider, &ann).await, ["own"], "{by_operator}");
+    }
+    let query = AuditQuery {
+        kinds: vec![Kind::GroupUpdate],
+        limit: 10,
+        ..AuditQuery::default()
+    };
+    let told = provider.store.audit(&query).await.expect("read");
+    assert_eq!(told.len(), 3, "out, in again, out: {told:?}");
+    for record in told {
+        assert_eq!(record["user"]["id"], json!(ann.id), "{record:?}");
+    }
 }
