@@ -10,6 +10,9 @@ use doorward_core::model::user::Owner;
 /// Longest identifier, in bytes.
 const ID_MAX: usize = 255;
 
+/// How the description of an error begins that is for who has written the document.
+pub(super) const UNUSABLE_DOCUMENT: &str = "The document of the client can't be used";
+
 /// The address that an identifier is, if it can be that of a document: spelled as
 /// every reader of addresses would spell it.
 pub(super) fn address(id: &str) -> Option<Url> {

@@ -13,7 +13,7 @@ use quick_cache::sync::Cache;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use super::client_address::address;
+use super::client_address::{UNUSABLE_DOCUMENT, address};
 use super::clients::LiveClient;
 use super::error::OAuthError;
 use super::{Call, audit, register, registry};
@@ -98,11 +98,8 @@ pub(super) async fn find(call: &Call, id: &str) -> Result<Option<Arc<LiveClient>
     Ok(state.clients.read(&state.store, &call.realm, id).await?)
 }
 
-/// How a description begins that is for who has written the document.
-pub(super) const UNUSABLE: &str = "The document of the client can't be used";
-
 fn unusable(text: impl std::fmt::Display) -> OAuthError {
-    let text = format!("{UNUSABLE}: {text}");
+    let text = format!("{UNUSABLE_DOCUMENT}: {text}");
     OAuthError::bad("invalid_client", text.replace(['`', '"'], "'"))
 }
 

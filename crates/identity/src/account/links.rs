@@ -97,7 +97,7 @@ impl AccountRequest<'_> {
         if gone {
             state.read_revocations().await?;
             state.backchannel_logout.wake();
-            leave_groups((state, &call.realm), user, link, call.now_ms).await?;
+            leave_groups((state, call.realm.providers()), user, link, call.now_ms).await?;
             let proof = Proof::of(session);
             if let Some(token) = sessions::begin(call, user, &proof).await? {
                 sessions::set_cookie(call, &mut response, &token);

@@ -39,7 +39,6 @@ use super::forbidden_page::forbidden_page;
 use super::form::Form;
 use super::login::is_confined;
 use super::pages::FormError;
-use super::realm::Realm;
 use super::sign_in::{self, RESUME, SignIn};
 use super::{Call, State, sessions};
 use doorward_core::model::federation::FederatedIdentity;
@@ -328,9 +327,9 @@ fn redirect_uri(call: &Call, provider: &Provider) -> String {
 }
 
 /// Has a user leave the groups that followed those at the provider of a link
-/// which is gone.
+/// which is gone, one of the realm's `providers`.
 pub(super) async fn leave_groups(
-    (state, realm): (&State, &Realm),
+    (state, providers): (&State, &[Arc<Provider>]),
     user: &User,
     link: &FederatedIdentity,
     now_ms: i64,
@@ -340,7 +339,7 @@ pub(super) async fn leave_groups(
         user,
         now_ms,
     };
-    for provider in realm.providers() {
+    for provider in providers {
         if provider.name() == link.provider || provider.issuer_name() == link.issuer {
             provider.groups.follow(&members, &Map::new()).await?;
         }

@@ -105,7 +105,7 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     state.read_revocations().await?;
     state.backchannel_logout.wake();
     let realm = call.realm()?;
-    leave_groups((state, &realm), &user, &link, call.now_ms).await?;
+    leave_groups((state, realm.providers()), &user, &link, call.now_ms).await?;
     Ok(respond::empty(StatusCode::NO_CONTENT))
 }
 

@@ -22,8 +22,7 @@ use axum::response::Response;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 
-use super::client_address;
-use super::client_documents::UNUSABLE;
+use super::client_address::{self, UNUSABLE_DOCUMENT};
 use super::federation::ProviderLink;
 pub(super) use account::{
     AccountConsent, AccountFactor, AccountLink, AccountPage, AccountSession, account,
@@ -376,7 +375,7 @@ struct Error<'a> {
 /// The page for what can't be told to the client.
 pub(super) fn error(frame: &Frame, status: StatusCode, code: &str, description: &str) -> Response {
     // Who has written a document about a client reads what is wrong with it.
-    let is_unknown = code == "invalid_client" && !description.starts_with(UNUSABLE);
+    let is_unknown = code == "invalid_client" && !description.starts_with(UNUSABLE_DOCUMENT);
     let page = Error {
         frame,
         texts: &frame.texts,

@@ -42,12 +42,12 @@ pub struct SessionStore {
 #[derive(Clone)]
 struct CachedSession {
     at_ms: i64,
-    known: Known,
+    known: Lookup,
 }
 
-/// What is known of a session.
+/// What came of looking a session up.
 #[derive(Clone)]
-enum Known {
+enum Lookup {
     /// It goes on. This is sealed of it.
     Live(Arc<str>),
     /// The store has none, or none yet.
@@ -139,10 +139,10 @@ impl SessionStore {
         let cached = self.looked_up.get(key)?;
         let age_ms = now_ms.saturating_sub(cached.at_ms);
         match cached.known {
-            Known::Ended => Some(None),
+            Lookup::Ended => Some(None),
             _ if !(0..FRESH_MS).contains(&age_ms) => None,
-            Known::Live(sealed) => Some(Some(sealed)),
-            Known::Absent => Some(None),
+            Lookup::Live(sealed) => Some(Some(sealed)),
+            Lookup::Absent => Some(None),
         }
     }
 
@@ -155,7 +155,7 @@ impl SessionStore {
         let login = self.store.login(key).await?;
         let login = login.filter(|login| now_ms < login.ends_ms);
         let sealed: Option<Arc<str>> = login.map(|login| login.sealed.into());
-        let known = sealed.clone().map_or(Known::Absent, Known::Live);
+        let known = sealed.clone().map_or(Lookup::Absent, Lookup::Live);
         self.note(key, known, now_ms);
         // It may have been ended while the store was asked.
         Ok(sealed.filter(|_| !self.has_ended(&key)))
@@ -163,11 +163,11 @@ impl SessionStore {
 
     fn has_ended(&self, key: &TokenHash) -> bool {
         let cached = self.looked_up.get(key);
-        cached.is_some_and(|cached| matches!(cached.known, Known::Ended))
+        cached.is_some_and(|cached| matches!(cached.known, Lookup::Ended))
     }
 
     /// Notes what is known now. What was ended stays so.
-    fn note(&self, key: TokenHash, known: Known, at_ms: i64) {
+    fn note(&self, key: TokenHash, known: Lookup, at_ms: i64) {
         if !self.has_ended(&key) {
             self.looked_up.insert(key, CachedSession { at_ms, known });
         }
@@ -180,7 +180,11 @@ impl SessionStore {
             tracing::warn!("sessions begin faster than the store takes them");
             return false;
         };
-        self.note(login.key, Known::Live(login.sealed.as_str().into()), now_ms);
+        self.note(
+            login.key,
+            Lookup::Live(login.sealed.as_str().into()),
+            now_ms,
+        );
         let own = Arc::clone(self);
         tokio::spawn(async move {
             let _place = place;
@@ -205,13 +209,17 @@ impl SessionStore {
         let Ok(place) = WRITES.try_acquire() else {
             return;
         };
-        self.note(login.key, Known::Live(login.sealed.as_str().into()), now_ms);
+        self.note(
+            login.key,
+            Lookup::Live(login.sealed.as_str().into()),
+            now_ms,
+        );
         let own = Arc::clone(self);
         tokio::spawn(async move {
             let _place = place;
             match own.store.update_login(&login, 0).await {
                 Ok(true) => {}
-                Ok(false) => own.note(login.key, Known::Ended, now_ms),
+                Ok(false) => own.note(login.key, Lookup::Ended, now_ms),
                 Err(error) => tracing::warn!(%error, "a session is not renewed"),
             }
         });
@@ -224,7 +232,7 @@ impl SessionStore {
         id: &str,
         now_ms: i64,
     ) -> Result<(), StoreError> {
-        self.note(key, Known::Ended, now_ms);
+        self.note(key, Lookup::Ended, now_ms);
         let query = LoginQuery {
             id: Some(id.to_owned()),
             issuer: Some(ISSUER.to_owned()),
