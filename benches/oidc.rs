@@ -165,9 +165,9 @@ fn filter(c: &mut Criterion) {
     });
 }
 
-/// One decision of each of several workers at once, on the same token. What they share
-/// is only read once the token is known, so two take as long as one where there are
-/// two cores.
+/// One decision of each of several workers at once, on the same token. Two would take as
+/// long as one on two cores if nothing that they share were written; what they take
+/// longer is the price of that.
 fn workers(c: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
