@@ -11,6 +11,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -116,10 +117,10 @@ impl SessionPlugin {
     }
 
     /// The cookies of an answer, with which a session begins only where it `may_begin`.
-    fn write(
+    fn write<'e>(
         &self,
         request: &RequestHeader,
-        exchange: &Exchange,
+        exchange: &'e Exchange,
         response: &mut ResponseHeader,
         may_begin: bool,
     ) {
@@ -138,28 +139,26 @@ impl SessionPlugin {
             SessionState::new(consumer.id, credential.id, groups, now_ms)
         };
         // The credential is that of the session itself.
-        let own = |held: &Option<HeldSession>| {
-            let held = held.clone()?;
-            held.state
-                .matches(consumer.id, credential.id)
-                .then_some(held)
-        };
-        let presented_session = presented.and_then(|presented| own(&presented.session));
-        let remembered = presented.and_then(|presented| own(&presented.remembered));
+        let is_own = |held: &&HeldSession| held.state.matches(consumer.id, credential.id);
+        let shown = presented.map(|shown| (&shown.session, &shown.remembered));
+        let (session, remembered) = shown.unwrap_or((&None, &None));
+        let presented_session = session.as_ref().filter(is_own);
+        let remembered = remembered.as_ref().filter(is_own);
         let begins = presented_session.is_none();
         if begins && !may_begin {
             return;
         }
-        let mut keep = |kind: &CookieKind, held: Option<HeldSession>, begins: bool| {
+        let mut keep = |kind: &CookieKind, held: Option<&'e HeldSession>, begins: bool| {
             let due = |held: &HeldSession| self.age(kind, &held.state) == Age::Due;
-            let state = match &held {
+            let state = match held {
                 Some(held) if begins || due(held) => held.state.renewed(now_ms),
-                Some(held) => return Some(held.state.clone()),
+                Some(held) => return Some(Cow::Borrowed(&held.state)),
                 None => new(),
             };
-            let text = self.keep(kind, &state, held.and_then(|held| held.handle))?;
+            let handle = held.and_then(|held| held.handle.clone());
+            let text = self.keep(kind, &state, handle)?;
             append(response, self.cookies(kind, &text, request, exchange));
-            Some(state)
+            Some(Cow::Owned(state))
         };
         let Some(state) = keep(&self.config.session, presented_session, false) else {
             return;
@@ -230,8 +229,7 @@ impl SessionPlugin {
 
     /// What becomes of a request with these cookies.
     fn admit(&self, presented: Presented, exchange: &mut Exchange) {
-        let state = presented.state().cloned();
-        let is_pending = presented.is_pending;
+        let state = presented.state();
         let entered = state.filter(|state| self.enter(state, exchange));
         let kind = match &self.config.remember {
             Some(kind) if presented.is_remembered() => kind,
@@ -239,13 +237,13 @@ impl SessionPlugin {
         };
         exchange.notes.push(Box::new(if let Some(state) = entered {
             self.passed.inc();
-            for (name, value) in self.told(&self.config.request_headers, kind, &state) {
+            for (name, value) in self.told(&self.config.request_headers, kind, state) {
                 exchange.vouched.push((name.clone(), value));
             }
             presented
         } else {
             Presented {
-                is_pending,
+                is_pending: presented.is_pending,
                 ..Presented::default()
             }
         }));

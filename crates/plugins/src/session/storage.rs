@@ -176,53 +176,66 @@ impl SessionStore {
     /// Keeps a new session. It counts on this node from now on, and on others once it
     /// is stored. Whether there is room for one more that waits for that.
     pub(super) fn begin(self: &Arc<Self>, login: StoredLogin, now_ms: i64) -> bool {
-        let Ok(place) = WRITES.try_acquire() else {
-            tracing::warn!("sessions begin faster than the store takes them");
-            return false;
-        };
-        self.note(
-            login.key,
-            Lookup::Live(login.sealed.as_str().into()),
-            now_ms,
-        );
-        let own = Arc::clone(self);
-        tokio::spawn(async move {
-            let _place = place;
-            if let Err(error) = own.store.insert_login(&login).await {
-                tracing::warn!(%error, "a session is not stored");
-                own.looked_up.remove(&login.key);
-                return;
-            }
-            // It has ended before it was stored.
-            if own.has_ended(&login.key) {
-                let removed = own.end(login.key, &login.id, now_ms).await;
-                if let Err(error) = removed {
-                    tracing::warn!(%error, "a session that has ended stays until its time");
-                }
-            }
+        let has_room = self.write_behind(login, now_ms, async move |own, login| {
+            own.insert(&login, now_ms).await;
         });
-        true
+        if !has_room {
+            tracing::warn!("sessions begin faster than the store takes them");
+        }
+        has_room
     }
 
     /// Keeps what a session is now, unless it has ended meanwhile.
     pub(super) fn renew(self: &Arc<Self>, login: StoredLogin, now_ms: i64) {
+        self.write_behind(login, now_ms, async move |own, login| {
+            own.update(&login, now_ms).await;
+        });
+    }
+
+    /// Has a session count on this node as it is now, and stored behind the request by
+    /// `write`. Whether there is room for one more that is written.
+    fn write_behind<F>(
+        self: &Arc<Self>,
+        login: StoredLogin,
+        now_ms: i64,
+        write: impl FnOnce(Arc<Self>, StoredLogin) -> F,
+    ) -> bool
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let Ok(place) = WRITES.try_acquire() else {
-            return;
+            return false;
         };
-        self.note(
-            login.key,
-            Lookup::Live(login.sealed.as_str().into()),
-            now_ms,
-        );
-        let own = Arc::clone(self);
+        let live = Lookup::Live(login.sealed.as_str().into());
+        self.note(login.key, live, now_ms);
+        let write = write(Arc::clone(self), login);
         tokio::spawn(async move {
             let _place = place;
-            match own.store.update_login(&login, 0).await {
-                Ok(true) => {}
-                Ok(false) => own.note(login.key, Lookup::Ended, now_ms),
-                Err(error) => tracing::warn!(%error, "a session is not renewed"),
-            }
+            write.await;
         });
+        true
+    }
+
+    async fn insert(&self, login: &StoredLogin, now_ms: i64) {
+        if let Err(error) = self.store.insert_login(login).await {
+            tracing::warn!(%error, "a session is not stored");
+            self.looked_up.remove(&login.key);
+            return;
+        }
+        // It has ended before it was stored.
+        if self.has_ended(&login.key)
+            && let Err(error) = self.end(login.key, &login.id, now_ms).await
+        {
+            tracing::warn!(%error, "a session that has ended stays until its time");
+        }
+    }
+
+    async fn update(&self, login: &StoredLogin, now_ms: i64) {
+        match self.store.update_login(login, 0).await {
+            Ok(true) => {}
+            Ok(false) => self.note(login.key, Lookup::Ended, now_ms),
+            Err(error) => tracing::warn!(%error, "a session is not renewed"),
+        }
     }
 
     /// Ends a session.
