@@ -71,15 +71,15 @@ impl SessionItem {
     }
 
     /// What fields call them.
-    pub const NAMES: &[&str] = &[
-        "id",
-        "audience",
-        "subject",
-        "timeout",
-        "idling-timeout",
-        "rolling-timeout",
-        "absolute-timeout",
-    ];
+    pub const NAMES: &[&str] = &{
+        let mut names = [""; ITEMS.len()];
+        let mut index = 0;
+        while index < names.len() {
+            names[index] = ITEMS[index].0;
+            index += 1;
+        }
+        names
+    };
 
     /// Its text at `now_ms`; `None`: there is none.
     pub fn text(self, facts: &SessionFacts<'_>, now_ms: i64) -> Option<String> {
