@@ -303,6 +303,7 @@ impl Gateway {
         if !is_interim(response.status) {
             ctx.attempts
                 .report(Outcome::Status(response.status.as_u16()));
+            log_phase::note_status(ctx, response.status);
         }
         let now = Instant::now();
         ctx.upstream_time = ctx.upstream_started.map(|started| now - started);
@@ -310,9 +311,6 @@ impl Gateway {
             && let Some(address) = ctx.tries.address
         {
             peers.reachable(address);
-        }
-        if !is_interim(response.status) {
-            log_phase::note_status(ctx, response.status);
         }
         if !response.status.is_informational() {
             connection::keep_after_interim(session, ctx);
