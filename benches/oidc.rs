@@ -128,13 +128,7 @@ fn filter(c: &mut Criterion) {
     let signer = Signer::new(Algorithm::ES256);
     let filter = build(&signer);
     let bearer = format!("Authorization: Bearer {}\r\n", signer.token());
-    let mut known = runtime.block_on(session(&bearer));
-    let mut exchange = Exchange::default();
-    runtime.block_on(async {
-        if let Verdict::Wait = filter.on_request(&mut known, &mut exchange) {
-            filter.on_request_slow(&mut known, &mut exchange).await;
-        }
-    });
+    let mut known = runtime.block_on(known(&*filter, &bearer));
     c.bench_function("filter/hit", |b| {
         b.iter(|| {
             let mut exchange = Exchange::default();
@@ -180,16 +174,7 @@ fn workers(c: &mut Criterion) {
         ("filter/hit-by-one-worker", 1),
         ("filter/hit-by-two-workers", 2),
     ] {
-        let sessions = (0..workers).map(|_| {
-            let mut session = runtime.block_on(session(&bearer));
-            let mut exchange = Exchange::default();
-            runtime.block_on(async {
-                if let Verdict::Wait = filter.on_request(&mut session, &mut exchange) {
-                    filter.on_request_slow(&mut session, &mut exchange).await;
-                }
-            });
-            session
-        });
+        let sessions = (0..workers).map(|_| runtime.block_on(known(&*filter, &bearer)));
         let mut sessions: Vec<_> = sessions.collect();
         c.bench_function(name, |b| {
             b.iter_custom(|rounds| at_once(&*filter, &mut sessions, rounds));
@@ -238,6 +223,16 @@ fn build(signer: &Signer) -> Arc<dyn Filter> {
     let config = json!({"issuer": ISSUER, "scopes_required": ["openid"]});
     let config = config.as_object().expect("an object");
     (openid_connect::KIND.build)(config, &parts).expect("a filter")
+}
+
+/// A request with a token that the filter knows.
+async fn known(filter: &dyn Filter, bearer: &str) -> ServerSession {
+    let mut session = session(bearer).await;
+    let mut exchange = Exchange::default();
+    if let Verdict::Wait = filter.on_request(&mut session, &mut exchange) {
+        filter.on_request_slow(&mut session, &mut exchange).await;
+    }
+    session
 }
 
 async fn session(headers: &str) -> ServerSession {
