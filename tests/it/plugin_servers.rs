@@ -1,70 +1,39 @@
 //! Plugins that count in a Redis of their own: a real server, which stops and comes
 //! back meanwhile.
 
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use crate::support::ports::Port;
+use crate::support::redis::RedisServer;
 use crate::support::tls::Authority;
 use crate::support::{Answer, Door, Reply, Setup, Upstream, eventually, http};
 
-/// A `redis-server` with a user whose keys are those of counters, ended when dropped.
-struct Redis {
-    port: Port,
-    process: Child,
-    _directory: tempfile::TempDir,
-}
+/// A Redis with a user whose keys are those of counters.
+struct Redis(RedisServer);
 
 impl Redis {
     fn start() -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
-        Self::on(Port::reserve(), directory, &[])
+        Self::on(Port::reserve())
     }
 
-    fn on(port: Port, directory: tempfile::TempDir, arguments: &[&str]) -> Self {
+    fn on(port: Port) -> Self {
         let number = port.number().to_string();
-        let plain = ["--port", number.as_str()];
-        let secure = ["--port", "0", "--tls-port", number.as_str()];
-        let ports = if arguments.is_empty() {
-            &plain[..]
-        } else {
-            &secure[..]
-        };
-        let process = Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            .args("--user door on >open-sesame ~ratelimit:* ~response-ratelimit:* +@all".split(' '))
-            .args("--user watcher on >open-eyes ~* +@all".split(' '))
-            .args(["--user", "default", "off", "--dir"])
-            .arg(directory.path())
-            .args(ports)
-            .args(arguments)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("redis-server is installed (make deps)");
-        Self {
-            port,
-            process,
-            _directory: directory,
-        }
-    }
-
-    fn end(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-
-    /// Ends it, and starts another one in its place.
-    fn restart(&mut self) {
-        self.end();
-        let port = std::mem::replace(&mut self.port, Port::reserve());
         let directory = tempfile::tempdir().expect("a directory");
-        *self = Self::on(port, directory, &[]);
+        Self::with(port, directory, &["--port", &number])
+    }
+
+    fn with(port: Port, directory: tempfile::TempDir, arguments: &[&str]) -> Self {
+        let door = "--user door on >open-sesame ~ratelimit:* ~response-ratelimit:* +@all";
+        let watcher = "--user watcher on >open-eyes ~* +@all --user default off";
+        let users = door.split(' ').chain(watcher.split(' '));
+        let arguments: Vec<_> = users.chain(arguments.iter().copied()).collect();
+        Self(RedisServer::start(port, directory, &arguments))
     }
 
     /// What a command of somebody who sees all keys answers on a database.
     fn ask(&self, database: u8, command: &[&str]) -> String {
         let output = Command::new("redis-cli")
-            .args(["-p", &self.port.number().to_string(), "--user", "watcher"])
+            .args(["-p", &self.0.port.number().to_string(), "--user", "watcher"])
             .args(["--pass", "open-eyes", "--no-auth-warning", "-n"])
             .arg(database.to_string())
             .args(command)
@@ -78,12 +47,6 @@ impl Redis {
             (self.ask(0, &["PING"]).trim() == "PONG").then_some(())
         })
         .await;
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 
@@ -124,7 +87,7 @@ fn record(redis: &Redis, password: &str) -> String {
     format!(
         "{{host: 127.0.0.1, port: {}, username: door, password: {password}, database: 3, \
          timeout: 10000}}",
-        redis.port.number()
+        redis.0.port.number()
     )
 }
 
@@ -201,7 +164,7 @@ async fn nodes_count_in_the_database_and_as_the_user_that_the_plugin_names() {
 
 #[tokio::test]
 async fn a_redis_that_stops_lets_requests_pass_or_ends_them_as_the_plugin_says() {
-    let (mut redis, upstream) = (Redis::start(), upstream().await);
+    let (redis, upstream) = (Redis::start(), upstream().await);
     redis.until_up().await;
     let tolerant = node(&redis, &upstream, true).await;
     let strict = node(&redis, &upstream, false).await;
@@ -209,7 +172,7 @@ async fn a_redis_that_stops_lets_requests_pass_or_ends_them_as_the_plugin_says()
         let answer = get(door, "/counted").await.expect(200);
         assert!(answer.headers.contains_key("ratelimit-remaining"));
     }
-    redis.end();
+    let port = redis.0.stop();
     for path in ["/counted", "/priced"] {
         for _ in 0..5 {
             let answer = get(&tolerant, path).await.expect(200);
@@ -220,7 +183,7 @@ async fn a_redis_that_stops_lets_requests_pass_or_ends_them_as_the_plugin_says()
             assert_eq!(refused.json()["message"], "An unexpected error occurred");
         }
     }
-    redis.restart();
+    let redis = Redis::on(port);
     redis.until_up().await;
     for door in [&tolerant, &strict] {
         eventually("requests are counted again", || async {
@@ -262,7 +225,13 @@ async fn a_redis_behind_tls_counts_where_its_certificate_is_good() {
     let at = |name: &str| directory.path().join(name).display().to_string();
     let files = ["redis.pem", "redis.key", "ca.pem"].map(at);
     let [cert, key, ca] = files.each_ref().map(String::as_str);
+    let port = Port::reserve();
+    let number = port.number().to_string();
     let arguments = [
+        "--port",
+        "0",
+        "--tls-port",
+        &number,
         "--tls-cert-file",
         cert,
         "--tls-key-file",
@@ -272,7 +241,7 @@ async fn a_redis_behind_tls_counts_where_its_certificate_is_good() {
         "--tls-auth-clients",
         "no",
     ];
-    let redis = Redis::on(Port::reserve(), directory, &arguments);
+    let redis = Redis::with(port, directory, &arguments);
     let upstream = upstream().await;
     let record =
         record(&redis, "open-sesame").replace("timeout", "ssl: true, ssl_verify: true, timeout");

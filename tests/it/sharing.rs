@@ -1,63 +1,19 @@
 //! Several nodes and one Redis: they count together, or each for itself.
 
-use std::process::{Child, Command, Stdio};
-
 use crate::support::ports::Port;
+use crate::support::redis::RedisServer;
 use crate::support::{Answer, Door, Reply, Setup, Upstream, eventually, http};
 
-/// A `redis-server`, ended when dropped.
-struct Redis {
-    port: Port,
-    process: Child,
-    _dir: tempfile::TempDir,
-}
-
-impl Redis {
-    fn start() -> Self {
-        Self::on(Port::reserve())
-    }
-
-    fn on(port: Port) -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
-        let process = Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            .args(["--requirepass", "open-sesame", "--dir"])
-            .arg(dir.path())
-            .args(["--port", &port.number().to_string()])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("redis-server is installed (make deps)");
-        Self {
-            port,
-            process,
-            _dir: dir,
-        }
-    }
-
-    /// Ends it; another one may take its place.
-    fn stop(mut self) -> Port {
-        self.end();
-        std::mem::replace(&mut self.port, Port::reserve())
-    }
-
-    fn end(&mut self) {
-        self.process.kill().expect("our own process can be killed");
-        self.process
-            .wait()
-            .expect("our own process can be waited for");
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// A Redis with a password.
+fn redis_on(port: Port) -> RedisServer {
+    let number = port.number().to_string();
+    let directory = tempfile::tempdir().expect("a directory");
+    let arguments = ["--requirepass", "open-sesame", "--port", &number];
+    RedisServer::start(port, directory, &arguments)
 }
 
 /// A node that counts in `redis`.
-async fn node(redis: &Redis, upstream: &Upstream) -> Door {
+async fn node(redis: &RedisServer, upstream: &Upstream) -> Door {
     let services = format!(
         "- name: api\n  url: {}\n  routes: [{{name: api, hosts: [api.test]}}]\n  plugins:\n  \
          - name: throttling\n    instance_name: limits\n    config:\n      \
@@ -101,7 +57,7 @@ async fn upstream() -> Upstream {
 
 #[tokio::test]
 async fn nodes_take_from_one_bucket_and_an_operator_fills_it_for_all() {
-    let (redis, upstream) = (Redis::start(), upstream().await);
+    let (redis, upstream) = (redis_on(Port::reserve()), upstream().await);
     let doors = [node(&redis, &upstream).await, node(&redis, &upstream).await];
     for n in 0..6 {
         let answer = ask(&doors[n % 2], "ada").await.expect(200);
@@ -152,7 +108,7 @@ async fn nodes_take_from_one_bucket_and_an_operator_fills_it_for_all() {
 
 #[tokio::test]
 async fn without_its_redis_a_node_counts_alone_from_where_it_was() {
-    let (redis, upstream) = (Redis::start(), upstream().await);
+    let (redis, upstream) = (redis_on(Port::reserve()), upstream().await);
     let door = node(&redis, &upstream).await;
     for _ in 0..4 {
         ask(&door, "ada").await.expect(200);
@@ -174,7 +130,7 @@ async fn without_its_redis_a_node_counts_alone_from_where_it_was() {
         "{metrics}"
     );
 
-    let _redis = Redis::on(port);
+    let _redis = redis_on(port);
     up(&door, 1).await;
     // The new one is empty: what was counted went with the old one.
     ask(&door, "carol").await.expect(200);

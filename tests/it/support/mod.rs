@@ -9,6 +9,7 @@ pub(crate) mod issuer;
 pub(crate) mod ports;
 pub(crate) mod process;
 pub(crate) mod raw;
+pub(crate) mod redis;
 pub(crate) mod smtp;
 pub(crate) mod tls;
 pub(crate) mod upstream;
