@@ -13,6 +13,25 @@ pub(crate) async fn door(upstream: &Upstream) -> Door {
     door_with(upstream, "").await
 }
 
+/// A service of a server at `/mcp`, with these further lines of the plugin's
+/// configuration.
+pub(crate) fn service(url: &str, config: &str) -> String {
+    format!(
+        "
+- name: mcp
+  url: {url}
+  routes:
+  - {{name: mcp, paths: [/mcp], strip_path: false}}
+  plugins:
+  - name: mcp
+    config:
+      resource: http://@PROXY@/mcp
+      issuer: http://@PROXY@/oauth2
+{config}
+"
+    )
+}
+
 /// The same with further lines of the plugin's configuration.
 pub(crate) async fn door_with(upstream: &Upstream, rules: &str) -> Door {
     let settings = "
@@ -23,23 +42,12 @@ pub(crate) async fn door_with(upstream: &Upstream, rules: &str) -> Door {
         registration: {mode: open}
 ";
     let clients = IDENTITY.replace("\n  realms:\n    /:\n", "");
-    let service = format!(
-        "
-- name: mcp
-  url: {}
-  routes:
-  - {{name: mcp, paths: [/mcp], strip_path: false}}
-  plugins:
-  - name: mcp
-    config:
-      resource: http://@PROXY@/mcp
-      issuer: http://@PROXY@/oauth2
-      scopes_required: [read]
+    let config = format!(
+        "      scopes_required: [read]
       allowed_origins: [\"https://app.test\"]
-{rules}
-",
-        upstream.url("")
+{rules}"
     );
+    let service = service(&upstream.url(""), &config);
     let identity = format!("\n  base_url: http://@PROXY@{settings}{clients}");
     Setup::new()
         .identity(&identity)
@@ -57,11 +65,7 @@ pub(crate) async fn token(door: &Door, scope: &str, resource: Option<&str>) -> S
         ("scope", scope),
     ];
     pairs.extend(resource.map(|resource| ("resource", resource)));
-    let answer = door.token_request(&pairs).await.expect(200);
-    answer.json()["access_token"]
-        .as_str()
-        .expect("a token")
-        .to_owned()
+    door.token(&pairs).await
 }
 
 /// A token of alice for the server.
@@ -81,11 +85,7 @@ pub(crate) async fn token_of(door: &Door, name: &str, resource: &str) -> String 
         ("scope", "openid read"),
         ("resource", resource),
     ];
-    let answer = door.token_request(&pairs).await.expect(200);
-    answer.json()["access_token"]
-        .as_str()
-        .expect("a token")
-        .to_owned()
+    door.token(&pairs).await
 }
 
 /// A call of the protocol.

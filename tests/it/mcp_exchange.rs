@@ -3,6 +3,7 @@
 
 use serde_json::json;
 
+use crate::mcp::service;
 use crate::support::http::{client, send};
 use crate::support::issuer::claims_of;
 use crate::support::{Answer, Door, Setup, Upstream};
@@ -29,26 +30,15 @@ async fn door(upstream: &Upstream) -> Door {
         resources: [\"{INNER}\"]
 "
     );
-    let service = format!(
-        "
-- name: mcp
-  url: {}
-  routes:
-  - {{name: mcp, paths: [/mcp], strip_path: false}}
-  plugins:
-  - name: mcp
-    config:
-      resource: http://@PROXY@/mcp
-      issuer: http://@PROXY@/oauth2
-      client_id: gateway
+    let config = format!(
+        "      client_id: gateway
       client_secret: g-secret
       upstream_audience: \"{INNER}\"
       scopes_required: [tools]
       rules:
-      - {{tools: [pay], scopes_required: [pay]}}
-",
-        upstream.url("")
+      - {{tools: [pay], scopes_required: [pay]}}"
     );
+    let service = service(&upstream.url(""), &config);
     let setup = Setup::new().identity(&identity).services(&service);
     setup.start().await
 }
@@ -61,10 +51,7 @@ async fn token(door: &Door, scope: &str, resource: &str) -> String {
         ("scope", scope),
     ];
     form.extend((!resource.is_empty()).then_some(("resource", resource)));
-    let url = door.proxy_url("/oauth2/access_token");
-    let answer = send(client().post(url).form(&form)).await.expect(200);
-    let token = answer.json()["access_token"].clone();
-    token.as_str().expect("a token").to_owned()
+    door.token(&form).await
 }
 
 async fn call(door: &Door, tool: &str, name: &str, value: &str) -> Answer {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::{ScriptOutput, Stage, node, root};
+use crate::mcp::service;
 use crate::support::Setup;
 use crate::support::ports::Port;
 
@@ -29,26 +30,13 @@ async fn stage() -> Stage {
         grant_types: [client_credentials]
         scope: tools
 ";
-    let service = format!(
-        "
-- name: mcp
-  url: http://{}
-  routes:
-  - {{name: mcp, paths: [/mcp], strip_path: false}}
-  plugins:
-  - name: mcp
-    config:
-      resource: http://@PROXY@/mcp
-      issuer: http://@PROXY@/oauth2
-      scopes_required: [tools]
+    let config = "      scopes_required: [tools]
       scopes_supported: [tools, payments]
       rules:
-      - {{tools: [pay], scopes_required: [payments]}}
-      - {{tools: [delete], action: deny}}
-      lists_show_step_up: true
-",
-        upstream.authority()
-    );
+      - {tools: [pay], scopes_required: [payments]}
+      - {tools: [delete], action: deny}
+      lists_show_step_up: true";
+    let service = service(&format!("http://{}", upstream.authority()), config);
     let setup = Setup::new().identity(identity).services(&service);
     let stage = Stage::plain(setup.start().await);
     Stage {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::browser::Browser;
 use super::{CHALLENGE, VERIFIER, path, told, web, with};
+use crate::mcp::service;
 use crate::support::http::{client, send};
 use crate::support::{Answer, Door, Setup, Upstream};
 
@@ -37,23 +38,10 @@ async fn foreign(here: &Door) -> Door {
 /// The door before the server, once its foreign provider is known.
 async fn set() -> (Door, Door, Upstream) {
     let upstream = Upstream::echo().await;
-    let service = format!(
-        "
-- name: mcp
-  url: {}
-  routes:
-  - {{name: mcp, paths: [/mcp], strip_path: false}}
-  plugins:
-  - name: mcp
-    config:
-      resource: http://@PROXY@/mcp
-      issuer: http://@PROXY@/oauth2
-      scopes_required: [groups]
+    let config = "      scopes_required: [groups]
       rules:
-      - {{tools: [pay], groups_required: [payers]}}
-",
-        upstream.url("")
-    );
+      - {tools: [pay], groups_required: [payers]}";
+    let service = service(&upstream.url(""), config);
     let identity = r#"
   base_url: http://@PROXY@
   realms:
