@@ -31,6 +31,11 @@ fn entry(resource: &str, scope: &str) -> String {
     }
 }
 
+/// What a user is shown of a request: scopes, then resources.
+pub(super) fn lines(scopes: &[String], resources: &[String]) -> Vec<String> {
+    scopes.iter().chain(resources).cloned().collect()
+}
+
 /// What entries are about, each once: scopes, then resources. Older entries are
 /// single scopes and resources.
 pub(super) fn shown(entries: &[String]) -> Vec<String> {

@@ -418,8 +418,9 @@ async fn keep_consent(
 
 /// What the audit log is told of a consent.
 fn consent(event: Event, request: &Request) -> Event {
-    let shown = request.consent_scopes.iter().chain(&request.resources);
-    event.with("scope", shown.map(String::as_str).collect::<Detail>())
+    let shown = request.shown();
+    let shown = shown.iter().map(String::as_str);
+    event.with("scope", shown.collect::<Detail>())
 }
 
 async fn signed_in(

@@ -107,8 +107,7 @@ pub(super) struct Request {
 impl Request {
     /// What the user is told of the request: scopes, then resources.
     pub(super) fn shown(&self) -> Vec<String> {
-        let all = self.consent_scopes.iter().chain(&self.resources);
-        all.cloned().collect()
+        consent_entry::lines(&self.consent_scopes, &self.resources)
     }
 
     /// What the store keeps of a consent to the request.

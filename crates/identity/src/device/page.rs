@@ -22,7 +22,7 @@ use crate::lockout::Attempt;
 use crate::network::network;
 use crate::pages::{self, Applicant, FormError, FormParts, Frame};
 use crate::sign_in::{self, Fields, LoginPage, MissingFactor, RESUME};
-use crate::{Call, audit, issue, request_path, sessions};
+use crate::{Call, audit, consent_entry, issue, request_path, sessions};
 use doorward_core::model::audit::{Actor, Event, Kind};
 use doorward_core::model::device::{StoredDevice, Verdict};
 use doorward_core::model::grant::{Grant, StoredSession, TokenHash};
@@ -369,12 +369,7 @@ impl DeviceRequest<'_> {
     ) -> Response {
         let form = self.form(code, &["device", &session.sid, code]);
         let asked = &pending.device.request;
-        let scopes: Vec<String> = asked
-            .scopes
-            .iter()
-            .chain(&asked.resources)
-            .cloned()
-            .collect();
+        let scopes = consent_entry::lines(&asked.scopes, &asked.resources);
         let shown = pages::Device {
             client: Applicant::of(&pending.client.client.metadata, &self.frame),
             user_name: &user.user_name,
