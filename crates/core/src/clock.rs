@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use uuid::Uuid;
 
@@ -38,7 +38,11 @@ impl Clock {
     pub fn now_ms(&self) -> i64 {
         match &self.manual {
             Some(now) => now.load(Ordering::Relaxed),
-            None => chrono::Utc::now().timestamp_millis(),
+            None => {
+                // No clock that is set stands before the epoch.
+                let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
+                elapsed.map_or(0, |elapsed| i64::try_from(elapsed.as_millis()).unwrap_or(0))
+            }
         }
     }
 
