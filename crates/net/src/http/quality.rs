@@ -4,12 +4,18 @@ use http::{HeaderMap, HeaderValue, header};
 
 /// The media type of streams of events (WHATWG HTML §9.2).
 const EVENT_STREAM: &[u8] = b"text/event-stream";
+/// Where the slash is in it.
+const SLASH: usize = 4;
 
 /// Whether a client takes a stream of events for an answer.
 pub fn accepts_events(headers: &HeaderMap) -> bool {
     let names_events = |accept: &HeaderValue| {
-        let mut parts = accept.as_bytes().windows(EVENT_STREAM.len());
-        parts.any(|part| part.eq_ignore_ascii_case(EVENT_STREAM))
+        let accept = accept.as_bytes();
+        memchr::memchr_iter(b'/', accept).any(|slash| {
+            let start = slash.checked_sub(SLASH);
+            let part = start.and_then(|start| accept.get(start..start + EVENT_STREAM.len()));
+            part.is_some_and(|part| part.eq_ignore_ascii_case(EVENT_STREAM))
+        })
     };
     headers.get_all(header::ACCEPT).iter().any(names_events)
 }
