@@ -117,6 +117,9 @@ impl Clients {
         headers: &HeaderMap,
         arguments: &Arguments,
     ) -> Option<&Arc<Client>> {
+        if let [only] = &*self.all {
+            return Some(only);
+        }
         let mut named = self.headers.iter().filter_map(|name| headers.get(name));
         let named = match named.next() {
             Some(value) => value.to_str().ok(),
