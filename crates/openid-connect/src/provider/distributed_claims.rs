@@ -129,7 +129,7 @@ impl DistributedClaims {
         }
         let held = self.held.get(&about(&verified))?;
         let live = self.provider_client.clock.now_ms() < held.until;
-        (live && Arc::ptr_eq(&held.of, &verified)).then_some(held.with)
+        (live && held.of.is_same(&verified)).then_some(held.with)
     }
 
     /// What is known with all claims; the rules hold for them, too.

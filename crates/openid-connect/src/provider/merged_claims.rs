@@ -29,7 +29,7 @@ impl MergedClaims {
     ) -> Arc<VerifiedToken> {
         let mut merged = self.0.lock();
         if let Some(merged) = &*merged
-            && Arc::ptr_eq(&merged.of, &verified)
+            && merged.of.is_same(&verified)
         {
             return Arc::clone(&merged.with);
         }

@@ -32,6 +32,7 @@ pub(crate) mod token_endpoint;
 pub(crate) mod token_exchange;
 pub(crate) mod userinfo;
 pub mod verifier;
+mod worker_copies;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};

@@ -1,5 +1,8 @@
 //! Verified tokens, so that a token's second use costs one look-up.
 //!
+//! Workers that share an entry would write to the count of its holders with each request.
+//! So each worker has copies of its own of the tokens that it meets most (`worker_copies`).
+//!
 //! The key is the whole token: found by a hash of its end, which is its
 //! signature, then compared in full, so no two tokens are ever mixed up. Only
 //! tokens whose signature was checked come in, so nobody can choose ends that
@@ -7,12 +10,14 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{Equivalent, Weighter};
 use serde_json::{Map, Value};
 
 use crate::provider::revocation::RevocationStatus;
+use crate::provider::worker_copies;
 use doorward_core::model::token::AccessToken;
 use doorward_plugin_api::consumers::ConsumerMemo;
 
@@ -24,6 +29,8 @@ const BYTES: u64 = 32 * 1024 * 1024;
 /// A token that has passed every check.
 #[derive(Debug)]
 pub struct VerifiedToken {
+    /// Which verification it came from: copies have the same.
+    pub verification: VerificationId,
     /// The token.
     pub token: Arc<AccessToken>,
     /// It must no longer pass from then on, in milliseconds.
@@ -57,6 +64,7 @@ impl VerifiedToken {
             claims.entry(name).or_insert(value);
         }
         Arc::new(Self {
+            verification: VerificationId::next(),
             token: Arc::new(AccessToken {
                 token: token.token.clone(),
                 scopes: token.scopes.clone(),
@@ -71,6 +79,40 @@ impl VerifiedToken {
             weight: self.weight + 4 * length as u64,
             responses,
         })
+    }
+}
+
+impl VerifiedToken {
+    /// Whether both came from one verification.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.verification == other.verification
+    }
+
+    /// The same for one worker: only what ends the token is shared.
+    pub(super) fn copy(&self) -> Arc<Self> {
+        Arc::new(Self {
+            verification: self.verification,
+            token: Arc::new((*self.token).clone()),
+            ends_at: self.ends_at,
+            ends_for_good: self.ends_for_good,
+            generation: self.generation,
+            consumer: ConsumerMemo::default(),
+            revocation: Arc::clone(&self.revocation),
+            weight: self.weight,
+            responses: self.responses.clone(),
+        })
+    }
+}
+
+/// Tells verifications apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VerificationId(u64);
+
+impl VerificationId {
+    /// One that no other verification has.
+    pub fn next() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        Self(COUNT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -110,7 +152,10 @@ impl Document {
 }
 
 /// A bounded set of verified tokens.
-pub struct TokenCache(Cache<TokenKey, Arc<VerifiedToken>, Weight, ahash::RandomState>);
+pub struct TokenCache {
+    shared: Cache<TokenKey, Arc<VerifiedToken>, Weight, ahash::RandomState>,
+    owner: worker_copies::Owner,
+}
 
 impl Default for TokenCache {
     fn default() -> Self {
@@ -121,24 +166,34 @@ impl Default for TokenCache {
 impl TokenCache {
     /// An empty cache.
     pub fn new() -> Self {
-        Self(Cache::with(
-            TOKENS,
-            BYTES,
-            Weight,
-            ahash::RandomState::new(),
-            DefaultLifecycle::default(),
-        ))
+        Self {
+            shared: Cache::with(
+                TOKENS,
+                BYTES,
+                Weight,
+                ahash::RandomState::new(),
+                DefaultLifecycle::default(),
+            ),
+            owner: worker_copies::Owner::next(),
+        }
     }
 
-    /// What is known of `token`; the caller checks that it is still true.
-    pub fn get(&self, token: &str) -> Option<Arc<VerifiedToken>> {
-        self.0.get(&TokenText(token))
+    /// What is known of `token`; the caller checks that it is still true. A worker's own
+    /// copy counts only where `is_current` says so: what is shared may be newer.
+    pub fn get(
+        &self,
+        token: &str,
+        is_current: impl Fn(&VerifiedToken) -> bool,
+    ) -> Option<Arc<VerifiedToken>> {
+        worker_copies::get(self.owner, token, &is_current, || {
+            self.shared.get(&TokenText(token))
+        })
     }
 
     /// Adds a token that was verified.
     pub fn insert(&self, verified: &Arc<VerifiedToken>) {
         let key = TokenKey(Arc::clone(&verified.token));
-        self.0.insert(key, Arc::clone(verified));
+        self.shared.insert(key, Arc::clone(verified));
     }
 }
 
@@ -199,6 +254,7 @@ mod tests {
 
     fn verified(token: String) -> Arc<VerifiedToken> {
         Arc::new(VerifiedToken {
+            verification: VerificationId::next(),
             responses: ProviderResponses::default(),
             weight: 512 + 5 * token.len() as u64,
             token: Arc::new(AccessToken {
@@ -215,17 +271,21 @@ mod tests {
         })
     }
 
+    fn known(cache: &TokenCache, token: &str) -> Option<Arc<VerifiedToken>> {
+        cache.get(token, |_| true)
+    }
+
     #[test]
     fn a_token_is_found_by_its_text_alone() {
         let cache = TokenCache::new();
         cache.insert(&verified("abc".into()));
-        assert!(cache.get("abc").is_some());
+        assert!(known(&cache, "abc").is_some());
         let long = format!("{}{}", "x".repeat(200), "y".repeat(64));
         cache.insert(&verified(long.clone()));
-        assert!(cache.get(&long).is_some());
+        assert!(known(&cache, &long).is_some());
         let twin = long.replacen('x', "z", 1);
         for other in ["ab", "abcd", "ABC", "", &twin, &long[1..]] {
-            assert!(cache.get(other).is_none(), "{other}");
+            assert!(known(&cache, other).is_none(), "{other}");
         }
     }
 
@@ -235,8 +295,8 @@ mod tests {
         for n in 0..20_000 {
             cache.insert(&verified(format!("{n:01000}")));
         }
-        assert!(cache.0.len() <= TOKENS);
-        assert!(cache.0.weight() <= BYTES + BYTES / 8);
+        assert!(cache.shared.len() <= TOKENS);
+        assert!(cache.shared.weight() <= BYTES + BYTES / 8);
     }
 
     #[test]
@@ -244,6 +304,6 @@ mod tests {
         let cache = TokenCache::new();
         let longest = "x".repeat(doorward_core::jose::verify::TOKEN_MAX);
         cache.insert(&verified(longest.clone()));
-        assert!(cache.get(&longest).is_some());
+        assert!(known(&cache, &longest).is_some());
     }
 }

@@ -109,7 +109,7 @@ impl UserInfo {
         let about = self.about(&verified.token.token, &[]);
         let held = self.held.get(&about)?;
         let now_ms = self.provider_client.clock.now_ms();
-        (Arc::ptr_eq(&held.of, verified) && now_ms < held.until).then_some(held.with)
+        (held.of.is_same(verified) && now_ms < held.until).then_some(held.with)
     }
 
     /// What is known of a token, and what userinfo says besides.
@@ -143,7 +143,7 @@ impl UserInfo {
         let now_ms = self.provider_client.clock.now_ms();
         let held = self.held.get(&about).filter(|held| now_ms < held.until);
         if let Some(held) = &held
-            && Arc::ptr_eq(&held.of, &verified)
+            && held.of.is_same(&verified)
         {
             return Ok(Arc::clone(&held.with));
         }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::Providers;
 use crate::decide::refusal::Refusal;
 use crate::provider::revocation::{RevocationStatus, Status};
-use crate::provider::token_cache::{ProviderResponses, TokenCache, VerifiedToken};
+use crate::provider::token_cache::{ProviderResponses, TokenCache, VerificationId, VerifiedToken};
 use crate::provider::{Provider, ProviderConfig, ProviderMetadata};
 use doorward_core::clock::Clock;
 use doorward_core::jose::verify::Unverified;
@@ -74,6 +74,7 @@ impl CheckedClaims {
         // Parsed JSON takes a few times its length.
         let weight = 768 + token.len() as u64 + 4 * length as u64 + responses.weight();
         Arc::new(VerifiedToken {
+            verification: VerificationId::next(),
             responses,
             weight,
             ends_at: self.ends_at,
@@ -193,12 +194,14 @@ impl<C: TokenCheck> Verifier<C> {
 
     /// Looks a token up in the cache, or verifies it.
     fn lookup(&self, token: &str, now_ms: i64) -> CacheLookup {
-        if let Some(held) = self.cache.get(token) {
-            let over = now_ms >= held.ends_at;
-            if over && held.ends_for_good {
+        let generation = self.provider.generation();
+        let is_current =
+            |held: &VerifiedToken| now_ms < held.ends_at && held.generation == generation;
+        if let Some(held) = self.cache.get(token, is_current) {
+            if now_ms >= held.ends_at && held.ends_for_good {
                 return CacheLookup::Refused(Refusal::TokenExpired);
             }
-            if !over && held.generation == self.provider.generation() {
+            if is_current(&held) {
                 self.hits.inc();
                 return CacheLookup::at(held);
             }

@@ -24,7 +24,13 @@ struct LoginSessionLiveness {
     since_ms: i64,
     token: Arc<VerifiedToken>,
     session: Option<(Arc<Sessions>, Arc<OpenSession>)>,
-    /// Whom to ask about a token that says nothing itself, and as whom.
+    /// Of a token that says nothing itself.
+    questioner: Option<Questioner>,
+}
+
+/// Who asks the provider about an opaque token.
+#[derive(Clone)]
+struct Questioner {
     plugin: Weak<OpenIdConnect>,
     client: Option<Arc<Client>>,
     /// Where the request came from.
@@ -64,14 +70,11 @@ impl LoginSessionLiveness {
             Status::Revoked => true,
             Status::Unknown => {
                 let token = Arc::clone(&self.token);
-                let (plugin, client) = (self.plugin.upgrade(), self.client.clone());
-                let from = self.from;
+                let questioner = self.questioner.clone();
                 tokio::spawn(async move {
                     // Without an answer it is asked again.
-                    match plugin.filter(|_| token.revocation.is_of_opaque_token()) {
-                        Some(plugin) => {
-                            introspect_again(&plugin, &token, client.as_ref(), from).await;
-                        }
+                    match questioner {
+                        Some(questioner) => questioner.introspect_again(&token).await,
                         None => drop(token.revocation.check(&token.token.claims).await),
                     }
                 });
@@ -92,48 +95,54 @@ pub(crate) fn limit_lifetime(
     if !plugin.config().end_with_session {
         return;
     }
-    let clients = &plugin.config().clients;
-    let client = match session {
-        Some((_, held)) => clients.named(&held.client).map(|(client, _)| client),
-        None => {
-            let arguments = Arguments::new(request.uri.query(), Vec::new());
-            clients.chosen(&request.headers, &arguments)
+    // The holders of what all requests share are counted: only opaque tokens need it.
+    let questioner = token.revocation.is_of_opaque_token().then(|| {
+        let clients = &plugin.config().clients;
+        let client = match session {
+            Some((_, held)) => clients.named(&held.client).map(|(client, _)| client),
+            None => {
+                let arguments = Arguments::new(request.uri.query(), Vec::new());
+                clients.chosen(&request.headers, &arguments)
+            }
+        };
+        Questioner {
+            plugin: plugin.me.clone(),
+            client: client.cloned(),
+            from: exchange.client.ip(),
         }
-    };
+    });
     exchange.lasting = Some(Arc::new(LoginSessionLiveness {
         clock: plugin.provider_client.clock.clone(),
         since_ms: plugin.provider_client.clock.now_ms(),
         token: Arc::clone(token),
         session: session.map(|(sessions, held)| (Arc::clone(sessions), Arc::clone(held))),
-        plugin: plugin.me.clone(),
-        client: client.cloned(),
-        from: exchange.client.ip(),
+        questioner,
     }));
 }
 
-/// Asks the provider again about a token that says nothing itself.
-async fn introspect_again(
-    plugin: &OpenIdConnect,
-    token: &VerifiedToken,
-    client: Option<&Arc<Client>>,
-    from: IpAddr,
-) {
-    let Some(introspector) = &plugin.introspector else {
-        return;
-    };
-    let context = RequestContext {
-        from: Some(from),
-        client,
-        headers: &HeaderMap::new(),
-        arguments: &Arguments::default(),
-    };
-    // From before the question: what ends meanwhile is asked about again.
-    let version = token.revocation.version();
-    match introspector.query(&token.token.token, &context).await {
-        // It may have been asked before, and the answer be older.
-        Ok(Some((said, _))) => token.revocation.adopt(&said.revocation),
-        Ok(None) => token.revocation.record(version, true),
-        Err(refusal) if refusal.is_of_client() => token.revocation.record(version, false),
-        Err(_) => {}
+impl Questioner {
+    /// Asks the provider again about a token that says nothing itself.
+    async fn introspect_again(&self, token: &VerifiedToken) {
+        let Some(plugin) = self.plugin.upgrade() else {
+            return;
+        };
+        let Some(introspector) = &plugin.introspector else {
+            return;
+        };
+        let context = RequestContext {
+            from: Some(self.from),
+            client: self.client.as_ref(),
+            headers: &HeaderMap::new(),
+            arguments: &Arguments::default(),
+        };
+        // From before the question: what ends meanwhile is asked about again.
+        let version = token.revocation.version();
+        match introspector.query(&token.token.token, &context).await {
+            // It may have been asked before, and the answer be older.
+            Ok(Some((said, _))) => token.revocation.adopt(&said.revocation),
+            Ok(None) => token.revocation.record(version, true),
+            Err(refusal) if refusal.is_of_client() => token.revocation.record(version, false),
+            Err(_) => {}
+        }
     }
 }

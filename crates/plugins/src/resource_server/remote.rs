@@ -86,9 +86,12 @@ impl Remote {
     /// Judges a token with what is remembered.
     pub(super) fn judge(&self, token: &str) -> Verification {
         let now_ms = self.clock.now_ms();
-        let held = self.known.as_ref().and_then(|(cache, _)| cache.get(token));
-        if let Some(held) = held {
-            if now_ms < held.ends_at && held.revocation.status() == Status::Active {
+        let is_current = |held: &VerifiedToken| {
+            now_ms < held.ends_at && held.revocation.status() == Status::Active
+        };
+        let known = self.known.as_ref();
+        if let Some(held) = known.and_then(|(cache, _)| cache.get(token, is_current)) {
+            if is_current(&held) {
                 self.hits.inc();
                 return Verification::Valid(held);
             }
