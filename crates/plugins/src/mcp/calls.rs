@@ -4,23 +4,21 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, UPGRADE};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use bytes::Bytes;
+use http::header::{HeaderName, UPGRADE};
+use http::{HeaderValue, Method, StatusCode};
 use pingora::http::RequestHeader;
 use serde_json::Value;
 
 use super::Mcp;
+use super::fields::MessageFields;
 use super::lists::{Listing, is_list};
-use super::message::{
-    self, FORBIDDEN, Fault, HEADER_MISMATCH, INVALID_REQUEST, Message, PARSE_ERROR,
-};
+use super::message::{self, FORBIDDEN, Fault, INVALID_REQUEST, Message, Messages};
 use super::rules::Decision;
 use doorward_net::http::bridge;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::http::session::Session;
-use doorward_plugin_api::filter::{Code, Exchange, Flow, McpCall, Verdict};
+use doorward_plugin_api::filter::{Code, Exchange, Flow, Verdict};
 
 /// What refusals of calls are called.
 pub(super) const CODES: [Code; 6] = [
@@ -62,15 +60,8 @@ const UNREADABLE_MESSAGE: Code = Code::new(
 /// Answers of upstreams that are read must not be compressed.
 pub(super) const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 
-const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 pub(super) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-
-/// The only revision with batches: what a request without a version has, too.
-const WITH_BATCHES: &str = "2025-03-26";
-/// The first revision whose headers repeat what the body says.
-const WITH_HEADERS: &str = "2026-07-28";
 
 /// Longest time that a client may take to send a message.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -112,11 +103,13 @@ enum CallAnswer {
 
 impl CallAnswer {
     /// Notifications have no answer (JSON-RPC 2.0 section 4.1), and answers have none.
-    fn of(messages: &[Message], batch: bool) -> Self {
-        let requests = messages.iter().filter(|message| message.method.is_some());
-        let ids = requests.map(|message| &message.id);
-        let ids: Vec<_> = ids.filter(|id| !id.is_null()).cloned().collect();
-        match (ids.is_empty(), batch) {
+    fn of(messages: &Messages<'_>) -> Self {
+        let requests = (messages.all().iter()).filter(|message| message.method.is_some());
+        let ids: Vec<_> = requests
+            .map(Message::id)
+            .filter(|id| !id.is_null())
+            .collect();
+        match (ids.is_empty(), messages.is_batch()) {
             (true, _) => Self::Nothing,
             (false, false) => Self::Request,
             (false, true) => Self::Batch(ids),
@@ -197,10 +190,10 @@ impl Mcp {
         resumed: bool,
     ) -> Option<Listing> {
         let token = exchange.token.as_deref()?;
-        let decided = self.config.rules.of(token, &exchange.scope(request));
+        let decided = self.config.rules.of(token, exchange.scope(request));
         Some(Listing {
             rules: self.config.rules.clone(),
-            decisions: decided.into_decisions().into(),
+            decisions: decided.decisions().into(),
             shows_step_up: self.config.shows_step_up,
             resumed,
         })
@@ -212,8 +205,8 @@ impl Mcp {
         session: &mut Session,
         exchange: &mut Exchange,
     ) -> Flow {
-        let decided = match self.read_message(session, exchange).await {
-            Ok((messages, batch)) => self.judge(session.req_header(), exchange, &messages, batch),
+        let decided = match self.read_body(session, exchange).await {
+            Ok(body) => self.decide_body(session.req_header(), exchange, &body),
             Err(refused) => Err(refused),
         };
         match decided {
@@ -222,14 +215,11 @@ impl Mcp {
         }
     }
 
-    async fn read_message(
+    async fn read_body(
         &self,
         session: &mut Session,
         exchange: &mut Exchange,
-    ) -> Result<(Vec<Message>, bool), Refused> {
-        if let Err(fault) = check_encoding(&session.req_header().headers) {
-            return Err(Refused::new(&BAD_MESSAGE, fault));
-        }
+    ) -> Result<Bytes, Refused> {
         let known = exchange.replacement.as_ref().or(exchange.body.as_ref());
         let body = if let Some(body) = known.cloned() {
             body
@@ -257,64 +247,62 @@ impl Mcp {
             let fault = Fault::new(INVALID_REQUEST, "the message is too long");
             return Err(Refused::new(&MESSAGE_TOO_LONG, fault));
         }
-        message::read(&body).map_err(|fault| Refused::new(&BAD_MESSAGE, fault))
+        Ok(body)
+    }
+
+    fn decide_body(
+        &self,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+        body: &[u8],
+    ) -> Result<(), Refused> {
+        let fields = MessageFields::of(&request.headers);
+        let bad = |fault| Refused::new(&BAD_MESSAGE, fault);
+        fields.check_encoding().map_err(bad)?;
+        let messages = message::read(body).map_err(bad)?;
+        fields.check_messages(&messages).map_err(|fault| {
+            let id = match &messages {
+                Messages::Single(message) => message.id(),
+                Messages::Batch(_) => Value::Null,
+            };
+            Refused { id, ..bad(fault) }
+        })?;
+        self.judge(request, exchange, &messages)
     }
 
     fn judge(
         &self,
         request: &RequestHeader,
         exchange: &mut Exchange,
-        messages: &[Message],
-        batch: bool,
+        messages: &Messages<'_>,
     ) -> Result<(), Refused> {
-        check_headers(&request.headers, messages, batch).map_err(|fault| {
-            let id = match messages {
-                [message] => message.id.clone(),
-                _ => Value::Null,
-            };
-            Refused {
-                id,
-                ..Refused::new(&BAD_MESSAGE, fault)
-            }
-        })?;
-        let rules = &self.config.rules;
         let denied = || {
             let fault = Fault::new(FORBIDDEN, "the caller may not do this");
             Refused {
-                answer: CallAnswer::of(messages, batch),
+                answer: CallAnswer::of(messages),
                 ..Refused::new(&CALL_DENIED, fault)
             }
         };
         let Some(token) = exchange.token.clone() else {
             return Err(denied());
         };
-        let decided = rules.of(&token, &exchange.scope(request));
         // One denial refuses all of a batch.
-        for message in messages {
+        for message in messages.all() {
+            let decided = self.config.rules.of(&token, exchange.scope(request));
             let decision = decided.decide(message);
-            self.count(message, &decision, exchange);
+            if let Some(call) = self.labels.count(message, &decision) {
+                exchange.mcp_call = Some(Box::new(call));
+            }
             let refused = match decision {
                 Decision::Allowed => continue,
                 Decision::Denied => denied(),
-                Decision::NeedsScopes(more) => {
-                    let fault = Fault::new(FORBIDDEN, "the token lacks a scope for this");
-                    let mut scopes = self.config.scopes.clone();
-                    scopes.extend(
-                        more.into_iter()
-                            .filter(|one| !self.config.scopes.contains(one)),
-                    );
-                    Refused {
-                        scopes,
-                        ..Refused::new(&CALL_NEEDS_SCOPE, fault)
-                    }
-                }
+                Decision::NeedsScopes(more) => self.needs_scopes(more),
             };
-            let id = message.id.clone();
+            let id = message.id();
             return Err(Refused { id, ..refused });
         }
-        let mut methods = messages
-            .iter()
-            .filter_map(|message| message.method.as_deref());
+        let methods = messages.all().iter();
+        let mut methods = methods.filter_map(|message| message.method.as_deref());
         if methods.any(is_list)
             && let Some(listing) = self.listing_for(request, exchange, false)
         {
@@ -323,29 +311,15 @@ impl Mcp {
         Ok(())
     }
 
-    /// Counts a call and has it logged, in words of the configuration alone.
-    fn count(&self, message: &Message, decision: &Decision, exchange: &mut Exchange) {
-        let Some(method) = message.method.as_deref() else {
-            return;
-        };
-        let rules = &self.config.rules;
-        let method = rules.method_label(method);
-        let name = message
-            .call()
-            .map(|(subject, name)| rules.name_label(subject, name));
-        let decision = match decision {
-            Decision::Allowed => "allow",
-            Decision::NeedsScopes(_) => "step_up",
-            Decision::Denied => "deny",
-        };
-        let metrics = &self.metrics;
-        metrics
-            .mcp_calls(method, name.unwrap_or_default(), decision)
-            .inc();
-        exchange.mcp_call = Some(Box::new(McpCall {
-            method: method.into(),
-            name: name.map(Into::into),
-        }));
+    fn needs_scopes(&self, more: Vec<String>) -> Refused {
+        let fault = Fault::new(FORBIDDEN, "the token lacks a scope for this");
+        let known = &self.config.scopes;
+        let mut scopes = known.clone();
+        scopes.extend(more.into_iter().filter(|one| !known.contains(one)));
+        Refused {
+            scopes,
+            ..Refused::new(&CALL_NEEDS_SCOPE, fault)
+        }
     }
 
     fn refuse_call(&self, refused: Refused, exchange: &mut Exchange) -> Reply {
@@ -358,103 +332,5 @@ impl Mcp {
         }
         let why = Some(refused.fault.message);
         self.challenged_for(&refused.scopes, reply, Some("insufficient_scope"), why)
-    }
-}
-
-/// Refuses bodies that a server might read as another text: in another character set,
-/// or after the decoding of a content coding.
-fn check_encoding(headers: &HeaderMap) -> Result<(), Fault> {
-    let is_identity = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
-    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
-    if !codings.all(is_identity) {
-        return Err(Fault::new(PARSE_ERROR, "the message has a content coding"));
-    }
-    let mut types = headers.get_all(CONTENT_TYPE).iter();
-    let (first, second) = (types.next(), types.next());
-    if first.is_none_or(is_utf_8) && second.is_none() {
-        Ok(())
-    } else {
-        Err(Fault::new(PARSE_ERROR, "the message is not in UTF-8"))
-    }
-}
-
-/// Whether a media type names UTF-8 wherever it names a character set. Readers differ
-/// in where they allow spaces and quotes, so these count nowhere.
-fn is_utf_8(media_type: &HeaderValue) -> bool {
-    let Ok(text) = media_type.to_str() else {
-        return false;
-    };
-    let text = text.to_ascii_lowercase();
-    let text = text.replace([' ', '\t', '"'], "");
-    let mut named = text.split("charset").skip(1);
-    named.all(|rest| {
-        let after = rest.strip_prefix("=utf-8");
-        after.is_some_and(|after| after.is_empty() || after.starts_with([';', ',']))
-    })
-}
-
-/// Refuses headers that say something else than the body, and batches where the
-/// revision has none.
-fn check_headers(headers: &HeaderMap, messages: &[Message], batch: bool) -> Result<(), Fault> {
-    let version = single(headers, &VERSION)?;
-    if batch
-        && version
-            .as_deref()
-            .is_some_and(|version| version != WITH_BATCHES)
-    {
-        return Err(Fault::new(INVALID_REQUEST, "the revision has no batches"));
-    }
-    let (method, name) = (single(headers, &METHOD)?, single(headers, &NAME)?);
-    let required = version.is_some_and(|version| {
-        version.len() == WITH_HEADERS.len() && version.as_str() >= WITH_HEADERS
-    });
-    if method.is_none() && name.is_none() && !required {
-        return Ok(());
-    }
-    let mismatch = Fault::new(HEADER_MISMATCH, "the headers do not say what the body says");
-    let [message] = messages else {
-        return Err(mismatch);
-    };
-    let agrees = |header: Option<String>, body: Option<&str>, required: bool| match (header, body) {
-        (Some(header), Some(body)) => header == body,
-        (Some(_), None) => false,
-        (None, Some(_)) => !required,
-        (None, None) => true,
-    };
-    let name = match name {
-        Some(name) => Some(decoded(name).ok_or(mismatch)?),
-        None => None,
-    };
-    let called = message.call().map(|(_, name)| name);
-    let named = required && message.has_name_header();
-    if agrees(method, message.method.as_deref(), required) && agrees(name, called, named) {
-        Ok(())
-    } else {
-        Err(mismatch)
-    }
-}
-
-/// The value of a header that may be there once.
-fn single(headers: &HeaderMap, name: &HeaderName) -> Result<Option<String>, Fault> {
-    let mut values = headers.get_all(name).iter();
-    let unclear = Fault::new(HEADER_MISMATCH, "a header of the protocol is unclear");
-    match (values.next(), values.next()) {
-        (None, _) => Ok(None),
-        (Some(value), None) => {
-            let text = value.to_str().map_err(|_| unclear)?;
-            Ok(Some(text.trim().to_owned()))
-        }
-        _ => Err(unclear),
-    }
-}
-
-/// A name as the body has it: what no header can say is in Base64.
-fn decoded(name: String) -> Option<String> {
-    let inside = name
-        .strip_prefix("=?base64?")
-        .and_then(|rest| rest.strip_suffix("?="));
-    match inside {
-        Some(inside) => String::from_utf8(STANDARD.decode(inside).ok()?).ok(),
-        None => Some(name),
     }
 }

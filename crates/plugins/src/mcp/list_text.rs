@@ -1,13 +1,12 @@
 //! The text of an answer with a list, less what its reader may not see.
 //!
-//! A list may be long, and is read while its client waits: each byte is looked at once
-//! after it was found to be JSON. What is not left out stays as it was written.
+//! A list may be long, and is read while its client waits: each byte is looked at once.
+//! What is not left out stays as it was written.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use serde::de::IgnoredAny;
-
+use super::json_text::{JsonError, JsonText};
 use super::message::Subject;
 
 /// Most elements of a list.
@@ -56,15 +55,21 @@ pub(super) fn filter<'t>(
     text: &'t str,
     shows: impl Fn(&ListKind, &str) -> bool,
 ) -> Option<Cow<'t, str>> {
-    serde_json::from_str::<IgnoredAny>(text).ok()?;
-    let mut reader = Reader {
-        text,
-        at: 0,
+    let mut edits = Edits {
         shows,
         changes: Vec::new(),
+        is_unclear: false,
     };
-    reader.messages()?;
-    let Reader { changes, .. } = reader;
+    let mut json = JsonText::lenient(text);
+    edits.messages(&mut json).and_then(|()| json.end()).ok()?;
+    let Edits {
+        changes,
+        is_unclear,
+        ..
+    } = edits;
+    if is_unclear {
+        return None;
+    }
     if changes.is_empty() {
         return Some(Cow::Borrowed(text));
     }
@@ -79,228 +84,121 @@ pub(super) fn filter<'t>(
     Some(out.into())
 }
 
-/// Where a quote or a backslash is. Most bytes of a list are in texts: sixteen of them are
-/// looked at together.
-fn end_of_plain(bytes: &[u8]) -> Option<usize> {
-    let stops = |byte: &u8| (*byte == b'"') | (*byte == b'\\');
-    let (chunks, _) = bytes.as_chunks::<16>();
-    let has_stop = |chunk: &&[u8; 16]| chunk.iter().fold(false, |any, byte| any | stops(byte));
-    let plain = chunks.iter().take_while(|chunk| !has_stop(chunk)).count() * 16;
-    let stop = bytes.get(plain..)?.iter().position(stops)?;
-    Some(plain + stop)
-}
-
-/// Reads text that is JSON.
-struct Reader<'t, S> {
-    text: &'t str,
-    at: usize,
+/// What is to change in a text.
+struct Edits<S> {
     shows: S,
     /// What takes the place of what, in the order of the text.
     changes: Vec<(Range<usize>, String)>,
+    /// Whether readers may differ in what the text says.
+    is_unclear: bool,
 }
 
-impl<'t, S: Fn(&ListKind, &str) -> bool> Reader<'t, S> {
-    /// The next byte that is not blank.
-    fn peek(&mut self) -> Option<u8> {
-        let rest = self.text.as_bytes().get(self.at..)?;
-        let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
-        self.at += rest.iter().position(|byte| !is_blank(byte))?;
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    /// Takes the next byte if it is this one.
-    fn take(&mut self, wanted: u8) -> bool {
-        let is_it = self.peek() == Some(wanted);
-        self.at += usize::from(is_it);
-        is_it
-    }
-
-    /// Goes past a text; what is between its quotes.
-    fn string(&mut self) -> Option<&'t str> {
-        if !self.take(b'"') {
-            return None;
-        }
-        let start = self.at;
-        loop {
-            let rest = self.text.as_bytes().get(self.at..)?;
-            self.at += end_of_plain(rest)?;
-            if self.text.as_bytes()[self.at] == b'"' {
-                break;
-            }
-            // What is escaped ends nothing.
-            self.at += 2;
-        }
-        let inside = self.text.get(start..self.at)?;
-        self.at += 1;
-        Some(inside)
-    }
-
-    /// A text as it is meant.
-    fn meant(&mut self) -> Option<Cow<'t, str>> {
-        let inside = self.string()?;
-        if !inside.contains('\\') {
-            return Some(Cow::Borrowed(inside));
-        }
-        let meant = serde_json::from_str::<String>(&format!("\"{inside}\""));
-        meant.ok().map(Cow::Owned)
-    }
-
-    /// Goes past a value.
-    fn skip(&mut self) -> Option<()> {
-        let mut depth = 0_usize;
-        loop {
-            match self.peek()? {
-                b'"' => drop(self.string()?),
-                b'{' | b'[' => {
-                    depth += 1;
-                    self.at += 1;
-                }
-                b'}' | b']' => {
-                    depth = depth.checked_sub(1)?;
-                    self.at += 1;
-                }
-                b',' | b':' => self.at += 1,
-                _ => {
-                    let rest = self.text.as_bytes().get(self.at..)?;
-                    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
-                    let end = rest.iter().position(|byte| !plain(byte));
-                    self.at += end.unwrap_or(rest.len()).max(1);
-                }
-            }
-            if depth == 0 {
-                return Some(());
-            }
+impl<S: Fn(&ListKind, &str) -> bool> Edits<S> {
+    fn messages(&mut self, json: &mut JsonText<'_>) -> Result<(), JsonError> {
+        match json.peek()? {
+            b'[' => json.array(|json| self.message(json)),
+            _ => self.message(json),
         }
     }
 
-    /// Goes through an object; `each` goes past the value of a member.
-    fn members(&mut self, mut each: impl FnMut(&mut Self, &str) -> Option<()>) -> Option<()> {
-        if !self.take(b'{') {
-            return None;
+    fn message(&mut self, json: &mut JsonText<'_>) -> Result<(), JsonError> {
+        if json.peek()? != b'{' {
+            // It is no message, and what its readers make of it is not known.
+            self.is_unclear = true;
+            return json.skip().map(drop);
         }
-        while !self.take(b'}') {
-            let name = self.meant()?;
-            if !self.take(b':') {
-                return None;
-            }
-            each(self, &name)?;
-            self.take(b',');
-        }
-        Some(())
-    }
-
-    fn messages(&mut self) -> Option<()> {
-        if self.peek()? != b'[' {
-            return self.message();
-        }
-        self.at += 1;
-        while !self.take(b']') {
-            self.message()?;
-            self.take(b',');
-        }
-        Some(())
-    }
-
-    fn message(&mut self) -> Option<()> {
-        let mut found = false;
-        self.members(|reader, name| {
+        let mut has_result = false;
+        json.object(|json, name| {
             if name != "result" {
-                return reader.skip();
+                return json.skip().map(drop);
             }
-            if std::mem::replace(&mut found, true) {
-                // Readers differ in what they make of two members of one name.
-                return None;
-            }
-            match reader.peek()? {
-                b'{' => reader.result(),
+            // Readers differ in what they make of two members of one name.
+            self.is_unclear |= std::mem::replace(&mut has_result, true);
+            match json.peek()? {
+                b'{' => self.result(json),
                 // A result that is no object has no list.
-                _ => reader.skip(),
+                _ => json.skip().map(drop),
             }
         })
     }
 
-    fn result(&mut self) -> Option<()> {
-        let mut found = [false; LISTS.len()];
-        let mut is_scoped = false;
+    fn result(&mut self, json: &mut JsonText<'_>) -> Result<(), JsonError> {
+        let mut has_list = [false; LISTS.len()];
         let first = self.changes.len();
-        self.members(|reader, name| {
+        let mut is_scoped = false;
+        json.object(|json, name| {
             if name == "cacheScope" {
-                reader.peek()?;
-                let start = reader.at;
-                reader.skip()?;
+                json.peek()?;
+                let start = json.position();
+                json.skip()?;
                 // Of several members of this name none may say otherwise.
-                let place = (start..reader.at, "\"private\"".to_owned());
-                reader.changes.push(place);
+                let place = (start..json.position(), "\"private\"".to_owned());
+                self.changes.push(place);
                 is_scoped = true;
-                return Some(());
+                return Ok(());
             }
             let Some(kind) = LISTS.iter().position(|kind| kind.member == name) else {
-                return reader.skip();
+                return json.skip().map(drop);
             };
-            if std::mem::replace(&mut found[kind], true) {
-                return None;
-            }
-            reader.list(&LISTS[kind])
+            self.is_unclear |= std::mem::replace(&mut has_list[kind], true);
+            self.list(json, &LISTS[kind])
         })?;
-        if is_scoped && found == [false; LISTS.len()] {
+        if is_scoped && has_list == [false; LISTS.len()] {
             // Nothing was listed: it is for whomever the server says.
             self.changes.truncate(first);
         }
-        Some(())
+        Ok(())
     }
 
-    /// Goes past a list, of which what is shown takes the place.
-    fn list(&mut self, kind: &ListKind) -> Option<()> {
-        self.peek()?;
-        let start = self.at;
-        if !self.take(b'[') {
-            return None;
+    /// Reads a list, of which what is shown takes the place.
+    fn list(&mut self, json: &mut JsonText<'_>, kind: &ListKind) -> Result<(), JsonError> {
+        if json.peek()? != b'[' {
+            self.is_unclear = true;
+            return json.skip().map(drop);
         }
+        let start = json.position();
         let mut shown = String::from("[");
         let mut count = 0;
-        while !self.take(b']') {
+        json.array(|json| {
             count += 1;
-            if count > MAX_ELEMENTS {
-                return None;
-            }
-            self.peek()?;
-            let from = self.at;
-            let name = self.name(kind.key)?;
+            let from = json.position();
+            let name = element_name(json, kind.key)?;
             if name.is_some_and(|name| (self.shows)(kind, &name)) {
                 if shown.len() > 1 {
                     shown.push(',');
                 }
-                shown.push_str(self.text.get(from..self.at)?);
+                shown.push_str(json.since(from));
             }
-            self.take(b',');
-        }
-        shown.push(']');
-        self.changes.push((start..self.at, shown));
-        Some(())
-    }
-
-    /// Goes past an element of a list; its name, if it has one and no other.
-    fn name(&mut self, key: &str) -> Option<Option<Cow<'t, str>>> {
-        if self.peek()? != b'{' {
-            self.skip()?;
-            return Some(None);
-        }
-        let (mut name, mut times) = (None, 0);
-        self.members(|reader, member| {
-            if member != key {
-                return reader.skip();
-            }
-            times += 1;
-            if reader.peek()? == b'"' {
-                name = Some(reader.meant()?);
-                Some(())
-            } else {
-                name = None;
-                reader.skip()
-            }
+            Ok(())
         })?;
-        Some(name.filter(|_| times == 1))
+        self.is_unclear |= count > MAX_ELEMENTS;
+        shown.push(']');
+        self.changes.push((start..json.position(), shown));
+        Ok(())
     }
+}
+
+/// Reads an element of a list; its name, if it has one and no other.
+fn element_name<'t>(json: &mut JsonText<'t>, key: &str) -> Result<Option<Cow<'t, str>>, JsonError> {
+    if json.peek()? != b'{' {
+        json.skip()?;
+        return Ok(None);
+    }
+    let (mut name, mut times) = (None, 0);
+    json.object(|json, member| {
+        if member != key {
+            return json.skip().map(drop);
+        }
+        times += 1;
+        if json.peek()? == b'"' {
+            name = Some(json.string()?.meaning()?);
+        } else {
+            name = None;
+            json.skip()?;
+        }
+        Ok(())
+    })?;
+    Ok(name.filter(|_| times == 1))
 }
 
 #[cfg(test)]

@@ -52,7 +52,11 @@ pub(super) struct Listing {
 impl Listing {
     fn shows(&self, kind: &ListKind, name: &str) -> bool {
         let call = Some((kind.subject, name));
-        match self.rules.choose(&self.decisions, kind.method, call) {
+        let of_rule = |rule: usize| {
+            let decision = self.decisions.get(rule);
+            decision.cloned().unwrap_or(Decision::Denied)
+        };
+        match self.rules.choose(of_rule, kind.method, call) {
             Decision::Allowed => true,
             Decision::NeedsScopes(_) => self.shows_step_up,
             Decision::Denied => false,

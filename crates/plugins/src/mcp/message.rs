@@ -4,11 +4,11 @@
 //! Libraries differ in which of two members of one name they take, and some take
 //! `Name` for `name`. A message that leaves such a choice is refused.
 
-use std::collections::HashSet;
-use std::fmt;
+use std::borrow::Cow;
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Value, json};
+
+use super::json_text::{JsonError, JsonText};
 
 /// Most messages of a batch.
 const MAX_BATCH: usize = 100;
@@ -46,22 +46,21 @@ impl Fault {
     }
 }
 
+const NO_JSON: Fault = Fault::new(PARSE_ERROR, "the message is no JSON");
+const MEMBER_TWICE: Fault = Fault::new(INVALID_REQUEST, "the message has a member twice");
+const NO_MESSAGE: Fault = Fault::new(INVALID_REQUEST, "the body is no message");
+const NO_MESSAGE_OF_BATCH: Fault = Fault::new(INVALID_REQUEST, "the batch has what is no message");
+const LOOKALIKE: Fault = Fault::new(
+    INVALID_REQUEST,
+    "a member of the message is named almost as another",
+);
+
 /// What is called by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subject {
     Tool,
     Prompt,
     Resource,
-}
-
-impl Subject {
-    /// The member that names it.
-    fn key(self) -> &'static str {
-        match self {
-            Self::Tool | Self::Prompt => "name",
-            Self::Resource => "uri",
-        }
-    }
 }
 
 /// Where the parameters of a method name what it calls.
@@ -91,55 +90,56 @@ impl Naming {
     }
 
     /// What the parameters call by name.
-    fn read(self, params: Members) -> Result<Option<(Subject, String)>, Fault> {
+    fn subject<'t>(self, params: Params<'t>) -> Result<Option<Call<'t>>, Fault> {
         let nothing = Fault::new(INVALID_PARAMS, "the call names nothing");
         let (subject, members) = match self {
             Self::None => return Ok(None),
-            Self::Required(subject) | Self::Optional(subject) => (subject, params),
+            Self::Required(subject) | Self::Optional(subject) => (subject, params.naming),
             Self::Reference => {
-                let Some(Strict::Object(reference)) = member(params, "ref") else {
-                    return Err(nothing);
-                };
-                check_names(&reference, &OF_REFERENCE)?;
-                let mut kinds = reference.iter().filter(|(name, _)| name == "type");
-                let subject = match kinds.next() {
-                    Some((_, Strict::Scalar(Value::String(kind)))) => match kind.as_str() {
-                        "ref/prompt" => Subject::Prompt,
-                        "ref/resource" => Subject::Resource,
-                        _ => return Err(nothing),
-                    },
+                let reference = params.reference.ok_or(nothing)?;
+                if reference.has_lookalike {
+                    return Err(LOOKALIKE);
+                }
+                let subject = match &reference.kind {
+                    Some(Member::Text(kind)) if kind == "ref/prompt" => Subject::Prompt,
+                    Some(Member::Text(kind)) if kind == "ref/resource" => Subject::Resource,
                     _ => return Err(nothing),
                 };
                 (subject, reference)
             }
         };
-        match member(members, subject.key()) {
-            Some(Strict::Scalar(Value::String(name))) => Ok(Some((subject, name))),
+        let member = match subject {
+            Subject::Tool | Subject::Prompt => members.name,
+            Subject::Resource => members.uri,
+        };
+        match member {
+            Some(Member::Text(name)) => Ok(Some((subject, name))),
             None if matches!(self, Self::Optional(_)) => Ok(None),
             _ => Err(nothing),
         }
     }
 }
 
-fn member(members: Members, key: &str) -> Option<Strict> {
-    let mut members = members.into_iter();
-    members
-        .find(|(name, _)| name == key)
-        .map(|(_, value)| value)
-}
+/// What is called, with its name or address.
+type Call<'t> = (Subject, Cow<'t, str>);
 
 /// One message.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Message {
-    /// The identifier; null: a notification.
-    pub(super) id: Value,
+#[derive(Debug)]
+pub(super) struct Message<'t> {
+    /// The identifier as it is written; `None`: a notification.
+    id: Option<&'t str>,
     /// The method; `None`: an answer to the server.
-    pub(super) method: Option<String>,
-    /// The tool, prompt or resource, with its name or address.
-    named: Option<(Subject, String)>,
+    pub(super) method: Option<Cow<'t, str>>,
+    named: Option<Call<'t>>,
 }
 
-impl Message {
+impl Message<'_> {
+    /// The identifier; null: a notification.
+    pub(super) fn id(&self) -> Value {
+        let id = self.id.and_then(|id| serde_json::from_str(id).ok());
+        id.unwrap_or_default()
+    }
+
     /// What it calls by name.
     pub(super) fn call(&self) -> Option<(Subject, &str)> {
         let (subject, name) = self.named.as_ref()?;
@@ -153,97 +153,241 @@ impl Message {
     }
 }
 
-/// The messages of a body, and whether they are a batch.
-pub(super) fn read(body: &[u8]) -> Result<(Vec<Message>, bool), Fault> {
-    let strict = serde_json::from_slice::<Strict>(body);
-    let body = strict.map_err(|error| {
-        if error.is_data() {
-            Fault::new(INVALID_REQUEST, "the message has a member twice")
-        } else {
-            Fault::new(PARSE_ERROR, "the message is no JSON")
+/// The messages of a body.
+#[derive(Debug)]
+pub(super) enum Messages<'t> {
+    Single(Message<'t>),
+    Batch(Vec<Message<'t>>),
+}
+
+impl<'t> Messages<'t> {
+    pub(super) fn all(&self) -> &[Message<'t>] {
+        match self {
+            Self::Single(message) => std::slice::from_ref(message),
+            Self::Batch(messages) => messages,
         }
-    })?;
-    match body {
-        Strict::Object(members) => Ok((vec![message(members)?], false)),
-        Strict::Array(all) if (1..=MAX_BATCH).contains(&all.len()) => {
-            let all = all.into_iter().map(|one| match one {
-                Strict::Object(members) => message(members),
-                _ => Err(Fault::new(
-                    INVALID_REQUEST,
-                    "the batch has what is no message",
-                )),
-            });
-            Ok((all.collect::<Result<_, _>>()?, true))
-        }
-        _ => Err(Fault::new(INVALID_REQUEST, "the body is no message")),
+    }
+
+    pub(super) fn is_batch(&self) -> bool {
+        matches!(self, Self::Batch(_))
     }
 }
 
-fn message(members: Members) -> Result<Message, Fault> {
-    let invalid = |message| Fault::new(INVALID_REQUEST, message);
-    check_names(&members, &OF_MESSAGE)?;
-    let mut read = Message {
-        id: Value::Null,
-        method: None,
-        named: None,
+/// Reads the messages of a body.
+pub(super) fn read(body: &[u8]) -> Result<Messages<'_>, Fault> {
+    let text = std::str::from_utf8(body).map_err(|_| NO_JSON)?;
+    let mut json = JsonText::strict(text);
+    match read_body(&mut json) {
+        Ok(messages) => messages,
+        Err(JsonError::MemberTwice) => Err(MEMBER_TWICE),
+        Err(JsonError::Malformed) => Err(NO_JSON),
+    }
+}
+
+/// What the text says, once all of it was found to be JSON.
+fn read_body<'t>(json: &mut JsonText<'t>) -> Result<Result<Messages<'t>, Fault>, JsonError> {
+    let messages = match json.peek()? {
+        b'{' => MessageMembers::read(json)?.message().map(Messages::Single),
+        b'[' => read_batch(json)?,
+        _ => {
+            json.skip()?;
+            Err(NO_MESSAGE)
+        }
     };
-    let (mut params, mut version, mut has_outcome) = (None, None, false);
-    for (name, value) in members {
-        match (&*name, value) {
-            ("jsonrpc", Strict::Scalar(Value::String(text))) => version = Some(text),
-            ("method", Strict::Scalar(Value::String(text))) => read.method = Some(text),
-            ("id", Strict::Scalar(id @ (Value::String(_) | Value::Number(_) | Value::Null))) => {
-                read.id = id;
-            }
-            ("params", Strict::Object(members)) => params = Some(members),
-            ("jsonrpc" | "method" | "id" | "params", _) => {
-                return Err(invalid("a member of the message has another type"));
-            }
-            ("result" | "error", _) => has_outcome = true,
+    json.end()?;
+    Ok(messages)
+}
+
+fn read_batch<'t>(json: &mut JsonText<'t>) -> Result<Result<Messages<'t>, Fault>, JsonError> {
+    let mut count = 0;
+    let mut messages = Ok(Vec::new());
+    json.array(|json| {
+        count += 1;
+        let message = if json.peek()? == b'{' {
+            MessageMembers::read(json)?.message()
+        } else {
+            json.skip()?;
+            Err(NO_MESSAGE_OF_BATCH)
+        };
+        match (&mut messages, message) {
+            (Ok(messages), Ok(message)) if count <= MAX_BATCH => messages.push(message),
+            (Ok(_), Err(fault)) => messages = Err(fault),
             _ => {}
         }
+        Ok(())
+    })?;
+    if (1..=MAX_BATCH).contains(&count) {
+        Ok(messages.map(Messages::Batch))
+    } else {
+        Ok(Err(NO_MESSAGE))
     }
-    if version.as_deref() != Some("2.0") {
-        return Err(invalid("the message is not of JSON-RPC 2.0"));
-    }
-    let Some(method) = read.method.as_deref() else {
-        // What a server has asked is answered.
-        return if has_outcome {
-            Ok(read)
-        } else {
-            Err(invalid("the message has no method"))
-        };
-    };
-    if has_outcome {
-        return Err(invalid("the message is a request and an answer"));
-    }
-    let params = params.unwrap_or_default();
-    check_names(&params, &OF_PARAMS)?;
-    read.named = Naming::of(method).read(params)?;
-    Ok(read)
 }
 
-/// Refuses names that a careless reader takes for one of `deciding`.
-fn check_names(members: &Members, deciding: &[&str]) -> Result<(), Fault> {
-    let resembles = |name: &str, known: &str| {
+/// The value of a member that has to be a text.
+#[derive(Debug)]
+enum Member<'t> {
+    Text(Cow<'t, str>),
+    Other,
+}
+
+impl<'t> Member<'t> {
+    fn read(json: &mut JsonText<'t>) -> Result<Self, JsonError> {
+        if json.peek()? == b'"' {
+            return json.string()?.meaning().map(Self::Text);
+        }
+        json.skip()?;
+        Ok(Self::Other)
+    }
+}
+
+/// The members that name something: of parameters, or of a reference.
+#[derive(Debug, Default)]
+struct NamingMembers<'t> {
+    name: Option<Member<'t>>,
+    uri: Option<Member<'t>>,
+    kind: Option<Member<'t>>,
+    /// Whether another member is named almost as one that decides.
+    has_lookalike: bool,
+}
+
+impl<'t> NamingMembers<'t> {
+    /// Those of a reference (`completion/complete`).
+    fn of_reference(json: &mut JsonText<'t>) -> Result<Self, JsonError> {
+        let mut read = Self::default();
+        json.object(|json, name| {
+            match name {
+                "name" => read.name = Some(Member::read(json)?),
+                "uri" => read.uri = Some(Member::read(json)?),
+                "type" => read.kind = Some(Member::read(json)?),
+                other => {
+                    read.has_lookalike |= resembles_any(other, &OF_REFERENCE);
+                    json.skip()?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(read)
+    }
+}
+
+/// The members of parameters that decide.
+#[derive(Debug, Default)]
+struct Params<'t> {
+    naming: NamingMembers<'t>,
+    reference: Option<NamingMembers<'t>>,
+}
+
+impl<'t> Params<'t> {
+    fn read(json: &mut JsonText<'t>) -> Result<Self, JsonError> {
+        let mut read = Self::default();
+        json.object(|json, name| {
+            match name {
+                "name" => read.naming.name = Some(Member::read(json)?),
+                "uri" => read.naming.uri = Some(Member::read(json)?),
+                "ref" if json.peek()? == b'{' => {
+                    read.reference = Some(NamingMembers::of_reference(json)?);
+                }
+                other => {
+                    read.naming.has_lookalike |= resembles_any(other, &OF_PARAMS);
+                    json.skip()?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(read)
+    }
+}
+
+/// The members of a message that decide.
+#[derive(Default)]
+struct MessageMembers<'t> {
+    version: Option<Cow<'t, str>>,
+    id: Option<&'t str>,
+    method: Option<Cow<'t, str>>,
+    params: Option<Params<'t>>,
+    has_outcome: bool,
+    /// Whether another member is named almost as one that decides.
+    has_lookalike: bool,
+    has_other_type: bool,
+}
+
+impl<'t> MessageMembers<'t> {
+    fn read(json: &mut JsonText<'t>) -> Result<Self, JsonError> {
+        let mut read = Self::default();
+        json.object(|json, name| read.member(json, name))?;
+        Ok(read)
+    }
+
+    fn member(&mut self, json: &mut JsonText<'t>, name: &str) -> Result<(), JsonError> {
+        let first = json.peek()?;
+        match (name, first) {
+            ("jsonrpc", b'"') => self.version = Some(json.string()?.meaning()?),
+            ("method", b'"') => self.method = Some(json.string()?.meaning()?),
+            ("id", b'n') => drop(json.skip()?),
+            ("id", b'"' | b'-' | b'0'..=b'9') => self.id = Some(json.skip()?),
+            ("params", b'{') => self.params = Some(Params::read(json)?),
+            ("jsonrpc" | "method" | "id" | "params", _) => {
+                self.has_other_type = true;
+                json.skip()?;
+            }
+            ("result" | "error", _) => {
+                self.has_outcome = true;
+                json.skip()?;
+            }
+            (other, _) => {
+                self.has_lookalike |= resembles_any(other, &OF_MESSAGE);
+                json.skip()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn message(self) -> Result<Message<'t>, Fault> {
+        let invalid = |message| Fault::new(INVALID_REQUEST, message);
+        if self.has_lookalike {
+            return Err(LOOKALIKE);
+        }
+        if self.has_other_type {
+            return Err(invalid("a member of the message has another type"));
+        }
+        if self.version.as_deref() != Some("2.0") {
+            return Err(invalid("the message is not of JSON-RPC 2.0"));
+        }
+        let mut message = Message {
+            id: self.id,
+            method: self.method,
+            named: None,
+        };
+        let Some(method) = message.method.as_deref() else {
+            // What a server has asked is answered.
+            return if self.has_outcome {
+                Ok(message)
+            } else {
+                Err(invalid("the message has no method"))
+            };
+        };
+        if self.has_outcome {
+            return Err(invalid("the message is a request and an answer"));
+        }
+        let params = self.params.unwrap_or_default();
+        if params.naming.has_lookalike {
+            return Err(LOOKALIKE);
+        }
+        message.named = Naming::of(method).subject(params)?;
+        Ok(message)
+    }
+}
+
+/// Whether a careless reader takes a name for one of `deciding`, which it is not.
+fn resembles_any(name: &str, deciding: &[&str]) -> bool {
+    let resembles = |known: &&str| {
         if name.is_ascii() {
             name.eq_ignore_ascii_case(known)
         } else {
-            folded(name) == known
+            folded(name) == **known
         }
     };
-    let is_plain = |name: &str| {
-        let mut others = deciding.iter().filter(|known| **known != name);
-        !others.any(|known| resembles(name, known))
-    };
-    if members.iter().all(|(name, _)| is_plain(name)) {
-        Ok(())
-    } else {
-        Err(Fault::new(
-            INVALID_REQUEST,
-            "a member of the message is named almost as another",
-        ))
-    }
+    !deciding.contains(&name) && deciding.iter().any(resembles)
 }
 
 /// A name as readers compare it that ignore case: two letters beyond ASCII fold to
@@ -257,126 +401,6 @@ fn folded(name: &str) -> String {
     name.chars().map(fold).collect()
 }
 
-type Members = Vec<(String, Strict)>;
-
-/// Most names that are compared one by one.
-const FEW: usize = 16;
-
-/// The names of an object so far.
-#[derive(Default)]
-struct Names {
-    few: Vec<String>,
-    many: HashSet<String>,
-}
-
-impl Names {
-    fn contains(&self, name: &str) -> bool {
-        self.few.iter().any(|known| known == name) || self.many.contains(name)
-    }
-
-    fn insert(&mut self, name: String) {
-        if self.few.len() < FEW {
-            self.few.push(name);
-        } else {
-            self.many.insert(name);
-        }
-    }
-}
-
-/// JSON without two members of one name, at any depth. Of what lies deeper than
-/// parameters only the type is kept.
-#[derive(Debug)]
-enum Strict {
-    Scalar(Value),
-    Array(Vec<Strict>),
-    Object(Members),
-}
-
-/// How deep values are kept: a batch, a message, its parameters, a reference.
-const KEPT_DEPTH: u8 = 4;
-
-impl<'de> Deserialize<'de> for Strict {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Depth(0).deserialize(deserializer)
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Depth(u8);
-
-impl<'de> DeserializeSeed<'de> for Depth {
-    type Value = Strict;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Strict, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl Depth {
-    fn keeps(self) -> bool {
-        self.0 < KEPT_DEPTH
-    }
-}
-
-impl<'de> Visitor<'de> for Depth {
-    type Value = Strict;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Strict, E> {
-        Ok(Strict::Scalar(value.into()))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Strict, E> {
-        Ok(Strict::Scalar(value.into()))
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Strict, E> {
-        Ok(Strict::Scalar(value.into()))
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Strict, E> {
-        Ok(Strict::Scalar(value.into()))
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Strict, E> {
-        Ok(Strict::Scalar(Value::Null))
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Strict, E> {
-        let kept = if self.0 <= KEPT_DEPTH { value } else { "" };
-        Ok(Strict::Scalar(kept.into()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Strict, A::Error> {
-        let mut kept = Vec::new();
-        while let Some(one) = all.next_element_seed(Depth(self.0.saturating_add(1)))? {
-            if self.keeps() && kept.len() <= MAX_BATCH {
-                kept.push(one);
-            }
-        }
-        Ok(Strict::Array(kept))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Strict, A::Error> {
-        let mut names = Names::default();
-        let mut kept = Vec::new();
-        while let Some(name) = all.next_key::<String>()? {
-            let value = all.next_value_seed(Depth(self.0.saturating_add(1)))?;
-            if names.contains(&name) {
-                return Err(A::Error::custom("a member is there twice"));
-            }
-            if self.keeps() {
-                kept.push((name.clone(), value));
-            }
-            names.insert(name);
-        }
-        Ok(Strict::Object(kept))
-    }
-}
-
 /// The protocol's answer to what is refused.
 pub(super) fn error(id: &Value, fault: Fault) -> Value {
     let error = json!({"code": fault.code, "message": fault.message});
@@ -385,6 +409,7 @@ pub(super) fn error(id: &Value, fault: Fault) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use super::super::json_text::FEW;
     use super::*;
 
     fn code(body: &str) -> i64 {
@@ -395,12 +420,13 @@ mod tests {
     fn a_call_is_read_whatever_the_order_of_its_members() {
         let body = br#" {"params":{"arguments":{"name":"x"},"_meta":{},"name":"weather"},
             "method":"tools/call","id":7,"jsonrpc":"2.0"} "#;
-        let (messages, batch) = read(body).expect("a message");
-        assert!(!batch);
-        assert_eq!(messages[0].call(), Some((Subject::Tool, "weather")));
-        assert_eq!(messages[0].id, json!(7));
+        let messages = read(body).expect("a message");
+        assert!(!messages.is_batch());
+        let message = &messages.all()[0];
+        assert_eq!(message.call(), Some((Subject::Tool, "weather")));
+        assert_eq!(message.id(), json!(7));
         let answer = read(br#"{"jsonrpc":"2.0","id":"a","result":{}}"#).expect("an answer");
-        assert_eq!(answer.0[0].method, None);
+        assert_eq!(answer.all()[0].method, None);
     }
 
     #[test]
@@ -424,9 +450,10 @@ mod tests {
             let body = complete(reference);
             let batch = format!("[{body}]");
             for body in [body, batch] {
-                let (messages, _) = read(body.as_bytes()).expect("a message");
-                assert_eq!(messages[0].call(), Some(expected), "{body}");
-                assert!(!messages[0].has_name_header());
+                let messages = read(body.as_bytes()).expect("a message");
+                let message = &messages.all()[0];
+                assert_eq!(message.call(), Some(expected), "{body}");
+                assert!(!message.has_name_header());
             }
         }
         for reference in [
@@ -448,8 +475,8 @@ mod tests {
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"resources/subscribe"{params}}}"#)
         };
         let bare = of("");
-        let (messages, _) = read(bare.as_bytes()).expect("a message");
-        assert_eq!(messages[0].call(), None);
+        let messages = read(bare.as_bytes()).expect("a message");
+        assert_eq!(messages.all()[0].call(), None);
         assert_eq!(code(&of(r#","params":{"uri":7}"#)), INVALID_PARAMS);
     }
 

@@ -7,6 +7,9 @@
 
 mod calls;
 mod config;
+mod fields;
+mod json_text;
+mod labels;
 mod list_text;
 mod lists;
 mod message;
@@ -35,7 +38,6 @@ use doorward_core::jose::verify::Unverified;
 use doorward_net::http::quality;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
-use doorward_net::telemetry::Metrics;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_openid_connect as openid_connect;
 use doorward_openid_connect::refusal::Refusal;
@@ -44,6 +46,7 @@ use doorward_plugin_api::filter::{
     ResponseFlow, Verdict,
 };
 use doorward_plugin_api::{ConfigError, Kind, Parts};
+use labels::CallLabels;
 use sessions::Sessions;
 
 /// What the registry knows of the plugin.
@@ -103,7 +106,8 @@ struct Mcp {
     /// What checks tokens.
     plugin: Arc<dyn Filter>,
     refused: Counter,
-    metrics: Arc<Metrics>,
+    /// What calls are called in metrics and the access log.
+    labels: CallLabels,
     /// Whose the sessions of the protocol are, where that is looked at.
     sessions: Option<Sessions>,
 }
@@ -120,11 +124,12 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
         field: "issuer".to_owned(),
         message: format!("openid-connect: {error}"),
     })?;
+    let labels = CallLabels::of(&config.rules, parts.metrics.clone());
     let sessions = config.binds_sessions.then(|| Sessions::of(parts));
     Ok(Arc::new(Mcp {
         config,
         plugin,
-        metrics: parts.metrics.clone(),
+        labels,
         sessions,
         refused: parts.metrics.decision(KIND.name, "refuse"),
     }))

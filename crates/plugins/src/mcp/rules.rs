@@ -25,32 +25,6 @@ const ALWAYS: [&str; 7] = [
     "resources/templates/list",
 ];
 
-/// Methods of the protocol that metrics tell apart.
-const METHODS: [&str; 19] = [
-    "completion/complete",
-    "initialize",
-    "logging/setLevel",
-    "notifications/cancelled",
-    "notifications/initialized",
-    "notifications/progress",
-    "notifications/roots/list_changed",
-    "ping",
-    "prompts/get",
-    "prompts/list",
-    "resources/list",
-    "resources/read",
-    "resources/subscribe",
-    "resources/templates/list",
-    "resources/unsubscribe",
-    "server/discover",
-    "subscriptions/listen",
-    "tools/call",
-    "tools/list",
-];
-
-/// What metrics and the access log call a name that the configuration does not know.
-pub(super) const OTHER: &str = "other";
-
 /// The fields of a rule.
 pub(super) fn schema() -> Schema {
     let patterns = |name| {
@@ -185,7 +159,7 @@ impl Patterns {
 }
 
 /// Whether `text` is what `pattern` says, in which `*` stands for any text.
-fn glob(pattern: &str, text: &str) -> bool {
+pub(super) fn glob(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut at, mut next) = (0, 0);
     // Where the last star is, and how much it stands for so far.
@@ -255,11 +229,12 @@ impl Rule {
             })
     }
 
-    fn decide(&self, token: &AccessToken, groups: &[&str], scope: &Scope<'_>) -> Decision {
-        let in_group = self.groups.iter().any(|group| groups.contains(&&**group));
+    fn decide(&self, token: &AccessToken, groups_claim: &str, scope: &Scope<'_>) -> Decision {
+        let in_group =
+            || groups(token, groups_claim).any(|group| self.groups.iter().any(|one| one == group));
         // What exceeds its bound holds for nobody.
         let holds = (self.when.as_ref()).is_none_or(|when| when.is_true(scope).unwrap_or(false));
-        if self.denies || !(self.groups.is_empty() || in_group) || !holds {
+        if self.denies || !(self.groups.is_empty() || in_group()) || !holds {
             return Decision::Denied;
         }
         if self.scopes.iter().all(|scope| token.scopes.contains(scope)) {
@@ -287,14 +262,33 @@ impl Rules {
         self.denies_rest || !self.rules.is_empty()
     }
 
-    /// What becomes of a request whose message asks for nothing that needs a body.
-    pub(super) fn of<'r>(&'r self, token: &AccessToken, scope: &Scope<'_>) -> Decided<'r> {
-        let groups = groups(token, &self.groups_claim);
-        let decide = |rule: &Rule| rule.decide(token, &groups, scope);
+    /// What the rules say of the caller of a request.
+    pub(super) fn of<'r>(&'r self, token: &'r AccessToken, scope: Scope<'r>) -> Decided<'r> {
         Decided {
             rules: self,
-            of_rules: self.rules.iter().map(decide).collect(),
+            token,
+            scope,
         }
+    }
+
+    /// The patterns of methods, in the order of the rules.
+    pub(super) fn methods(&self) -> impl Iterator<Item = &str> {
+        let rules = self.rules.iter();
+        rules.flat_map(|rule| &rule.methods.0).map(String::as_str)
+    }
+
+    /// The patterns of names, in the order of the rules.
+    pub(super) fn names(&self) -> impl Iterator<Item = (Subject, &str)> {
+        let subjects = [Subject::Tool, Subject::Prompt, Subject::Resource];
+        self.rules.iter().flat_map(move |rule| {
+            let all = subjects.into_iter();
+            all.flat_map(|subject| {
+                rule.names(subject)
+                    .0
+                    .iter()
+                    .map(move |name| (subject, &**name))
+            })
+        })
     }
 
     fn rule_about(&self, method: &str, call: Option<(Subject, Name<'_>)>) -> Option<usize> {
@@ -311,84 +305,70 @@ impl Rules {
         }
     }
 
-    /// Decides by what was decided of each rule. The address of a resource is judged
+    /// Decides by what each rule says of the caller. The address of a resource is judged
     /// as it was sent and as readers of URIs take it: servers do either, so both have
     /// to be allowed.
     pub(super) fn choose(
         &self,
-        of_rules: &[Decision],
+        of_rule: impl Fn(usize) -> Decision,
         method: &str,
         call: Option<(Subject, &str)>,
     ) -> Decision {
-        let sent = call.map(|(subject, name)| (subject, Name::Sent(name)));
-        let as_sent = self.choose_named(of_rules, method, sent);
+        let choose = |name| {
+            let rule = self.rule_about(method, name);
+            rule.map_or_else(|| self.default(method), &of_rule)
+        };
+        let as_sent = choose(call.map(|(subject, name)| (subject, Name::Sent(name))));
         let Some((Subject::Resource, uri)) = call else {
             return as_sent;
         };
-        let Some(decoded) = decoded_uri(uri) else {
-            return as_sent;
-        };
-        let decoded = Some((Subject::Resource, Name::Decoded(&decoded)));
-        as_sent.and(self.choose_named(of_rules, method, decoded))
-    }
-
-    fn choose_named(
-        &self,
-        of_rules: &[Decision],
-        method: &str,
-        call: Option<(Subject, Name<'_>)>,
-    ) -> Decision {
-        let rule = self.rule_about(method, call);
-        let of_rule = rule.and_then(|place| of_rules.get(place)).cloned();
-        of_rule.unwrap_or_else(|| self.default(method))
-    }
-
-    /// What metrics call a method.
-    pub(super) fn method_label<'a>(&'a self, method: &str) -> &'a str {
-        let known = METHODS.iter().find(|known| **known == method).copied();
-        let of_rules = || {
-            self.rules
-                .iter()
-                .find_map(|rule| rule.methods.first(method))
-        };
-        known.or_else(of_rules).unwrap_or(OTHER)
-    }
-
-    /// What metrics call something that is called by name: the pattern that it fits.
-    pub(super) fn name_label(&self, subject: Subject, name: &str) -> &str {
-        let mut rules = self.rules.iter();
-        let pattern = rules.find_map(|rule| rule.names(subject).first(name));
-        pattern.unwrap_or(OTHER)
+        match decoded_uri(uri) {
+            Some(decoded) => {
+                as_sent.and(choose(Some((Subject::Resource, Name::Decoded(&decoded)))))
+            }
+            None => as_sent,
+        }
     }
 }
 
 /// The groups that a token names.
-fn groups<'t>(token: &'t AccessToken, claim: &str) -> Vec<&'t str> {
-    match token.claims.get(claim) {
-        Some(Value::String(text)) => text.split_ascii_whitespace().collect(),
-        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    }
+fn groups<'t>(token: &'t AccessToken, claim: &str) -> impl Iterator<Item = &'t str> {
+    let (text, all) = match token.claims.get(claim) {
+        Some(Value::String(text)) => (text.as_str(), &[][..]),
+        Some(Value::Array(all)) => ("", all.as_slice()),
+        _ => ("", &[][..]),
+    };
+    let several = all.iter().filter_map(Value::as_str);
+    text.split_ascii_whitespace().chain(several)
 }
 
-/// What each rule says of one caller.
+/// What the rules say of the caller of a request.
 pub(super) struct Decided<'r> {
     rules: &'r Rules,
-    of_rules: Vec<Decision>,
+    token: &'r AccessToken,
+    scope: Scope<'r>,
 }
 
 impl Decided<'_> {
     /// What becomes of a message.
-    pub(super) fn decide(&self, message: &Message) -> Decision {
+    pub(super) fn decide(&self, message: &Message<'_>) -> Decision {
         match message.method.as_deref() {
-            Some(method) => self.rules.choose(&self.of_rules, method, message.call()),
+            Some(method) => (self.rules).choose(|rule| self.of_rule(rule), method, message.call()),
             None => Decision::Allowed,
         }
     }
 
     /// What each rule says.
-    pub(super) fn into_decisions(self) -> Vec<Decision> {
-        self.of_rules
+    pub(super) fn decisions(&self) -> Vec<Decision> {
+        let rules = 0..self.rules.rules.len();
+        rules.map(|rule| self.of_rule(rule)).collect()
+    }
+
+    fn of_rule(&self, rule: usize) -> Decision {
+        match self.rules.rules.get(rule) {
+            Some(rule) => rule.decide(self.token, &self.rules.groups_claim, &self.scope),
+            None => Decision::Denied,
+        }
     }
 }
 
@@ -403,16 +383,14 @@ mod tests {
     }
 
     fn reads(rules: &Rules, uri: &str) -> Decision {
-        let of_rules: Vec<_> = (rules.rules.iter())
-            .map(|rule| {
-                if rule.denies {
-                    Decision::Denied
-                } else {
-                    Decision::Allowed
-                }
-            })
-            .collect();
-        rules.choose(&of_rules, "resources/read", Some((Subject::Resource, uri)))
+        let of_rule = |rule: usize| {
+            if rules.rules[rule].denies {
+                Decision::Denied
+            } else {
+                Decision::Allowed
+            }
+        };
+        rules.choose(of_rule, "resources/read", Some((Subject::Resource, uri)))
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use http::header::HeaderName;
-use http::{Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use parking_lot::Mutex;
 use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::Value;
@@ -135,6 +135,39 @@ impl Entries {
     }
 }
 
+/// The session that a request names.
+enum SentSession<'r> {
+    Absent,
+    Single(&'r HeaderValue),
+    /// It names several, or none that all servers see.
+    Unclear,
+}
+
+impl<'r> SentSession<'r> {
+    fn of(request: &'r RequestHeader) -> Self {
+        // Some servers take one sign for the other in names.
+        let is_other_spelling = |name: &str| {
+            let same = |(one, other): (u8, u8)| one == other || (one, other) == (b'_', b'-');
+            name.bytes().zip(SESSION.as_str().bytes()).all(same)
+        };
+        let mut sent = Self::Absent;
+        for (name, value) in &request.headers {
+            if name.as_str().len() != SESSION.as_str().len() {
+                continue;
+            }
+            if name == SESSION {
+                sent = match sent {
+                    Self::Absent => Self::Single(value),
+                    _ => Self::Unclear,
+                };
+            } else if is_other_spelling(name.as_str()) {
+                return Self::Unclear;
+            }
+        }
+        sent
+    }
+}
+
 impl Sessions {
     /// Those of the plugin that `parts` are for.
     pub(super) fn of(parts: &Parts) -> Self {
@@ -148,20 +181,12 @@ impl Sessions {
     /// Whether the session that a request names is its caller's; a request may name
     /// none.
     pub(super) fn lets_in(&self, request: &RequestHeader, exchange: &Exchange) -> bool {
-        // Some servers take one sign for the other in names.
-        let is_other_spelling = |name: &HeaderName| {
-            let name = name.as_str();
-            name.contains('_') && name.replace('_', "-") == SESSION.as_str()
+        let named = match SentSession::of(request) {
+            SentSession::Absent => return true,
+            SentSession::Single(named) => Some(named),
+            SentSession::Unclear => None,
         };
-        if request.headers.keys().any(is_other_spelling) {
-            return false;
-        }
-        let mut named = request.headers.get_all(&SESSION).iter();
-        let (first, second) = (named.next(), named.next());
-        let Some(session) = first else {
-            return true;
-        };
-        let Some(subject) = self.subject(exchange).filter(|_| second.is_none()) else {
+        let (Some(session), Some(subject)) = (named, self.subject(exchange)) else {
             return false;
         };
         let id = self.hash(&[session.as_bytes()]);
@@ -177,17 +202,17 @@ impl Sessions {
         response: &ResponseHeader,
     ) {
         let status = response.status;
-        let used = request.headers.get(&SESSION);
+        let used = || request.headers.get(&SESSION);
         let ended = request.method == Method::DELETE && status.is_success();
-        if let Some(session) = used
-            && (ended || status == StatusCode::NOT_FOUND)
+        if (ended || status == StatusCode::NOT_FOUND)
+            && let Some(session) = used()
         {
             let id = self.hash(&[session.as_bytes()]);
             self.table.0.lock().remove(&id);
             return;
         }
         let given = response.headers.get(&SESSION);
-        let Some(session) = given.filter(|given| status.is_success() && used != Some(*given))
+        let Some(session) = given.filter(|given| status.is_success() && used() != Some(*given))
         else {
             return;
         };

@@ -158,9 +158,9 @@ fn shown(config: &Value, token: Value, answer: (&str, &str), size: usize) -> Str
     };
     let exchange = Exchange::default();
     let request = RequestHeader::build("POST", b"/mcp", None).unwrap();
-    let decided = config.rules.of(&token, &exchange.scope(&request));
+    let decided = config.rules.of(&token, exchange.scope(&request));
     let listing = lists::Listing {
-        decisions: decided.into_decisions().into(),
+        decisions: decided.decisions().into(),
         rules: config.rules.clone(),
         shows_step_up: config.shows_step_up,
         resumed: false,
