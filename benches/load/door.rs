@@ -271,6 +271,15 @@ fn routes_file(port: &Port, upstream: &Port) -> String {
          token_endpoint: \"http://{}/oauth2/access_token\"}}\n",
         port.address()
     );
+    // What `mcp` makes of its fields for the plugin that checks tokens, but for the end
+    // with the session: that gives each request that takes events its own connection.
+    let checks = format!(
+        "  - name: openid-connect\n    config: {{issuer: \"http://{0}/oauth2\", \
+         auth_methods: [bearer], bearer_token_param_type: [header], hide_credentials: true, \
+         audience_required: [\"http://{0}/tools\"], scopes_required: [read], \
+         upstream_access_token_header: null}}\n",
+        port.address()
+    );
     let tools = format!(
         "  - name: mcp\n    config: {{resource: \"http://{0}/tools\", \
          issuer: \"http://{0}/oauth2\", scopes_required: [read], rules: \
@@ -280,6 +289,7 @@ fn routes_file(port: &Port, upstream: &Port) -> String {
     for (name, plugins) in [
         ("plain", String::new()),
         ("tools", tools),
+        ("check", checks),
         ("brokered", brokered),
         ("bearer", bearer.clone()),
         ("cold", bearer.clone()),

@@ -31,8 +31,9 @@ const PLAIN: &str = "no plugin";
 /// add.
 const WITHOUT: &str = "no plugin, with the fields of a browser";
 const BAR: f64 = 2500.0;
-/// The calls of a tool that are compared: by the plugin that checks tokens alone, and
-/// by the one that reads the message too; and the instructions that this may add.
+/// The calls of a tool that are compared: by the plugin that checks tokens alone, with
+/// what `mcp` has it check, and by the one that reads the message too; and the
+/// instructions that this may add.
 const CALL: &str = "call of a tool, openid-connect";
 const CALL_BY_RULES: &str = "call of a tool, mcp";
 const CALL_BAR: f64 = 6000.0;
@@ -263,7 +264,7 @@ pub(crate) fn measure(binary: &Path, requests: usize, baseline: Option<&Path>) -
     let bearer = format!("Authorization: Bearer {token}\r\n");
     floor(&upstream, &bearer, &mut table)?;
     let tools_token = format!("Authorization: Bearer {}\r\n", door.tools_token()?);
-    let calls = [(CALL, "/bearer/tools"), (CALL_BY_RULES, "/tools")].map(|(name, path)| {
+    let calls = [(CALL, "/check"), (CALL_BY_RULES, "/tools")].map(|(name, path)| {
         let row = Row::call(name, door.port(), path, &tools_token);
         (row, door.port())
     });
