@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 128;
 /// Most names of an object that are compared one by one.
 pub(super) const FEW: usize = 16;
 
-/// How many bytes of a text are looked at before a search that is made for long ones.
+/// How many bytes of a text are looked at one by one.
 const SHORT: usize = 16;
 
 /// Longest number without an exponent that every reader can hold, about.
@@ -332,23 +332,30 @@ impl<'t> JsonText<'t> {
     }
 }
 
-/// How many bytes of a text are neither its end, nor an escape, nor a control character.
-/// Names are short, and most bytes of a body are in long texts: several are looked at
-/// together.
+/// Which bytes end a run of plain ones in a text: its end, an escape, and control
+/// characters, which a text can't have.
+const STOPS: [bool; 256] = {
+    let mut stops = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        stops[byte] = true;
+        byte += 1;
+    }
+    stops[b'"' as usize] = true;
+    stops[b'\\' as usize] = true;
+    stops
+};
+
+/// How many bytes of a text are plain. Names are short, and most bytes of a body are in
+/// long texts: these are searched many bytes at a time.
 fn plain_length(bytes: &[u8]) -> usize {
-    let stops = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20);
-    let (words, rest) = bytes.as_chunks::<8>();
-    let (short, long) = words.split_at(words.len().min(SHORT / 8));
-    for (index, word) in short.iter().enumerate() {
-        if let Some(stop) = first_stop(u64::from_le_bytes(*word)) {
-            return index * 8 + stop;
-        }
+    let stops = |byte: &u8| STOPS[usize::from(*byte)];
+    if let Some(stop) = bytes.iter().take(SHORT).position(stops) {
+        return stop;
     }
-    if long.is_empty() {
-        let plain = rest.iter().position(stops).unwrap_or(rest.len());
-        return short.len() * 8 + plain;
-    }
-    let long = bytes.get(SHORT..).unwrap_or_default();
+    let Some(long) = bytes.get(SHORT..) else {
+        return bytes.len();
+    };
     let stop = memchr::memchr2(b'"', b'\\', long).unwrap_or(long.len());
     let plain = long.get(..stop).unwrap_or_default();
     let least = plain.iter().fold(u8::MAX, |least, byte| least.min(*byte));
@@ -357,17 +364,6 @@ fn plain_length(bytes: &[u8]) -> usize {
     } else {
         SHORT + stop
     }
-}
-
-/// The first of eight bytes, the lowest first, that ends a run of plain ones. A byte
-/// that is below a bound borrows from its highest bit when the bound is taken from it;
-/// what that does to higher bytes does not count.
-fn first_stop(word: u64) -> Option<usize> {
-    const ONES: u64 = u64::MAX / 0xff;
-    let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word;
-    let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
-    let stops = (equal(b'"') | equal(b'\\') | below(word, 0x20)) & (ONES * 0x80);
-    (stops != 0).then(|| stops.trailing_zeros() as usize / 8)
 }
 
 #[cfg(test)]
@@ -506,7 +502,7 @@ mod tests {
                 0..80,
             ),
         ) {
-            let stops = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20);
+            let stops = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
             let first = bytes.iter().position(stops).unwrap_or(bytes.len());
             prop_assert_eq!(plain_length(&bytes), first);
         }

@@ -155,9 +155,7 @@ impl Mcp {
         if origin.is_some_and(|origin| !self.allows(origin)) {
             return Some(&FOREIGN_ORIGIN);
         }
-        let query = request.uri.query().unwrap_or_default();
-        let mut parameters = form_urlencoded::parse(query.as_bytes());
-        if parameters.any(|(name, _)| name == "access_token") {
+        if request.uri.query().is_some_and(has_token) {
             return Some(&TOKEN_IN_QUERY);
         }
         let resource = self.config.exchanged_from.as_deref()?;
@@ -326,6 +324,12 @@ fn bare_token(field: &HeaderValue) -> &str {
 }
 
 /// Whether the request of a page only asks what it may do (Fetch standard).
+/// Whether a query has a token.
+fn has_token(query: &str) -> bool {
+    let mut parameters = form_urlencoded::parse(query.as_bytes());
+    parameters.any(|(name, _)| name == "access_token")
+}
+
 fn is_preflight(request: &RequestHeader) -> bool {
     request.method == Method::OPTIONS && request.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
