@@ -15,6 +15,7 @@ use crate::config::{Config, ConfigError};
 use crate::server::ServerError;
 use crate::upgrade::Handed;
 use doorward_acme::AcmeError;
+use doorward_admin::ThisNode;
 use doorward_audit::{Audit, AuditError};
 use doorward_core::clock::{self, Clock};
 use doorward_core::jose::vault::Vault;
@@ -142,6 +143,8 @@ pub struct Opened {
     /// What the console seals changes with that it may undo: the store's, so that they
     /// outlive the process and are known to all nodes.
     pub undo_secret: Vec<u8>,
+    /// This process among those that serve the store.
+    pub node: ThisNode,
     /// Time of the start: default for times of declared entities.
     pub started_ms: i64,
 }
@@ -235,6 +238,8 @@ pub async fn open(
         .targets
         .from(move || live.load().balancers.numbers(clock::monotonic_ns()));
     let undo_secret = undo_secret(config, &store).await?;
+    let (own, tells, now) = (control.clone(), telemetry.clone(), clock.clone());
+    let node = ThisNode::new(own, store.clone(), tells, now);
     Ok(Opened {
         control,
         identity,
@@ -247,6 +252,7 @@ pub async fn open(
         audit,
         route_files: Arc::new(Mutex::new(route_files)),
         undo_secret,
+        node,
         started_ms,
     })
 }

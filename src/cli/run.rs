@@ -54,6 +54,8 @@ const ADMIN_HEAD: Duration = Duration::from_secs(15);
 const OPERATORS: [&str; 2] = ["doorward::boot", "doorward_gateway::route_files"];
 /// How long the last audit records may take to be written.
 const LAST_RECORDS: Duration = Duration::from_secs(5);
+/// Longest time for the end of this node's entry in the list of nodes.
+const LAST_HEARTBEAT: Duration = Duration::from_secs(1);
 /// Longest time at the end to take back what an order has put into the DNS.
 const LAST_ORDER: Duration = Duration::from_secs(5);
 /// Longest time that idle connections wait for their last request after an upgrade.
@@ -246,6 +248,7 @@ async fn serve(
     });
     tokio::spawn(warn_of_expiry(parts.telemetry.clone()));
     exports.start();
+    let heartbeat = tokio::spawn(parts.node.clone().run(stopped.clone()));
     tokio::spawn(boot::watch(reloader.with_tls(tls), forced));
     let control = &parts.control;
     let background_tasks = BackgroundTasks::new(
@@ -310,6 +313,8 @@ async fn serve(
         // Asked twice: now.
         _ = signals.stop() => {}
     }
+    // Other nodes list it for a while where the store does not answer.
+    let _ = timeout(LAST_HEARTBEAT, heartbeat).await;
     finish(&parts, clock, log.as_deref(), ordering).await;
     exports.end().await;
     tracing::info!("stopped");
@@ -466,6 +471,7 @@ fn admin_listener<'a>(
             .acme
             .clone()
             .map(|acme| -> admin::Report { Box::new(move || acme.status()) }),
+        node: parts.node.clone(),
     };
     let gate = admin::gate(&state);
     let service = admin::service(state);

@@ -23,6 +23,7 @@ mod console_clients;
 mod console_conflicts;
 mod console_groups;
 mod console_keys;
+mod console_nodes;
 mod console_probes;
 mod console_registry;
 mod console_sign_in;

@@ -6,8 +6,8 @@ use super::endpoint::{
 use super::openapi::broker as described;
 use super::{
     audit, broker, config, consumers, credentials, debug, explain, health, info, issuers, keys,
-    login_sessions, oauth2_tokens, openapi, plugins, proxy_cache, route_files, schemas, tags,
-    targets, throttling,
+    login_sessions, nodes, oauth2_tokens, openapi, plugins, proxy_cache, route_files, schemas,
+    tags, targets, throttling,
 };
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
@@ -33,6 +33,7 @@ static ENDPOINTS: &[Endpoint] = &[
     ),
     endpoint("/status", READ, info::status, info::status_operation),
     endpoint("/status/ready", READ, info::ready, info::ready_operation),
+    endpoint("/clustering/nodes", READ, nodes::all, nodes::all_operation),
     endpoint("/acme", READ, info::acme, info::acme_operation),
     endpoint("/metrics", READ, info::metrics, info::metrics_operation),
     endpoint(

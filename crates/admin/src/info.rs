@@ -13,11 +13,9 @@ use super::call::Call;
 use super::entity::Answer;
 use super::error::ApiError;
 use super::{State, WORKSPACE, endpoints, overview, reply, route_files};
-use doorward_core::clock;
 use doorward_core::model::schema::nullable;
 use doorward_core::openapi::{Operation, fields, list_of, text};
 use doorward_gateway::answer::prefers_html;
-use doorward_net::host;
 use doorward_plugins::REGISTRY;
 
 /// The `Server` header.
@@ -26,31 +24,6 @@ pub(super) const SERVER: &str = concat!("doorward/", env!("CARGO_PKG_VERSION"));
 /// The version of the imitated gateway whose interface this is: tools choose
 /// their dialect by it.
 pub(super) const INTERFACE_VERSION: &str = "3.9.1";
-
-/// This process.
-pub(super) struct Node {
-    id: Uuid,
-    hostname: String,
-}
-
-impl Node {
-    /// The machine's name, as it knows it.
-    pub(super) fn hostname(&self) -> &str {
-        &self.hostname
-    }
-
-    /// Identifies this run of the process.
-    pub(super) fn id(&self) -> Uuid {
-        self.id
-    }
-
-    pub(super) fn of_this_process() -> Self {
-        Self {
-            id: clock::random_uuid(),
-            hostname: host::name(),
-        }
-    }
-}
 
 /// An address that the process listens on.
 #[derive(Clone, Copy, Debug)]
@@ -122,8 +95,8 @@ fn about(state: &State) -> Value {
         "version": INTERFACE_VERSION,
         "doorward_version": env!("CARGO_PKG_VERSION"),
         "edition": "community",
-        "hostname": state.node.hostname,
-        "node_id": state.node.id,
+        "hostname": state.node.hostname(),
+        "node_id": state.node.id(),
         "timers": {"running": 0, "pending": 0},
         "plugins": {"available_on_server": available, "enabled_in_cluster": in_use},
         "lua_version": "none",

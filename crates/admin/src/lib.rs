@@ -31,6 +31,7 @@ mod issuers;
 mod keys;
 mod list;
 mod login_sessions;
+mod nodes;
 mod oauth2_tokens;
 mod openapi;
 mod overview;
@@ -76,6 +77,7 @@ use doorward_plugins::token_broker::Broker;
 use doorward_store::Store;
 
 pub use info::Listener;
+pub use nodes::ThisNode;
 pub use refusal::refusal;
 pub use service::AdminService;
 
@@ -144,6 +146,8 @@ pub struct AdminState {
     pub broker: Option<Arc<Broker>>,
     /// Certificates of an authority, if any are ordered.
     pub acme: Option<Report>,
+    /// This process.
+    pub node: ThisNode,
 }
 
 struct State {
@@ -163,7 +167,7 @@ struct State {
     identity: Option<IdentityApi>,
     broker: Option<Arc<Broker>>,
     acme: Option<Report>,
-    node: info::Node,
+    node: ThisNode,
     /// The description of this interface, once it was asked for.
     openapi: OnceLock<Bytes>,
     /// That of what the identity provider serves.
@@ -198,7 +202,7 @@ pub fn service(state: AdminState) -> AdminService {
         identity: state.identity,
         broker: state.broker,
         acme: state.acme,
-        node: info::Node::of_this_process(),
+        node: state.node,
         openapi: OnceLock::new(),
         provider: OnceLock::new(),
     });

@@ -6,6 +6,7 @@ mod inputs;
 mod kinds;
 mod lists;
 mod migration;
+mod nodes;
 mod throttling;
 mod transport;
 
@@ -37,6 +38,8 @@ struct Api {
     gate: Gate,
     clock: Clock,
     control: Arc<Control>,
+    node: ThisNode,
+    store: Arc<Store>,
     _directory: tempfile::TempDir,
 }
 
@@ -115,7 +118,15 @@ impl Api {
             clock.clone(),
             &telemetry.metrics,
         );
+        let node = ThisNode::new(
+            control.clone(),
+            store.clone(),
+            telemetry.clone(),
+            clock.clone(),
+        );
+        let others = store.clone();
         let state = AdminState {
+            node: node.clone(),
             audit: audit.expect("an audit log"),
             control: control.clone(),
             store,
@@ -149,6 +160,8 @@ impl Api {
             router: router(state),
             clock,
             control,
+            node,
+            store: others,
             _directory: directory,
         }
     }

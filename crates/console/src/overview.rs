@@ -2,6 +2,7 @@
 
 use askama::Template;
 use axum::response::Response;
+use http::Method;
 use serde_json::Value;
 
 use super::entities::ListPage;
@@ -11,9 +12,12 @@ use super::table::{Cell, Mark, Row, Table};
 use super::texts::Texts;
 use super::visit::Visit;
 use super::{live, path, record};
+use doorward_core::model::audit::instant;
 
 /// Rows of a table of this page.
 const ROWS: usize = 20;
+/// Nodes that are shown.
+const NODES: usize = 100;
 /// Sessions that are counted.
 const SESSIONS: &str = "1000";
 /// Filters whose partitions are looked at.
@@ -56,6 +60,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
             warnings_table(&visit).await?,
             targets_table(t, telemetry),
             certificates_table(t, telemetry),
+            nodes_table(&visit).await?,
         ],
     })
 }
@@ -267,6 +272,61 @@ fn certificates_table(t: &'static Texts, telemetry: &doorward_net::telemetry::Te
         empty: t.no_certificates,
         ..Table::default()
     }
+}
+
+/// The nodes that share the store.
+async fn nodes_table(visit: &Visit) -> Result<Table, PageError> {
+    let t = visit.texts;
+    // Where the store does not answer, this is told by the facts.
+    let api = visit.api();
+    let body = api.send(Method::GET, "/clustering/nodes", None).await?.body;
+    let rows = body["data"].as_array().into_iter().flatten();
+    let rows = rows.take(NODES).map(|one| {
+        let time = |name: &str| {
+            let seconds = one[name].as_i64().unwrap_or_default();
+            Cell::code(instant(seconds.saturating_mul(1000)))
+        };
+        let seen = if one["answers"] == true {
+            time("last_seen").marked(Mark::Good)
+        } else {
+            time("last_seen").marked(Mark::Bad)
+        };
+        let files = if one["configuration_current"] == true {
+            Cell::new(t.in_force).marked(Mark::Good)
+        } else {
+            Cell::new(t.not_in_force).marked(Mark::Bad)
+        };
+        let mut name = record::text(&one["hostname"]);
+        if one["is_this"] == true {
+            name = format!("{name} ({})", t.this_node);
+        }
+        Row::new(vec![
+            Cell::new(name),
+            Cell::code(record::text(&one["id"])),
+            Cell::new(record::text(&one["version"])),
+            time("started_at"),
+            seen,
+            Cell::new(record::text(&one["revision"])),
+            files,
+        ])
+    });
+    let columns = [
+        t.node,
+        "id",
+        t.version,
+        t.started,
+        t.last_seen,
+        t.revision,
+        t.configuration,
+    ];
+    Ok(Table {
+        caption: t.nodes.to_owned(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: rows.collect(),
+        empty: t.nothing,
+        id: "nodes",
+        ..Table::default()
+    })
 }
 
 /// Every refusal with its meaning and how often it was.

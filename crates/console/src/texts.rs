@@ -278,6 +278,11 @@ texts! {
     latency: "Latency in milliseconds", "Latenz in Millisekunden";
     statuses: "Answers a second by status", "Antworten je Sekunde nach Status";
     node: "Node", "Knoten";
+    nodes: "Nodes", "Knoten";
+    this_node: "this one", "dieser";
+    started: "Started", "Gestartet";
+    last_seen: "Last seen", "Zuletzt gesehen";
+    revision: "Revision", "Revision";
     version: "Version", "Version";
     store: "Store", "Speicher";
     reachable: "reachable", "erreichbar";

@@ -190,6 +190,11 @@ impl Control {
         }))
     }
 
+    /// Which write of entities to the store is in force; see `Store::entities_revision`.
+    pub fn revision(&self) -> i64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
     /// The OpenID providers that plugins name.
     pub fn providers(&self) -> Arc<Providers> {
         Providers::of(&self.context.parts)

@@ -157,6 +157,25 @@ impl EntityChange {
     }
 }
 
+/// A process that serves the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Identifies this run of the process.
+    pub id: String,
+    /// The name of its machine.
+    pub hostname: String,
+    /// The version of the program.
+    pub version: String,
+    /// When it began.
+    pub started_ms: i64,
+    /// When its last heartbeat was.
+    pub seen_ms: i64,
+    /// Which write of entities it has in force; see [`Store::entities_revision`].
+    pub revision: i64,
+    /// Whether its own files are in force.
+    pub is_current: bool,
+}
+
 /// One page of users.
 #[derive(Clone, Debug)]
 pub struct UserPage {

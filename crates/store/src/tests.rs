@@ -11,6 +11,7 @@ mod federation;
 mod imports;
 mod lockouts;
 mod logins;
+mod node_list;
 mod nodes;
 mod oauth2;
 mod postgres;

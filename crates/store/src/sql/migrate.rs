@@ -43,6 +43,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0027_oauth2.sql"),
     include_str!("migrations/0028_acme.sql"),
     include_str!("migrations/0029_undos.sql"),
+    include_str!("migrations/0030_nodes.sql"),
 ];
 
 /// How many there are.

@@ -38,6 +38,7 @@ mod lockouts;
 mod logins;
 mod logouts;
 mod migrate;
+mod nodes;
 mod oauth2;
 mod page;
 #[cfg(any(test, feature = "testing"))]

@@ -40,8 +40,10 @@ const fn table(name: &'static str, key: usize, columns: &'static [(&'static str,
     }
 }
 
-/// Tables that follow from others: an import makes them anew.
-pub(in crate::sql) const DERIVED: &[&str] = &["user_attr", "request_bytes", "entity_revision"];
+/// Tables that follow from others, or are of running processes: an import empties them, and
+/// they are made anew.
+pub(in crate::sql) const DERIVED: &[&str] =
+    &["user_attr", "request_bytes", "entity_revision", "nodes"];
 
 /// The table of the audit log, which an export may leave out.
 pub(in crate::sql) const AUDIT: &str = "audit";
