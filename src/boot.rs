@@ -5,6 +5,7 @@ mod acme;
 mod reading;
 mod reload;
 mod tls;
+mod warnings;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -31,7 +32,6 @@ use doorward_gateway::resolve::Resolver;
 use doorward_gateway::route_files::{RouteFiles, State};
 use doorward_gateway::snapshot::{CompileContext, Snapshot};
 use doorward_gateway::{internal, mount};
-use doorward_identity::config::IdentityConfig;
 use doorward_identity::{Identity, IdentityError};
 use doorward_net::http::outbound::{Authorities, AuthorityError, Outbound};
 use doorward_net::shared::{Redis, RedisConfigError};
@@ -114,7 +114,7 @@ fn lines(errors: &[DocumentError]) -> String {
 }
 
 /// What an operator is told whose provider nobody can reach.
-const NOT_MOUNTED: &str = "identity: no service leads to the provider, so its addresses answer 404; \
+const NOT_MOUNTED: &str = "no service leads to the provider, so its addresses answer 404; \
     leave out `mount: false`, or declare a service with protocol `internal` and host `identity`, and a route to it (see \
     conf/demo-routes.yaml)";
 
@@ -173,7 +173,11 @@ pub async fn open(
     let started_ms = clock.now_ms();
     let read = reading::read(config, started_ms, HashSet::new())?;
     let mut leads_to_provider = read.leads_to_provider();
-    let Read { declared, routes } = read;
+    let Read {
+        declared,
+        routes,
+        warnings: files,
+    } = read;
     let declared = declared?;
     let store = open_store(config, handed).await?;
     let authorities = config.proxy.upstream_ca.as_deref().map(Authorities::read);
@@ -217,20 +221,23 @@ pub async fn open(
         .await
         .map_err(|error| refused(&declared, &error))?;
     control.follow();
-    leads_to_provider |= {
-        let snapshot = control.live().load_full();
-        let services = snapshot.entities().services.iter();
-        services
-            .map(|record| &record.value)
-            .any(reading::is_provider)
-    };
+    leads_to_provider |= has_provider(&control);
     // A broken one is told, and does not keep the others from their work.
     control.replace_route_files(route_files.load(routes)).await;
-    if let Some(section) = &config.identity
-        && !leads_to_provider
-    {
-        tell_of_mount(section, control.live().load().mounted().is_some(), "");
+    let snapshot = control.live().load_full();
+    let is_mounted = snapshot.mounted().is_some();
+    if is_mounted && !leads_to_provider {
+        tell_of_mount(config, "");
     }
+    let mount = (!leads_to_provider).then(|| unmounted(config, is_mounted, ""));
+    let sources = warnings::Sources {
+        config,
+        files,
+        declared: Some((&declared, &snapshot)),
+        mount: mount.flatten(),
+        now_secs: clock.now_secs(),
+    };
+    warnings::keep(&telemetry, sources.warnings());
     let fine = count_route_files(&route_files, &telemetry);
     telemetry.config_current.set(i64::from(fine));
     let live = control.live();
@@ -255,6 +262,13 @@ pub async fn open(
         node,
         started_ms,
     })
+}
+
+/// Whether a service that is in force leads to the identity provider.
+fn has_provider(control: &Control) -> bool {
+    let snapshot = control.live().load_full();
+    let mut services = snapshot.entities().services.iter();
+    services.any(|record| reading::is_provider(&record.value))
 }
 
 /// What the store calls the secret of login sessions.
@@ -342,25 +356,41 @@ pub fn check(config: &Config, clock: &Clock) -> Result<(), BootError> {
     on_access_log(config, access_log::check)?;
     Audit::check(&config.audit)?;
     let read = reading::read(config, clock.now_ms(), HashSet::new())?;
-    if let Some(section) = &config.identity
-        && !read.leads_to_provider()
-    {
+    let mount = (!read.leads_to_provider()).then(|| {
+        let unless = ", unless the store has such a service";
         let is_mounted = mounted(config, &Telemetry::default()).is_some();
-        tell_of_mount(section, is_mounted, ", unless the store has such a service");
-    }
-    let Read { declared, routes } = read;
+        if is_mounted {
+            tell_of_mount(config, unless);
+        }
+        unmounted(config, is_mounted, unless)
+    });
+    let Read {
+        declared,
+        routes,
+        warnings: files,
+    } = read;
     let workshop = bare_workshop(config, clock)?;
     let mut route_files = route_files(&workshop);
     let checked = declared.and_then(|declared| {
         let entities = declared.entities.clone();
-        Control::check(&workshop, entities).map_err(|e| refused(&declared, &e))?;
-        certificates_are_valid(&declared, clock.now_secs())
+        let snapshot = Control::check(&workshop, entities).map_err(|e| refused(&declared, &e))?;
+        Ok((declared, snapshot))
     });
+    let sources = warnings::Sources {
+        config,
+        files,
+        declared: checked.as_ref().ok().map(|(one, two)| (one, two)),
+        mount: mount.flatten(),
+        now_secs: clock.now_secs(),
+    };
     route_files.load_quietly(routes);
     let report = route_files.board().read();
-    for warning in report.files.iter().flat_map(|file| &file.warnings) {
+    let found = sources.warnings();
+    for warning in found.iter().chain(report.warnings()) {
         tracing::warn!("{warning}");
     }
+    let checked =
+        checked.and_then(|(declared, _)| certificates_are_valid(&declared, clock.now_secs()));
     let mut findings: Vec<String> = report.errors().cloned().collect();
     if findings.is_empty() {
         return checked;
@@ -434,7 +464,8 @@ fn bare_workshop(config: &Config, clock: &Clock) -> Result<CompileContext, BootE
 /// # Errors
 /// What [`open`] would refuse.
 pub async fn compile(config: &Config, clock: &Clock) -> Result<Snapshot, BootError> {
-    let Read { declared, routes } = reading::read(config, clock.now_ms(), HashSet::new())?;
+    let read = reading::read(config, clock.now_ms(), HashSet::new())?;
+    let (declared, routes) = (read.declared, read.routes);
     let declared = declared?;
     let mut internals = own_routers();
     if config.identity.is_some() {
@@ -473,17 +504,21 @@ fn mounted(config: &Config, telemetry: &Telemetry) -> Option<Arc<Routes>> {
     mount::mount(&section.base_url.parse().ok()?, &telemetry.traffic)
 }
 
+/// What is told of a provider that no service leads to and that is mounted nowhere.
+fn unmounted(config: &Config, is_mounted: bool, unless: &str) -> Option<String> {
+    let is_nowhere = config.identity.is_some() && !is_mounted;
+    is_nowhere.then(|| format!("{NOT_MOUNTED}{unless}"))
+}
+
 /// Says where the provider is that no service leads to.
-fn tell_of_mount(section: &IdentityConfig, is_mounted: bool, unless: &str) {
-    let base_url = &section.base_url;
-    if is_mounted {
+fn tell_of_mount(config: &Config, unless: &str) {
+    if let Some(section) = &config.identity {
+        let base_url = &section.base_url;
         tracing::info!(
             base_url,
             "identity: no service leads to the provider, so it answers below its base_url what \
              no route takes{unless}; `identity.mount: false` switches that off"
-        )
-    } else {
-        tracing::warn!("{NOT_MOUNTED}{unless}")
+        );
     }
 }
 

@@ -21,6 +21,8 @@ pub(super) struct Read {
     pub(super) declared: Result<Declared, BootError>,
     /// The route files, each for itself.
     pub(super) routes: Vec<Source>,
+    /// What the writer of the files should know.
+    pub(super) warnings: Vec<String>,
 }
 
 /// What leads to the identity provider in this process.
@@ -80,7 +82,7 @@ fn read_here(
     known: &HashSet<PathBuf>,
 ) -> Result<Read, BootError> {
     let (mut files, mut routes) = (Vec::new(), Vec::new());
-    let mut unread = Vec::new();
+    let (mut unread, mut warnings) = (Vec::new(), Vec::new());
     for file in entity_files(entities)? {
         let before = known.contains(&file);
         let text = match config::read(&file) {
@@ -96,10 +98,10 @@ fn read_here(
                 let text = Ok(text);
                 routes.push(Source { file, text });
             }
-            Content::Settings => tracing::warn!(
-                file = %file.display(),
-                "settings of another gateway's process have no effect here"
-            ),
+            Content::Settings => warnings.push(format!(
+                "{}: settings of another gateway's process have no effect here",
+                file.display()
+            )),
         }
     }
     let mut declared = declarative::load(&files, now_ms).map_err(BootError::Entities);
@@ -116,7 +118,11 @@ fn read_here(
             declared = declared.and(Err(error.into()));
         }
     }
-    Ok(Read { declared, routes })
+    Ok(Read {
+        declared,
+        routes,
+        warnings,
+    })
 }
 
 /// Whether a file that can't be read may be one of entities: it is marked as

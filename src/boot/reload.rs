@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::reading::{self, Read, entity_files};
 use super::tls::{self, TlsSections};
-use super::{BootError, Opened, count_route_files, refused};
+use super::{BootError, Opened, count_route_files, has_provider, refused, unmounted, warnings};
 use crate::config::{self, Config};
 use crate::server::tls::Prepared;
 use crate::systemd;
@@ -162,13 +162,52 @@ impl Reloader {
     /// does not keep the other out.
     async fn apply(&self, config: &Config, force: bool) -> Result<(), BootError> {
         let known = self.parts.route_files.lock().known();
-        let Read { declared, routes } = reading::read(config, self.parts.started_ms, known)?;
+        let read = reading::read(config, self.parts.started_ms, known)?;
+        let leads_to_provider = read.leads_to_provider();
+        let Read {
+            declared,
+            routes,
+            warnings,
+        } = read;
         let applied = match declared {
-            Ok(declared) => self.apply_entities(config, declared).await,
+            Ok(declared) => {
+                let applied = self.apply_entities(config, &declared).await;
+                applied.map(|()| declared)
+            }
             Err(error) => Err(error),
         };
         self.apply_routes(routes, force).await;
-        applied
+        let declared = applied?;
+        self.keep_warnings(config, &declared, (leads_to_provider, warnings));
+        Ok(())
+    }
+
+    /// Keeps what the writer of the files should know that are in force now.
+    fn keep_warnings(
+        &self,
+        config: &Config,
+        declared: &Declared,
+        (leads_to_provider, mut files): (bool, Vec<String>),
+    ) {
+        if fixed(config) != self.started {
+            files.push(format!(
+                "{}: proxy, admin, store, redis and telemetry change with the next start only",
+                self.file.display()
+            ));
+        }
+        let control = &self.parts.control;
+        let snapshot = control.live().load_full();
+        let leads_to_provider = leads_to_provider || has_provider(control);
+        let is_mounted = snapshot.mounted().is_some();
+        let mount = (!leads_to_provider).then(|| unmounted(config, is_mounted, ""));
+        let sources = warnings::Sources {
+            config,
+            files,
+            declared: Some((declared, &snapshot)),
+            mount: mount.flatten(),
+            now_secs: self.clock.now_secs(),
+        };
+        warnings::keep(&self.parts.telemetry, sources.warnings());
     }
 
     async fn apply_routes(&self, routes: Vec<Source>, force: bool) {
@@ -186,7 +225,7 @@ impl Reloader {
         }
     }
 
-    async fn apply_entities(&self, config: &Config, declared: Declared) -> Result<(), BootError> {
+    async fn apply_entities(&self, config: &Config, declared: &Declared) -> Result<(), BootError> {
         if let Some(section) = &config.identity {
             Identity::check(section.clone())?;
         }
@@ -195,7 +234,7 @@ impl Reloader {
             certificates.map_err(|error| BootError::Refused(error.located(config)))?;
         let entities = declared.entities.clone();
         let prepared = self.parts.control.prepare_declared(entities).await;
-        let prepared = prepared.map_err(|error| refused(&declared, &error))?;
+        let prepared = prepared.map_err(|error| refused(declared, &error))?;
         // The last step that may fail (the store may) comes before the first
         // that has an effect: both parts change, or neither.
         self.parts.broker.reload(&config.broker).await?;
@@ -205,11 +244,6 @@ impl Reloader {
         prepared.commit();
         self.parts.audit.reload(&config.audit);
         certificates.into_iter().for_each(Prepared::commit);
-        if fixed(config) != self.started {
-            tracing::warn!(
-                "proxy, admin, store, redis and telemetry change with the next start only"
-            );
-        }
         Ok(())
     }
 }

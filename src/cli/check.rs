@@ -105,9 +105,6 @@ fn ask(config: &Config) -> (Vec<online::Probe>, Result<(), String>) {
 
 fn try_check(file: &Path) -> anyhow::Result<Config> {
     let config = Config::load(file)?;
-    for warning in &config.warnings {
-        tracing::warn!("{warning}");
-    }
     let clock = Clock::system();
     let tls = tls::check(&config, &clock).into_iter();
     let mut findings: Vec<String> = tls.map(|error| error.located(&config)).collect();

@@ -121,15 +121,6 @@ fn start(file: &Path, hints: Option<String>, upgrade: Upgrade) -> ExitCode {
         complain(&error);
         return ExitCode::FAILURE;
     }
-    if !config.proxy.upstream_verify {
-        tracing::warn!(
-            "proxy.upstream_verify is false: whoever is on the way to an https upstream can \
-             take its place, but for services with tls_verify"
-        );
-    }
-    for warning in &config.warnings {
-        tracing::warn!("{warning}");
-    }
     // For everything that is not a request: signals, files, keys, the store.
     let background = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

@@ -4,7 +4,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use doorward_core::yaml::Document;
+use doorward_core::yaml::{Document, PathSegment};
+
+/// What is told of a value, by its place.
+type Warning = (Vec<PathSegment>, String);
 
 /// Where paths stand in the file; `*` is every key and every item.
 const PATHS: &[&str] = &[
@@ -34,24 +37,24 @@ const PATHS: &[&str] = &[
 pub(super) fn relocate(document: &mut Document) -> Vec<String> {
     let file = document.file().to_owned();
     let directory = file.parent().unwrap_or(Path::new("")).to_owned();
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<Warning> = Vec::new();
     if directory.as_os_str().is_empty() {
-        return warnings;
+        return Vec::new();
     }
-    let mut place = |key: &str, path: &str| -> Option<String> {
+    let mut place = |key: &[PathSegment], path: &str| -> Option<String> {
         let path = Path::new(path);
         if path.is_absolute() || path.as_os_str().is_empty() {
             return None;
         }
         let there = directory.join(path);
         if !there.exists() && path.exists() {
-            warnings.push(format!(
-                "{}: {key}: {} is taken from the working directory, since there is no {}; paths \
-                 are relative to the file that names them",
-                file.display(),
+            let message = format!(
+                "{} is taken from the working directory, since there is no {}; paths are \
+                 relative to the file that names them",
                 path.display(),
                 there.display()
-            ));
+            );
+            warnings.push((key.to_vec(), message));
             return None;
         }
         there.to_str().map(str::to_owned)
@@ -59,17 +62,16 @@ pub(super) fn relocate(document: &mut Document) -> Vec<String> {
     let value = document.value_mut();
     for pattern in PATHS {
         let pieces: Vec<&str> = pattern.split('.').collect();
-        let key = pattern.trim_end_matches(".*");
-        each(value, &pieces, &mut |text| {
+        each(value, &pieces, &mut Vec::new(), &mut |key, text| {
             if let Some(moved) = place(key, text) {
                 *text = moved;
             }
         });
     }
-    each(value, &["store"], &mut |text| {
+    each(value, &["store"], &mut Vec::new(), &mut |key, text| {
         let path = text.strip_prefix("sqlite:");
         let path = path.map(|path| path.strip_prefix("//").unwrap_or(path));
-        if let Some(moved) = path.and_then(|path| place("store", path)) {
+        if let Some(moved) = path.and_then(|path| place(key, path)) {
             *text = format!("sqlite:{moved}");
         }
     });
@@ -77,30 +79,48 @@ pub(super) fn relocate(document: &mut Document) -> Vec<String> {
         &["telemetry", "access_log"][..],
         &["telemetry", "access_log", "to"],
     ] {
-        each(value, path, &mut |text| {
+        each(value, path, &mut Vec::new(), &mut |key, text| {
             if !matches!(text.as_str(), "stdout" | "off")
-                && let Some(moved) = place(&path.join("."), text)
+                && let Some(moved) = place(key, text)
             {
                 *text = moved;
             }
         });
     }
-    warnings
+    let located = warnings
+        .into_iter()
+        .map(|(key, message)| document.error(&key, message).to_string());
+    located.collect()
 }
 
-/// Calls `act` with each text at `path`.
-fn each(value: &mut Value, path: &[&str], act: &mut impl FnMut(&mut String)) {
+/// Calls `act` with each text at `path`, and where it stands; `at` is the way to `value`.
+fn each(
+    value: &mut Value,
+    path: &[&str],
+    at: &mut Vec<PathSegment>,
+    act: &mut impl FnMut(&[PathSegment], &mut String),
+) {
     match (path.split_first(), value) {
-        (None, Value::String(text)) => act(text),
+        (None, Value::String(text)) => act(at, text),
         (Some((&"*", rest)), Value::Array(list)) => {
-            list.iter_mut().for_each(|item| each(item, rest, act));
+            for (index, item) in list.iter_mut().enumerate() {
+                at.push(index.into());
+                each(item, rest, at, act);
+                at.pop();
+            }
         }
         (Some((&"*", rest)), Value::Object(map)) => {
-            map.values_mut().for_each(|item| each(item, rest, act));
+            for (key, item) in map.iter_mut() {
+                at.push(key.as_str().into());
+                each(item, rest, at, act);
+                at.pop();
+            }
         }
         (Some((key, rest)), Value::Object(map)) => {
             if let Some(inner) = map.get_mut(*key) {
-                each(inner, rest, act);
+                at.push((*key).into());
+                each(inner, rest, at, act);
+                at.pop();
             }
         }
         _ => {}

@@ -196,6 +196,11 @@ fn relative_paths_begin_at_the_file_that_names_them() {
     let text = "entities: [Cargo.toml]\n";
     let mut document = Document::parse(text, &file).expect("YAML");
     let warnings = relocate(&mut document);
+    let told = format!(
+        "{}:1: entities[0]: Cargo.toml is taken from",
+        file.display()
+    );
+    assert!(warnings[0].starts_with(&told), "{warnings:?}");
     assert!(warnings[0].contains("working directory"), "{warnings:?}");
     assert_eq!(document.value()["entities"][0], "Cargo.toml");
 }

@@ -77,12 +77,6 @@ impl Tls {
         clock: &Clock,
     ) -> Result<Self, ServerError> {
         let files = Files::read(section, config, clock, None)?;
-        if files.generated && acme.is_none() {
-            tracing::warn!(
-                "{section} names no certificate: a self-signed one for localhost was generated, \
-                 which no client trusts; set {section}.certificate and {section}.key"
-            );
-        }
         let resolver = Resolver::new(&files, live.clone(), acme.clone());
         let door = TlsAcceptor::new(server_config(section, config, &files, resolver)?);
         let door = door.map_err(|error| unusable(section, error.to_string()))?;

@@ -33,6 +33,7 @@ mod console_step_up;
 mod console_undo;
 mod console_users;
 mod console_users_attacks;
+mod console_warnings;
 mod consumers;
 mod cycles;
 mod deck;

@@ -153,6 +153,7 @@ pub(super) fn status(call: Call) -> Answer {
                 "reloads_done": telemetry.reloads_done.get(),
                 "reloads_failed": telemetry.reloads_failed.get(),
                 "errors": errors,
+                "warnings": *telemetry.config_warnings.lock(),
                 "route_files": route_files::counts(&files),
             },
         });
@@ -290,6 +291,7 @@ pub(super) fn status_operation(_: &str) -> Operation {
             ("reloads_done", count()),
             ("reloads_failed", count()),
             ("errors", json!({"type": "array", "items": text()})),
+            ("warnings", json!({"type": "array", "items": text()})),
             (
                 "route_files",
                 json!({"type": "object", "additionalProperties": count()}),
@@ -300,6 +302,7 @@ pub(super) fn status_operation(_: &str) -> Operation {
             "reloads_done",
             "reloads_failed",
             "errors",
+            "warnings",
             "route_files",
         ],
     );

@@ -57,7 +57,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
         tables: vec![
             refused,
             throttled_table(&visit).await?,
-            warnings_table(&visit).await?,
+            warnings_table(&visit, &status["configuration"]).await?,
             targets_table(t, telemetry),
             certificates_table(t, telemetry),
             nodes_table(&visit).await?,
@@ -182,16 +182,24 @@ async fn throttled_table(visit: &Visit) -> Result<Table, PageError> {
 }
 
 /// What the files of the configuration warn of, and what is wrong in them.
-async fn warnings_table(visit: &Visit) -> Result<Table, PageError> {
+async fn warnings_table(visit: &Visit, status: &Value) -> Result<Table, PageError> {
     let t = visit.texts;
     let files = visit.api().get("/route-files").await?;
-    let mut rows = Vec::new();
+    let own = status["warnings"].as_array().into_iter().flatten();
+    let own = own.map(|finding| {
+        let finding = record::text(finding);
+        let (place, message) = split(&finding, "");
+        let message = Cell::new(message).marked(Mark::Warning);
+        Row::new(vec![Cell::code(place), message])
+    });
+    let mut rows: Vec<_> = own.collect();
     for file in files["data"].as_array().into_iter().flatten() {
         let to = path::join("/console/route-files", [record::text(&file["id"]).as_str()]);
         let name = record::text(&file["file"]);
         for (findings, mark) in [("errors", Mark::Bad), ("warnings", Mark::Warning)] {
             for finding in file[findings].as_array().into_iter().flatten() {
-                let (place, message) = split(&record::text(finding), &name);
+                let finding = record::text(finding);
+                let (place, message) = split(&finding, &name);
                 let message = Cell::new(message).marked(mark);
                 rows.push(Row::new(vec![Cell::code(place).to(to.clone()), message]));
             }
@@ -207,18 +215,14 @@ async fn warnings_table(visit: &Visit) -> Result<Table, PageError> {
     })
 }
 
-/// The place and the message of a finding: `FILE:LINE: message`. One without a line is
-/// of the whole file.
-fn split(finding: &str, file: &str) -> (String, String) {
-    let rest = finding
-        .strip_prefix(file)
-        .and_then(|rest| rest.strip_prefix(':'));
-    let parts = rest.and_then(|rest| rest.split_once(": "));
-    match parts {
-        Some((line, message)) if line.parse::<u64>().is_ok() => {
-            (format!("{file}:{line}"), message.to_owned())
-        }
-        _ => (file.to_owned(), finding.to_owned()),
+/// The place and the message of a finding: `FILE:LINE: message`, or `FILE: message` of
+/// one that is of the whole file. One that names no place is of `file`.
+fn split<'a>(finding: &'a str, file: &'a str) -> (&'a str, &'a str) {
+    // A file's own name may have colons.
+    let known = finding.strip_prefix(file).map_or(0, |_| file.len());
+    match finding[known..].find(": ") {
+        Some(at) => (&finding[..known + at], &finding[known + at + 2..]),
+        None => (file, finding),
     }
 }
 
@@ -417,11 +421,12 @@ mod tests {
 
     #[test]
     fn a_finding_is_split_into_its_place_and_what_it_says() {
-        let of = |finding: &str| split(finding, "/a/b.json");
+        let of = |finding: &'static str| split(finding, "/a/b.json");
         let told = of("/a/b.json:12: heap[0]: no such type");
-        assert_eq!(told.0, "/a/b.json:12");
-        assert_eq!(told.1, "heap[0]: no such type");
-        assert_eq!(of("/a/b.json: unreadable").0, "/a/b.json");
-        assert_eq!(of("elsewhere: x").1, "elsewhere: x");
+        assert_eq!(told, ("/a/b.json:12", "heap[0]: no such type"));
+        assert_eq!(of("/a/b.json: x: y"), ("/a/b.json", "x: y"));
+        assert_eq!(of("unreadable"), ("/a/b.json", "unreadable"));
+        assert_eq!(split("/c.yaml:3: a.b: m", ""), ("/c.yaml:3", "a.b: m"));
+        assert_eq!(split("/a: b:1: m", "/a: b"), ("/a: b:1", "m"));
     }
 }

@@ -153,10 +153,6 @@ pub fn valid_at(der: &[u8], now: i64) -> Result<(), String> {
     let Ok(facts) = facts(der) else {
         return Ok(());
     };
-    let date = |seconds| {
-        let time = DateTime::from_timestamp(seconds, 0);
-        time.map_or_else(String::new, |time| time.format("%Y-%m-%d").to_string())
-    };
     if facts.not_after < now {
         return Err(format!(
             "the certificate expired on {}",
@@ -168,6 +164,22 @@ pub fn valid_at(der: &[u8], now: i64) -> Result<(), String> {
         return Err(format!("the certificate is not valid before {from}"));
     }
     Ok(())
+}
+
+fn date(seconds: i64) -> String {
+    let time = DateTime::from_timestamp(seconds, 0);
+    time.map_or_else(String::new, |time| time.format("%Y-%m-%d").to_string())
+}
+
+/// Tells when a certificate ends, if that is less than `seconds` after `now` (seconds
+/// since the epoch). One that can't be read is not judged.
+pub fn expires_within(der: &[u8], now: i64, seconds: i64) -> Option<String> {
+    let end = facts(der).ok()?.not_after;
+    if end >= now.saturating_add(seconds) {
+        return None;
+    }
+    let verb = if end < now { "expired" } else { "expires" };
+    Some(format!("the certificate {verb} on {}", date(end)))
 }
 
 /// `chain` with the key that signs for its leaf.

@@ -209,16 +209,15 @@ impl Control {
         snapshot::check_plugin(plugin, &self.context.parts, &entities).map_err(Into::into)
     }
 
-    /// Whether `declared` could be put in force together with what the store
-    /// holds; changes nothing.
+    /// The snapshot of what is declared alone; changes nothing.
     ///
     /// # Errors
     /// What [`Control::open`] would refuse.
     pub fn check(
         context: &CompileContext,
         declared: DeclaredEntities,
-    ) -> Result<(), DeclaredError> {
-        with_declared(&Entities::default(), declared, context, None).map(|_| ())
+    ) -> Result<Snapshot, DeclaredError> {
+        with_declared(&Entities::default(), declared, context, None).map(|(_, snapshot)| snapshot)
     }
 
     /// The snapshot of what `store` holds and what is declared; changes nothing.

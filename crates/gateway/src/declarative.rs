@@ -37,6 +37,7 @@ pub struct Declared {
     pub entities: DeclaredEntities,
     documents: Vec<Document>,
     places: HashMap<(Kind, Uuid), Place>,
+    warnings: Vec<collect::Finding>,
 }
 
 /// Where a record is declared.
@@ -91,7 +92,11 @@ pub fn load_stored(
     skips: bool,
 ) -> Result<Declared, Vec<DocumentError>> {
     let reading = Reading::Store(current);
-    read(vec![document], Vec::new(), now_ms, reading, skips)
+    let declared = read(vec![document], Vec::new(), now_ms, reading, skips)?;
+    for warning in declared.warnings() {
+        tracing::warn!("{warning}");
+    }
+    Ok(declared)
 }
 
 /// The plugins and lists of a document that nobody runs or serves here, at most
@@ -132,7 +137,11 @@ fn read(
         let skipped = skips.then_some(&mut skipped);
         collect::records(index, value, &mut pending, &mut findings, skipped);
     }
-    let (entities, places) = link::records(&documents, pending, now_ms, reading, &mut findings);
+    let link::Linked {
+        entities,
+        places,
+        warnings,
+    } = link::records(&documents, pending, now_ms, reading, &mut findings);
     let room = MAX_ERRORS.saturating_sub(errors.len());
     errors.extend(told(&documents, findings, room));
     if errors.is_empty() {
@@ -140,6 +149,7 @@ fn read(
             entities,
             documents,
             places,
+            warnings,
         });
     }
     errors.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
@@ -147,6 +157,30 @@ fn read(
 }
 
 impl Declared {
+    /// What the writer of the documents should know, though they are right.
+    pub fn warnings(&self) -> Vec<DocumentError> {
+        let located = self.warnings.iter().map(|finding| {
+            let Place { document, path } = &finding.place;
+            self.documents[*document].error(path, finding.message.clone())
+        });
+        located.collect()
+    }
+
+    /// A message about a member of a record, or of the whole if `member` is empty, with
+    /// its place; `None` if no document declares the record.
+    pub fn located(
+        &self,
+        kind: Kind,
+        id: Uuid,
+        member: &str,
+        message: String,
+    ) -> Option<DocumentError> {
+        let place = self.places.get(&(kind, id))?;
+        let mut path = place.path.clone();
+        path.extend((!member.is_empty()).then(|| member.into()));
+        Some(self.documents[place.document].error(&path, message))
+    }
+
     /// Where in the files an entity is wrong, `None` if no file declares it.
     pub fn locate(&self, error: &DeclaredError) -> Option<DocumentError> {
         let kind = Kind::of_plural(error.kind)?;

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::balance::registry::BalancerRegistry;
 use super::certificates::Certificates;
 use super::chain::{Chains, Link};
-use super::entities::{Entities, Entity};
+use super::entities::{Entities, Entity, Origin};
 use super::handler::Routes;
 use super::resolve::Resolver;
 use super::resource_metadata::ResourceMetadata;
@@ -201,6 +201,15 @@ impl Snapshot {
     /// The running filter of a plugin.
     pub fn filter(&self, plugin: Uuid) -> Option<&Arc<dyn Filter>> {
         self.filters.get(plugin).map(|built| &built.filter)
+    }
+
+    /// The running filters of plugins that files declare, by the plugins' ids.
+    pub fn declared_filters(&self) -> impl Iterator<Item = (Uuid, &Arc<dyn Filter>)> {
+        let declared = self
+            .filters
+            .iter()
+            .filter(|(_, built)| matches!(built.record.origin, Origin::File(_)));
+        declared.map(|(_, built)| (built.record.value.id, &built.filter))
     }
 
     /// The routes of this snapshot that `next` has not taken over; both were

@@ -23,6 +23,13 @@ use doorward_plugins::basic_auth;
 /// identifies them, so that they are the same after each load.
 const NAMESPACE: Uuid = Uuid::from_u128(0x8e1c_1a3e_5b5f_4d0b_9a57_0d2f_6f0c_7d11);
 
+/// What became of what was collected.
+pub(super) struct Linked {
+    pub(super) entities: DeclaredEntities,
+    pub(super) places: HashMap<(Kind, Uuid), Place>,
+    pub(super) warnings: Vec<Finding>,
+}
+
 /// Makes records of what was collected. Of a record that is wrong, findings
 /// are appended instead.
 pub(super) fn records(
@@ -31,7 +38,7 @@ pub(super) fn records(
     now_ms: i64,
     reading: Reading<'_>,
     findings: &mut Vec<Finding>,
-) -> (DeclaredEntities, HashMap<(Kind, Uuid), Place>) {
+) -> Linked {
     let mut linker = Linker {
         files: documents.iter().map(|d| Arc::from(d.file())).collect(),
         documents,
@@ -45,6 +52,7 @@ pub(super) fn records(
         names: HashMap::new(),
         places: HashMap::new(),
         findings,
+        warnings: Vec::new(),
     };
     let mut entities = DeclaredEntities::default();
     let mut read: Vec<_> = pending.into_iter().map(|p| linker.read(p)).collect();
@@ -62,7 +70,11 @@ pub(super) fn records(
             entities.items.extend(linker.finish(item, id));
         }
     }
-    (entities, linker.places)
+    Linked {
+        entities,
+        places: linker.places,
+        warnings: linker.warnings,
+    }
 }
 
 /// What is in force, by what identifies it.
@@ -97,6 +109,8 @@ struct Linker<'a> {
     names: HashMap<(Kind, String), (Uuid, Place)>,
     places: HashMap<(Kind, Uuid), Place>,
     findings: &'a mut Vec<Finding>,
+    /// What is right, and most likely not meant.
+    warnings: Vec<Finding>,
 }
 
 impl Linker<'_> {
@@ -290,16 +304,17 @@ impl Linker<'_> {
     }
 
     /// Warns of a password that is the hash of one, most likely.
-    fn warn_of_hash(&self, item: &Pending) {
+    fn warn_of_hash(&mut self, item: &Pending) {
         let password = item.record.get("password").and_then(Value::as_str);
         if item.kind == Kind::Credential(Scheme::BasicAuth)
             && password.is_some_and(basic_auth::is_legacy_hash)
         {
-            let place = self.told(&item.place);
-            tracing::warn!(
-                "{place}: the password looks like a hash, and is taken for the password itself: \
-                 give the password, or set _transform: false"
-            );
+            let mut place = item.place.clone();
+            place.path.push("password".into());
+            let message = "it looks like a hash, and is taken for the password itself: give the \
+                           password, or set _transform: false";
+            let message = message.to_owned();
+            self.warnings.push(Finding { place, message });
         }
     }
 

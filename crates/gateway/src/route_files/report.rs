@@ -69,6 +69,11 @@ impl Report {
         self.files.iter().flat_map(|file| &file.errors)
     }
 
+    /// What the writers of the files should know.
+    pub fn warnings(&self) -> impl Iterator<Item = &String> {
+        self.files.iter().flat_map(|file| &file.warnings)
+    }
+
     /// The report on a file, by id, or by name where no id is meant.
     pub fn find(&self, id: &str) -> Option<&FileReport> {
         let by_id = self.files.iter().find(|file| file.id == id);

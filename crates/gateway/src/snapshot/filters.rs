@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{CompileContext, CompileError, LiveRoute, Snapshot};
 use crate::chain::{Chains, Link};
 use crate::copy_on_write_map::CopyOnWriteMap;
-use crate::entities::{Entities, Entity as _, Record};
+use crate::entities::{Entities, Entity as _, Origin, Record};
 use crate::resource_metadata::ResourceMetadata;
 use crate::vaults::{self, Vaults};
 use doorward_core::model::plugin::Plugin;
@@ -61,7 +61,11 @@ pub(super) fn build(
         let kept = kept.filter(|_| !(other && uses_vaults(record)));
         let filter = match kept {
             Some(built) => built.filter.clone(),
-            None => build_filter(&record.value, &context.parts, &vaults)?,
+            None => {
+                let filter = build_filter(&record.value, &context.parts, &vaults)?;
+                warn(record, &*filter);
+                filter
+            }
         };
         let record = record.clone();
         filters.put(id, Arc::new(Built { record, filter }));
@@ -115,12 +119,20 @@ fn build_filter(
     let resolved =
         resolved.map_err(|(field, message)| error(format!("config.{field}"), message))?;
     let config = resolved.as_ref().unwrap_or(&plugin.config);
-    let filter = (kind.build)(config, &parts.scoped(&plugin.id.to_string()))
-        .map_err(|e| error(format!("config.{}", e.field), e.message))?;
+    (kind.build)(config, &parts.scoped(&plugin.id.to_string()))
+        .map_err(|e| error(format!("config.{}", e.field), e.message))
+}
+
+/// Tells the warnings of a plugin of the store. Those of a file are told with its line
+/// (`Snapshot::declared_filters`).
+fn warn(record: &Record<Plugin>, filter: &dyn Filter) {
+    if record.origin != Origin::Store {
+        return;
+    }
+    let plugin = &record.value;
     for warning in filter.warnings() {
         tracing::warn!(plugin = %plugin.name, id = %plugin.id, "{warning}");
     }
-    Ok(filter)
 }
 
 /// What has changed among filters since `previous`.

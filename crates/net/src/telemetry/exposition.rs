@@ -44,6 +44,8 @@ pub struct Telemetry {
     pub log_lines_lost: Counter,
     /// What is wrong with the files as they are now; empty: they are in force.
     pub config_errors: Arc<Mutex<Vec<String>>>,
+    /// What the writer of the files should know, though they work.
+    pub config_warnings: Arc<Mutex<Vec<String>>>,
     /// Connections to the listeners for clients.
     pub proxy_listener: ListenerCounters,
     /// Connections to the listeners for operators.
