@@ -470,6 +470,21 @@ async fn what_a_file_declares_is_shown_as_such_and_not_changed() {
         page.contains(&place) && !page.contains("/console/edit/"),
         "{place}: {page}"
     );
+    let list = browser.get("/console/gateway/services").await.expect(200);
+    assert!(list.body.contains(&place), "{place}: {}", list.body);
+    // A line that comes before it moves it, though nothing else changes.
+    door.edit("routes.yaml", "services:", "# a comment\nservices:");
+    let moved = format!("routes.yaml:{}", line.expect("a line") + 2);
+    eventually("the line to move", || {
+        let mut browser = browser.clone();
+        let moved = moved.clone();
+        async move {
+            let list = browser.get("/console/gateway/services").await.expect(200);
+            list.body.contains(&moved).then_some(())
+        }
+    })
+    .await;
+    let place = moved;
     let edit = browser.get("/console/edit/services/declared").await;
     assert_eq!(edit.status, 409);
     assert!(edit.body.contains(&place), "{place}: {}", edit.body);

@@ -261,6 +261,8 @@ broker:
     let page = page.expect(200).body;
     let place = format!("doorward.yaml:{line}");
     assert!(page.contains(&place), "{place}: {page}");
+    let list = browser.get("/console/broker/products").await.expect(200);
+    assert!(list.body.contains(&place), "{place}: {}", list.body);
     let form = "/console/broker-form/products/weather";
     let answer = browser.get(form).await.expect(409).body;
     assert!(answer.contains(&place), "{place}: {answer}");

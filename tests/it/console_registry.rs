@@ -226,6 +226,13 @@ async fn clients_and_realms_of_the_file_name_it_and_are_not_changed() {
         let line = lines.iter().position(|one| one.trim() == line);
         let place = format!("doorward.yaml:{}", line.expect("a line") + 1);
         assert!(body.contains(&place), "{place}: {body}");
+        let list = if page.ends_with("hr") {
+            LIST
+        } else {
+            "/console/identity/realms"
+        };
+        let listed = owner.get(list).await.expect(200).body;
+        assert!(listed.contains(&format!("{place}</")), "{place}: {listed}");
         assert!(
             !body.contains("name=\"version\""),
             "nothing to press: {body}"

@@ -145,6 +145,16 @@ async fn what_the_file_declares_is_not_changed_by_a_form() {
         "{page}"
     );
     assert!(!page.contains("/switch\""), "{page}");
+    let file = office.door.path("doorward.yaml");
+    let file = std::fs::read_to_string(file).expect("the file");
+    let line = file
+        .lines()
+        .position(|line| line.contains("userName: vera"));
+    let place = format!("doorward.yaml:{}", line.expect("a line") + 1);
+    let list = owner.get("/console/identity/users").await.expect(200).body;
+    for shown in [&page, &list] {
+        assert!(shown.contains(&place), "{place}: {shown}");
+    }
     let path = format!("/console/identity/users/{id}/switch");
     let fields = [("realm", "/"), ("version", "1"), ("active", "false")];
     owner.post(&path, &fields).await.expect(409);

@@ -4,6 +4,7 @@
 //! once, in the answer to the request that made it. What is acknowledged is
 //! durable and in force.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use axum::response::Response;
@@ -51,8 +52,8 @@ pub(super) fn item(call: Call) -> Answer {
             Method::GET => {
                 let record = known(&call, &broker, kind).await?;
                 let mut shown = records::shown(&record);
-                if Scope::of(&call.query)? == Scope::Declared && record.owner == Owner::File {
-                    tell_file(&broker, &mut shown, kind);
+                if Scope::of(&call.query)? == Scope::Declared {
+                    tell_files(&broker, std::iter::once(&mut shown), kind);
                 }
                 Ok(answer(StatusCode::OK, shown))
             }
@@ -204,17 +205,19 @@ async fn page(call: &Call, broker: &Broker, kind: Kind) -> Result<Response, ApiE
     let more = found.len() > size;
     found.truncate(size);
     let last = found.last().map(|record| json!([record.id]).to_string());
-    let data: Vec<Value> = found
-        .iter()
-        .map(|record| records::shown(record).into())
-        .collect();
+    let mut data: Vec<_> = found.iter().map(records::shown).collect();
+    if Scope::of(&call.query)? == Scope::Declared {
+        tell_files(broker, data.iter_mut(), kind);
+    }
     let mut body = json!({"data": data, "next": null});
     if let Some(last) = last.filter(|_| more) {
         let offset = STANDARD.encode(last);
         let mut next = url::form_urlencoded::Serializer::new(String::new());
         next.append_pair("offset", &offset);
-        if find("size").is_some() {
-            next.append_pair("size", &size.to_string());
+        for name in ["size", Scope::NAME] {
+            if let Some((_, text)) = find(name) {
+                next.append_pair(name, text);
+            }
         }
         body["next"] = format!("{}?{}", call.path, next.finish()).into();
         body["offset"] = offset.into();
@@ -348,22 +351,36 @@ fn shown(status: StatusCode, record: &Record, made: Option<Secret>) -> Response 
     answer(status, shown)
 }
 
-/// Tells the file that declares a record, and the line if it is found there.
-fn tell_file(broker: &Broker, shown: &mut Map<String, Value>, kind: Kind) {
+/// Tells the file that declares records, and the line if it is found there.
+fn tell_files<'a>(
+    broker: &Broker,
+    records: impl Iterator<Item = &'a mut Map<String, Value>>,
+    kind: Kind,
+) {
     let file = broker.file();
     let name = match kind {
         Kind::Application => "consumer_key",
         kind => records::known_by(kind),
     };
-    let wanted = shown.get(name).cloned();
-    let list = ["broker", list_of(kind)].map(PathSegment::from);
-    let line = std::fs::read_to_string(&file).ok().and_then(|text| {
+    let list = ["broker", list_of(kind)];
+    // It is read when a record of it is met.
+    let content = LazyCell::new(|| {
+        let text = std::fs::read_to_string(&file).ok()?;
         let document = Document::parse_unresolved(&text, &file).ok()?;
-        document.line_of_element(&list, |one| one.get(name) == wanted.as_ref())
+        let lines = document.record_lines();
+        Some((document, lines))
     });
-    shown.insert(DECLARED_IN.to_owned(), file.display().to_string().into());
-    if let Some(line) = line {
-        shown.insert("declared_line".to_owned(), line.into());
+    for shown in records.filter(|shown| shown.get("owner") == Some(&json!("file"))) {
+        let line = content.as_ref().and_then(|(document, lines)| {
+            let declared = document.value()[list[0]][list[1]].as_array()?;
+            let wanted = shown.get(name);
+            let index = declared.iter().position(|one| one.get(name) == wanted)?;
+            let mut path = list.map(PathSegment::from).to_vec();
+            path.push(index.into());
+            lines.get(&path).copied()
+        });
+        shown.insert(DECLARED_IN.to_owned(), file.display().to_string().into());
+        shown.extend(line.map(|line| ("declared_line".to_owned(), line.into())));
     }
 }
 

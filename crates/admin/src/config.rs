@@ -72,6 +72,7 @@ async fn replace(call: &Call) -> Result<Response, ApiError> {
         let items = items.map(|item| stored_item(Arc::clone(item), current, disclosure));
         Ok(DeclaredEntities {
             items: items.collect(),
+            ..DeclaredEntities::default()
         })
     };
     let dry = flag("check");

@@ -15,13 +15,12 @@ use super::certificates::ServerNames;
 use super::credentials::SecretInput;
 use super::draft::{self, Draft, Key};
 use super::error::ApiError;
-use super::list::{DECLARED_IN, Page, Scope};
+use super::list::{Page, Scope};
 use super::reply;
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::schema::Violations;
 use doorward_gateway::control::{Change, ChangeError};
 use doorward_gateway::entities::{Entities, Item, Kind, Origin, Record, typed};
-use doorward_gateway::explain::declared_line;
 use doorward_gateway::records::Resource;
 use doorward_gateway::schemas;
 
@@ -359,12 +358,6 @@ fn shown<T: Resource>(
     entities: &Entities,
     record: &Record<T>,
 ) -> Result<Response, ApiError> {
-    let mut shown = Scope::of(&call.query)?.show(record, entities, call.disclosure());
-    // Lists do not tell it: it is looked up in the file.
-    if shown.contains_key(DECLARED_IN)
-        && let Some(line) = declared_line(entities, record)
-    {
-        shown.insert("declared_line".to_owned(), line.into());
-    }
+    let shown = Scope::of(&call.query)?.show(record, entities, call.disclosure());
     Ok(reply::json(StatusCode::OK, &Value::Object(shown)))
 }

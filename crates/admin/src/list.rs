@@ -74,8 +74,8 @@ impl Scope {
         self == Self::Declared || *origin == Origin::Store
     }
 
-    /// The record as the Admin API shows it; with its file, if that was asked
-    /// for and it has one.
+    /// The record as the Admin API shows it; with its file and the line, if that was
+    /// asked for and it has one.
     pub(super) fn show<T: Resource>(
         self,
         record: &Record<T>,
@@ -85,6 +85,8 @@ impl Scope {
         let mut shown = T::show(record, entities, disclosure);
         if let (Self::Declared, Origin::File(file)) = (self, &record.origin) {
             shown.insert(DECLARED_IN.to_owned(), file.display().to_string().into());
+            let line = entities.line(record);
+            shown.extend(line.map(|line| ("declared_line".to_owned(), line.into())));
         }
         shown
     }

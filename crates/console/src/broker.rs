@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::accounts::RecordPage;
 use super::broker_change::{BROKER_CHANGED_BY, version};
 use super::error::PageError;
-use super::fact_table::{self, cell};
+use super::fact_table::{self, list_cell};
 use super::frame::{self, Frame};
 use super::paged_list::PagedList;
 use super::session::Role;
@@ -105,8 +105,8 @@ pub(crate) async fn list(visit: Visit) -> Result<Response, PageError> {
         let own = path::join(&address, [record::text(&one[kind.key]).as_str()]);
         let cells = kind.columns.iter().enumerate();
         let cells = cells.map(|(index, column)| match index {
-            0 => cell(column, &one[column]).to(own.clone()),
-            _ => cell(column, &one[column]),
+            0 => list_cell(column, one).to(own.clone()),
+            _ => list_cell(column, one),
         });
         Row::new(cells.collect())
     };

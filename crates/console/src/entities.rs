@@ -184,7 +184,7 @@ async fn table(visit: &Visit, place: &Place, body: &Value) -> Table {
         if let Some(health) = found.get("health").and_then(Value::as_str) {
             cells.push(health_cell(health));
         }
-        cells.push(match found.get("declared_in").and_then(Value::as_str) {
+        cells.push(match record::declared_in(found) {
             Some(file) => Cell::code(file),
             None => Cell::new(t.stored).marked(Mark::Muted),
         });

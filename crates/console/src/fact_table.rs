@@ -25,6 +25,14 @@ pub(crate) fn cell(column: &str, value: &Value) -> Cell {
     }
 }
 
+/// A column of a record in a list. Of what a file declares, `owner` is the place there.
+pub(crate) fn list_cell(column: &str, record: &Value) -> Cell {
+    match record::declared_in(record) {
+        Some(place) if column == "owner" => Cell::code(place),
+        _ => cell(column, &record[column]),
+    }
+}
+
 /// The fields of a record. Records within it, such as a realm's settings, have dotted
 /// names.
 pub(crate) fn fields(t: &Texts, caption: &str, shown: &Value) -> Table {

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::error::PageError;
-use super::fact_table::cell;
+use super::fact_table::list_cell;
 use super::frame;
 use super::paged_list::PagedList;
 use super::registry_change::REGISTRY_CHANGED_BY;
@@ -151,7 +151,7 @@ fn row(visit: &Visit, list: &List, one: &Value) -> Row {
     let key = record::text(&one[list.key]);
     let mut cells = Vec::new();
     for (index, column) in list.columns.iter().enumerate() {
-        let mut cell = cell(column, &one[column]);
+        let mut cell = list_cell(column, one);
         if index == 0
             && let Some(address) = list.address_of
         {

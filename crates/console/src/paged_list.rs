@@ -42,7 +42,14 @@ impl PagedList<'_> {
     ) -> Result<Response, PageError> {
         let t = visit.texts;
         let kept = || self.filters.iter().map(|one| (one.name, &*one.value));
-        let query = [("size", SIZE), ("offset", visit.query("offset"))];
+        // Records with an owner are told where a file declares them.
+        let has_owners = self.columns.iter().any(|column| column == "owner");
+        let declared = if has_owners { "true" } else { "" };
+        let query = [
+            ("size", SIZE),
+            ("offset", visit.query("offset")),
+            ("declared", declared),
+        ];
         let target = path::with_query(self.path, query.into_iter().chain(kept()));
         let answer = visit.api().send(Method::GET, &target, None).await?;
         let body = &answer.body;

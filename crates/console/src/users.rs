@@ -14,7 +14,7 @@ use super::accounts::{
 };
 use super::change::Change;
 use super::error::PageError;
-use super::fact_table::{self, cell};
+use super::fact_table::{self, cell, list_cell};
 use super::frame::{self, Frame};
 use super::paged_list::{PagedList, SIZE};
 use super::session::Role;
@@ -68,7 +68,7 @@ fn row(user: &Value) -> Row {
         Cell::new(record::text(&user["displayName"])),
         Cell::new(email(user)),
         Cell::new(status).marked(mark),
-        Cell::new(record::text(&user["owner"])),
+        list_cell("owner", user),
     ])
 }
 
@@ -84,10 +84,11 @@ fn email(user: &Value) -> String {
 pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
     has_identity(&visit)?;
     let t = visit.texts;
-    let user = visit
-        .api()
-        .get(&target(&visit, &[], visit.query("realm")))
-        .await?;
+    let target = target(&visit, &[], visit.query("realm"));
+    let target = path::with_query(&target, [("declared", "true")]);
+    let found = visit.api().get(&target).await?;
+    let place = record::declared_in(&found).unwrap_or_default();
+    let user = record::without_place(&found);
     let name = record::text(&user["userName"]);
     let mut notes = Vec::new();
     if let Some(seconds) = user["locked_until"].as_i64() {
@@ -95,7 +96,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
         notes.push(format!("{} {until}", t.locked_until));
     }
     if user["owner"] == "file" {
-        notes.push(t.user_of_file.to_owned());
+        notes.push(format!("{} {place}", t.user_of_file));
     }
     frame::show(&RecordPage {
         frame: Frame::of(&visit, name, LIST),

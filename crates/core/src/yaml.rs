@@ -9,6 +9,7 @@
 mod coerce;
 mod findings;
 mod parse;
+mod record_lines;
 mod relaxed;
 mod sources;
 mod tokens;
@@ -17,7 +18,7 @@ mod tokens;
 mod tests;
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -225,6 +226,11 @@ impl Document {
         (0..=path.len())
             .rev()
             .find_map(|depth| parse::line_of(&self.text, self.syntax, &path[..depth]))
+    }
+
+    /// The lines of all mappings in lists, by their paths; reads the text again, once.
+    pub fn record_lines(&self) -> HashMap<Vec<PathSegment>, usize> {
+        record_lines::of(&self.text)
     }
 
     /// The line of the first element that `is` what is looked for, in the list at

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::credentials;
 use super::edit;
-use super::entities::{self, Entities, Entity, Item, Kind, Origin, Record};
+use super::entities::{self, Entities, Entity, Item, Kind, Lines, Origin, Record};
 use super::handler::{Destinations, Routes};
 use super::records;
 use super::snapshot::{self, CompileContext, CompileError, LiveRoute, Snapshot};
@@ -106,6 +106,8 @@ pub enum ChangeError {
 pub struct DeclaredEntities {
     /// The records, of any kind and in any order.
     pub items: Vec<Arc<dyn Item>>,
+    /// Where in their files they begin.
+    pub lines: Arc<Lines>,
 }
 
 impl DeclaredEntities {
@@ -545,7 +547,10 @@ fn with_declared(
     context: &CompileContext,
     previous: Option<&Snapshot>,
 ) -> Result<(Entities, Snapshot), DeclaredError> {
-    let mut candidate = Entities::default();
+    let mut candidate = Entities {
+        lines: declared.lines,
+        ..Entities::default()
+    };
     for item in current.items().filter(|i| *i.origin() == Origin::Store) {
         item.put(&mut candidate);
     }

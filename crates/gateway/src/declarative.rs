@@ -15,11 +15,12 @@ mod tests;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
 use super::control::{ChangeError, DeclaredEntities, DeclaredError};
-use super::entities::{Entities, Kind};
+use super::entities::{Entities, Kind, Lines};
 use doorward_core::model::schema::as_position;
 use doorward_core::yaml::{Document, DocumentError, PathSegment};
 
@@ -138,13 +139,16 @@ fn read(
         collect::records(index, value, &mut pending, &mut findings, skipped);
     }
     let link::Linked {
-        entities,
+        mut entities,
         places,
         warnings,
     } = link::records(&documents, pending, now_ms, reading, &mut findings);
     let room = MAX_ERRORS.saturating_sub(errors.len());
     errors.extend(told(&documents, findings, room));
     if errors.is_empty() {
+        if matches!(reading, Reading::Files) {
+            entities.lines = Arc::new(lines(&documents, &places));
+        }
         return Ok(Declared {
             entities,
             documents,
@@ -154,6 +158,16 @@ fn read(
     }
     errors.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
     Err(errors)
+}
+
+/// The lines on which records begin.
+fn lines(documents: &[Document], places: &HashMap<(Kind, Uuid), Place>) -> Lines {
+    let of_documents: Vec<_> = documents.iter().map(Document::record_lines).collect();
+    let lines = places.iter().filter_map(|(key, place)| {
+        let line = of_documents[place.document].get(&place.path)?;
+        Some((*key, *line))
+    });
+    lines.collect()
 }
 
 impl Declared {

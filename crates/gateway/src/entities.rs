@@ -8,6 +8,7 @@ mod table;
 
 use std::any::Any;
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -361,9 +362,20 @@ pub struct Entities {
     pub routes: Table<Route>,
     /// Plugins.
     pub plugins: Table<Plugin>,
+    /// Where in their files declared records begin.
+    pub lines: Arc<Lines>,
 }
 
+/// The lines of declared records in their files, by kind and identifier.
+pub type Lines = HashMap<(Kind, Uuid), usize>;
+
 impl Entities {
+    /// The line of the file that declares the record; `None`: the store has it, or the
+    /// file tells no more.
+    pub fn line<T: Entity>(&self, record: &Record<T>) -> Option<usize> {
+        self.lines.get(&(T::KIND, record.value.id())).copied()
+    }
+
     /// The table of a kind.
     pub fn table(&self, kind: Kind) -> &dyn AnyTable {
         match kind {

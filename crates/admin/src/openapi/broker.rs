@@ -110,6 +110,7 @@ fn collection(kind: &str, demanded: &[&str], method: &str) -> Operation {
     let operation = match method {
         "GET" => Operation::new(format!("Lists the {kind}s of the token broker."))
             .takes(paging())
+            .takes([declared()])
             .answers(200, "A page of them.", &list_of(&shown)),
         _ => Operation::new(format!("Makes one of the {kind}s of the token broker."))
             .body(&body(kind, demanded))

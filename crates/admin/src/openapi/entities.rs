@@ -71,7 +71,7 @@ pub(super) fn answer(kind: Kind, schema: &Schema) -> Value {
     }
     let file = "The file that declares it, if that was asked for.";
     properties["declared_in"] = json!({"type": "string", "description": file});
-    let line = "The line there. Lists do not tell it.";
+    let line = "The line there.";
     properties["declared_line"] = json!({"type": "integer", "description": line});
     match kind {
         Kind::Certificate => {

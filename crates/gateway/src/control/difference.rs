@@ -71,7 +71,10 @@ pub(super) fn with_stored(
     current: &Entities,
     wanted: DeclaredEntities,
 ) -> Result<Entities, DeclaredError> {
-    let mut candidate = Entities::default();
+    let mut candidate = Entities {
+        lines: current.lines.clone(),
+        ..Entities::default()
+    };
     for item in current.items().filter(|item| !is_stored(&**item)) {
         item.put(&mut candidate);
     }

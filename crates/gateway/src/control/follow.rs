@@ -83,8 +83,11 @@ impl Control {
         let revision = self.store.entities_revision().await.map_err(unreadable)?;
         let stored = stored_entities(&self.store).await.map_err(unreadable)?;
         let current = self.entities.load_full();
-        let items = stored.items().collect();
-        let candidate = difference::with_stored(&current, DeclaredEntities { items })?;
+        let wanted = DeclaredEntities {
+            items: stored.items().collect(),
+            ..DeclaredEntities::default()
+        };
+        let candidate = difference::with_stored(&current, wanted)?;
         if Difference::between(&current, &candidate).is_empty() {
             self.revision.store(revision, Ordering::Release);
             return Ok(false);

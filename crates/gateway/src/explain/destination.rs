@@ -7,8 +7,9 @@ use pingora::http::RequestHeader;
 
 use super::Witness;
 use super::answer::{Destination, Explanation, Refusal, Target};
-use super::origin::Origins;
+use super::origin;
 use crate::balance::Balancer;
+use crate::entities::Entities;
 use crate::forward::{self, ForwardedRequest, ForwardingRules};
 use crate::head::{self, HeadFields};
 use crate::router::Match;
@@ -32,7 +33,7 @@ impl Witness<'_> {
         route: &LiveRoute,
         context: &DestinationContext<'_>,
         explanation: &mut Explanation,
-        origins: &mut Origins<'_>,
+        entities: &Entities,
     ) {
         let Some((live, record)) = route
             .service
@@ -89,7 +90,7 @@ impl Witness<'_> {
         explanation.upstream = Some(Destination {
             service: service.id,
             name: service.name.clone(),
-            origin: origins.of(record),
+            origin: origin::of(entities, record),
             protocol: protocol(service),
             address: format!("{}:{}", service.host, service.port),
             balancing: balancer.map(|balancer| balancing(balancer)),

@@ -39,11 +39,9 @@ use doorward_core::model::route::Route;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_plugin_api::filter::Filter;
 use filter_explanation::Ahead;
-use origin::Origins;
 
 pub use codes::{Listed, codes};
 pub use filter_explanation::Explained;
-pub use origin::declared_line;
 pub use question::{Question, QuestionError};
 
 /// How many near misses are told if the question does not say.
@@ -126,8 +124,8 @@ pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explained, 
         file_route: None,
     };
     let mut ahead = None;
-    let mut origins = Origins::new(witness.snapshot.entities());
-    witness.tell_routes(question, &request, arrival, &mut explanation, &mut origins);
+    let entities = witness.snapshot.entities();
+    witness.tell_routes(question, &request, arrival, &mut explanation, entities);
     match chosen {
         Err(Unrouted::Refused(reply)) => {
             let reason = why_refused(&request, &explanation);
@@ -145,7 +143,7 @@ pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explained, 
                 let reason = "the route's protocols do not admit this one".to_owned();
                 explanation.refusal = Some(refusal(&reply, reason));
             }
-            let filters = witness.tell_filters(route, question, &mut explanation, &mut origins);
+            let filters = witness.tell_filters(route, question, &mut explanation, entities);
             // What is refused here reaches none.
             ahead = explanation.refusal.is_none().then(|| Ahead {
                 request: request.clone(),
@@ -160,13 +158,7 @@ pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explained, 
                 client,
                 secure,
             };
-            witness.tell_destination(
-                request.clone(),
-                route,
-                &context,
-                &mut explanation,
-                &mut origins,
-            );
+            witness.tell_destination(request.clone(), route, &context, &mut explanation, entities);
             witness.tell_files(request.clone(), path, (client, secure), &mut explanation);
         }
     }
@@ -237,7 +229,7 @@ impl Witness<'_> {
         request: &RequestHeader,
         arrival: Arrival<'_>,
         explanation: &mut Explanation,
-        origins: &mut Origins<'_>,
+        entities: &Entities,
     ) {
         let Ok(admitted) = admit::admit(request) else {
             return; // refused before routing
@@ -258,13 +250,13 @@ impl Witness<'_> {
             explanation.route = Some(Chosen {
                 id: record.value.id,
                 name: record.value.name.clone(),
-                origin: origins.of(record),
+                origin: origin::of(entities, record),
                 matched: near::matched(router, &query, (found.rank, &record.value), found.matched),
             });
         }
         let chosen = found.map(|found| (found.rank, found.route));
-        let mut misses = near::disabled(self.snapshot.entities(), &query, limit, origins);
-        let others = near::misses(router, &query, &routes, chosen, limit, origins);
+        let mut misses = near::disabled(entities, &query, limit);
+        let others = near::misses(router, &query, &routes, chosen, limit, entities);
         misses.extend(others);
         misses.truncate(limit);
         explanation.near_misses = misses;
@@ -276,7 +268,7 @@ impl Witness<'_> {
         route: &LiveRoute,
         question: &Question,
         explanation: &mut Explanation,
-        origins: &mut Origins<'_>,
+        entities: &Entities,
     ) -> Vec<Arc<dyn Filter>> {
         let consumer = question
             .consumer
@@ -299,7 +291,7 @@ impl Witness<'_> {
             Some(chain) => Cow::Owned(chain.into()),
             None => Cow::Borrowed(&route.filters),
         };
-        explanation.filters = chain.iter().map(|link| shown(link, origins)).collect();
+        explanation.filters = chain.iter().map(|link| shown(link, entities)).collect();
         for record in self.snapshot.entities().plugins.iter() {
             let plugin = &record.value;
             let of_consumer = plugin.consumer.map(|c| c.id);
@@ -325,7 +317,7 @@ impl Witness<'_> {
                 name: plugin.name.clone(),
                 id: plugin.id,
                 scope: scope(plugin),
-                origin: origins.of(record),
+                origin: origin::of(entities, record),
                 reason,
             });
         }
@@ -353,7 +345,7 @@ fn consumer_id(entities: &Entities, name: &str) -> Option<Uuid> {
     Some(entities.consumers.get(id)?.value.id)
 }
 
-fn shown(link: &Link, origins: &mut Origins<'_>) -> ExplainedFilter {
+fn shown(link: &Link, entities: &Entities) -> ExplainedFilter {
     let plugin = &link.record.value;
     ExplainedFilter {
         name: plugin.name.clone(),
@@ -361,7 +353,7 @@ fn shown(link: &Link, origins: &mut Origins<'_>) -> ExplainedFilter {
         instance_name: plugin.instance_name.clone(),
         priority: link.priority(),
         scope: scope(plugin),
-        origin: origins.of(&link.record),
+        origin: origin::of(entities, &link.record),
         config: redacted(Value::Object(plugin.config.clone())),
         explanation: None,
     }

@@ -6,7 +6,7 @@ use ahash::RandomState;
 use http::HeaderMap;
 
 use super::answer::{Matched, Miss};
-use super::origin::Origins;
+use super::origin;
 use crate::entities::{Entities, Record};
 use crate::router::{Attribute, Query, RouteVerdict, Router};
 use doorward_core::model::route::Route;
@@ -68,7 +68,7 @@ pub(super) fn misses(
     routes: &[&Record<Route>],
     chosen: Option<(usize, usize)>,
     limit: usize,
-    origins: &mut Origins<'_>,
+    entities: &Entities,
 ) -> Vec<Miss> {
     let plain: Vec<&Route> = routes.iter().map(|record| &record.value).collect();
     let mut best: HashMap<usize, RouteVerdict<'_>, RandomState> = HashMap::default();
@@ -102,7 +102,7 @@ pub(super) fn misses(
         Miss {
             id: route.id,
             name: route.name.clone(),
-            origin: origins.of(record),
+            origin: origin::of(entities, record),
             reasons,
         }
     };
@@ -170,12 +170,7 @@ fn reason(fail: Attribute<'_>, path: Option<&str>, route: &Route, query: &Query<
 }
 
 /// Routes that would match, were their services not disabled.
-pub(super) fn disabled(
-    entities: &Entities,
-    query: &Query<'_>,
-    limit: usize,
-    origins: &mut Origins<'_>,
-) -> Vec<Miss> {
+pub(super) fn disabled(entities: &Entities, query: &Query<'_>, limit: usize) -> Vec<Miss> {
     let is_disabled = |route: &Route| {
         let service = route.service.and_then(|s| entities.services.get(s.id));
         service.is_some_and(|service| !service.value.enabled)
@@ -196,7 +191,7 @@ pub(super) fn disabled(
         .map(|stand| Miss {
             id: routes[stand.route].id,
             name: routes[stand.route].name.clone(),
-            origin: origins.of(records[stand.route]),
+            origin: origin::of(entities, records[stand.route]),
             reasons: vec!["its service is disabled".to_owned()],
         })
         .collect()

@@ -61,7 +61,7 @@ pub(super) async fn show(call: Call) -> Result<Response, ManageError> {
     let realm = call.realm()?;
     let client = find(&call, &realm).await?.ok_or(ManageError::NotFound)?;
     let mut record = registry::record(&client);
-    call.tell_file(&mut record)?;
+    call.tell_files(std::iter::once(&mut record))?;
     Ok(respond::json(StatusCode::OK, &record))
 }
 

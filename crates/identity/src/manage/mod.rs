@@ -7,6 +7,7 @@
 mod audit_events;
 mod clients;
 mod consents;
+mod declared_places;
 mod error;
 mod factors;
 mod groups;
@@ -48,10 +49,10 @@ use super::State;
 use super::form::{self, Form};
 use super::realm::Realm;
 use super::respond;
+use declared_places::DeclaredPlaces;
 use doorward_core::jose::json;
 use doorward_core::model::audit::{Kind, Operator};
 use doorward_core::openapi::Operation;
-use doorward_core::yaml::{Document, PathSegment};
 use doorward_net::http::ClientInfo;
 use doorward_net::http::form::is_json;
 use error::ManageError;
@@ -210,41 +211,18 @@ impl Call {
         }
     }
 
-    /// Tells the file that declares a record, if the query asks for it with
+    /// Tells the file and the line that declare records, if the query asks for it with
     /// `declared=true`.
-    fn tell_file(&self, record: &mut Map<String, Value>) -> Result<(), ManageError> {
-        let wanted = self.query()?.get("declared") == Some("true");
-        let owner = record.get("owner").and_then(Value::as_str);
-        if wanted && owner == Some("file") {
-            record.insert("declared_in".to_owned(), self.file().into());
-            if let Some(line) = self.declared_line(record) {
-                record.insert("declared_line".to_owned(), line.into());
-            }
+    fn tell_files<'r>(
+        &self,
+        records: impl Iterator<Item = &'r mut Map<String, Value>>,
+    ) -> Result<(), ManageError> {
+        if self.query()?.get("declared") == Some("true") {
+            let live = self.state.live();
+            let mut places = DeclaredPlaces::of(self.file(), live.config.file.as_deref());
+            records.for_each(|record| places.tell(record));
         }
         Ok(())
-    }
-
-    /// The line of the file that declares a client or a realm.
-    fn declared_line(&self, record: &Map<String, Value>) -> Option<usize> {
-        let live = self.state.live();
-        let file = live.config.file.as_ref()?;
-        let text = std::fs::read_to_string(file).ok()?;
-        let document = Document::parse_unresolved(&text, file).ok()?;
-        let realms = |realm: &str| {
-            ["identity", "realms", realm]
-                .map(PathSegment::from)
-                .to_vec()
-        };
-        let text = |name: &str| record.get(name).and_then(Value::as_str);
-        match (text("client_id"), text("realm"), text("path")) {
-            (Some(id), Some(realm), _) => {
-                let mut list = realms(realm);
-                list.push("clients".into());
-                document.line_of_element(&list, |one| one["client_id"] == id)
-            }
-            (_, _, Some(path)) => document.line_of(&realms(path)),
-            _ => None,
-        }
     }
 
     /// The body, a JSON object; none is an empty one.

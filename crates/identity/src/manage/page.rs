@@ -73,6 +73,8 @@ impl Page {
         let more = records.len() > self.size;
         records.truncate(self.size);
         let last = records.last().map(|(key, _)| json!([key]).to_string());
+        let declared = records.iter_mut().map(|(_, record)| record);
+        call.tell_files(declared.filter_map(Value::as_object_mut))?;
         let data: Vec<_> = records.into_iter().map(|(_, record)| record).collect();
         let mut body = json!({"data": data, "next": null});
         if let Some(last) = last.filter(|_| more) {

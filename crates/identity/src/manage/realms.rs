@@ -224,9 +224,7 @@ fn shown(call: &Call, path: &str, status: StatusCode) -> Result<Response, Manage
     let realm = realm.ok_or_else(|| ManageError::Realm(path.to_owned()))?;
     let mut record = describe(&live, realm);
     record["version"] = call.state.realm_versions.of(&live, path).into();
-    if let Value::Object(members) = &mut record {
-        call.tell_file(members)?;
-    }
+    call.tell_files(record.as_object_mut().into_iter())?;
     Ok(respond::json(status, &record))
 }
 

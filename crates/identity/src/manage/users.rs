@@ -282,6 +282,7 @@ async fn shown(call: &Call, user: &User, status: StatusCode) -> Result<Response,
         .map(|group| json!({"value": group.id, "display": group.name}))
         .collect();
     record["locked_until"] = lock.map(|lock| lock.until_ms / 1000).into();
+    call.tell_files(record.as_object_mut().into_iter())?;
     Ok(respond::json(status, &record))
 }
 

@@ -69,7 +69,8 @@ fn paging() -> [Parameter; 2] {
 
 /// Whether the file is told that declares a record.
 fn declared() -> Parameter {
-    let text = "`true`: with `declared_in`, the file that declares the record, if one does.";
+    let text = "`true`: with `declared_in` and `declared_line`, the file and the line that declare the record, \
+                if there are any.";
     Parameter::query("declared", json!({"type": "boolean"}), text)
 }
 
@@ -98,6 +99,7 @@ pub(super) fn list_clients() -> Operation {
         realm(),
         Parameter::query("owner", owners, "Only those of this owner."),
         Parameter::query("q", text(), "A text that identifier or name contain."),
+        declared(),
     ])
 }
 
@@ -242,7 +244,7 @@ fn realm_of(summary: &str) -> Operation {
 }
 
 pub(super) fn list_realms() -> Operation {
-    list("Lists realms, without their settings.", "realm-summary")
+    list("Lists realms, without their settings.", "realm-summary").takes([declared()])
 }
 
 /// The settings of a realm are checked by the realm: the description leaves them open.

@@ -88,15 +88,22 @@ fn lockout() -> Value {
     ])
 }
 
+/// Adds where the configuration file declares the record.
+fn with_place(mut shown: Value) -> Value {
+    shown["properties"]["declared_in"] = text();
+    shown["properties"]["declared_line"] = json!({"type": "integer"});
+    shown
+}
+
 fn realm_summary() -> Value {
-    whole([
+    with_place(whole([
         ("path", text()),
         ("issuer", text()),
         (
             "owner",
             json!({"type": "string", "enum": ["file", "store"]}),
         ),
-    ])
+    ]))
 }
 
 fn realm() -> Value {
@@ -111,10 +118,7 @@ fn realm() -> Value {
     ] {
         shown["properties"][name] = json!({"type": "object", "description": says});
     }
-    shown["properties"]["declared_in"] = text();
-    for number in ["declared_line", "version"] {
-        shown["properties"][number] = json!({"type": "integer"});
-    }
+    shown["properties"]["version"] = json!({"type": "integer"});
     shown["required"] = json!([
         "path",
         "issuer",
@@ -174,7 +178,7 @@ fn link() -> Value {
 }
 
 fn user() -> Value {
-    let mut shown = whole([
+    let mut shown = with_place(whole([
         ("id", uuid()),
         ("userName", text()),
         ("accountStatus", text()),
@@ -185,7 +189,7 @@ fn user() -> Value {
         ),
         ("has_password", json!({"type": "boolean"})),
         ("version", json!({"type": "integer"})),
-    ]);
+    ]));
     shown["properties"]["groups"] = json!({"type": "array", "items": {"type": "object"}});
     shown["properties"]["locked_until"] = nullable(time());
     // Attributes are those of the schema of users.

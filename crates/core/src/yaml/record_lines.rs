@@ -1,0 +1,234 @@
+//! The lines of all records of a document, found in one pass.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use super::PathSegment;
+
+/// Most records whose lines are kept.
+const MAX_RECORDS: usize = 1_000_000;
+/// Message of the error that a record's first key ends with: the library attaches the
+/// position to errors, and to nothing else.
+const FOUND: &str = "record found";
+
+/// Lines by the paths of the mappings in lists. JSON is read as the YAML that it is, too:
+/// what is none has no lines.
+pub(super) fn of(text: &str) -> HashMap<Vec<PathSegment>, usize> {
+    let found = RefCell::default();
+    let seed = Records {
+        found: &found,
+        is_element: false,
+    };
+    let read = seed.deserialize(serde_yaml::Deserializer::from_str(text));
+    match read {
+        Ok(()) => found.into_inner().lines,
+        Err(_) => HashMap::new(),
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    path: Vec<PathSegment>,
+    lines: HashMap<Vec<PathSegment>, usize>,
+}
+
+impl Found {
+    fn note(&mut self, error: &str) {
+        let line = error.rsplit_once(" at line ").map_or("", |(_, rest)| rest);
+        let line = line.split(' ').next().unwrap_or_default();
+        if let Ok(line) = line.parse()
+            && self.lines.len() < MAX_RECORDS
+        {
+            self.lines.insert(self.path.clone(), line);
+        }
+    }
+}
+
+/// Walks through a value.
+#[derive(Clone, Copy)]
+struct Records<'a> {
+    found: &'a RefCell<Found>,
+    /// Whether it is in a list.
+    is_element: bool,
+}
+
+impl<'a> Records<'a> {
+    /// Walks through what `read` reads at the next segment of the path.
+    fn below<T>(
+        self,
+        segment: PathSegment,
+        is_element: bool,
+        read: impl FnOnce(Records<'a>) -> T,
+    ) -> T {
+        self.found.borrow_mut().path.push(segment);
+        let read = read(Records { is_element, ..self });
+        self.found.borrow_mut().path.pop();
+        read
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Records<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Records<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i128<E: serde::de::Error>(self, _: i128) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u128<E: serde::de::Error>(self, _: u128) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E: serde::de::Error>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+        for index in 0.. {
+            let next = self.below(index.into(), true, |seed| access.next_element_seed(seed));
+            if next?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+        let mut is_first = self.is_element;
+        loop {
+            let mut name = None;
+            let key = access.next_key_seed(RecordKey {
+                name: &mut name,
+                fails: is_first,
+            });
+            match key {
+                Ok(None) => return Ok(()),
+                Ok(Some(())) => {}
+                // The key has been read all the same.
+                Err(error) if is_first && name.is_some() => {
+                    self.found.borrow_mut().note(&error.to_string());
+                }
+                Err(error) => return Err(error),
+            }
+            is_first = false;
+            let name = PathSegment::Key(name.unwrap_or_default());
+            self.below(name, false, |seed| access.next_value_seed(seed))?;
+        }
+    }
+}
+
+/// A key of a mapping.
+struct RecordKey<'a> {
+    name: &'a mut Option<String>,
+    /// Whether it fails, to tell its line.
+    fails: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for RecordKey<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for RecordKey<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text as key")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, key: &str) -> Result<(), E> {
+        *self.name = Some(key.to_owned());
+        if self.fails {
+            return Err(E::custom(FOUND));
+        }
+        Ok(())
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, key: bool) -> Result<(), E> {
+        self.visit_str(if key { "true" } else { "false" })
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, key: i64) -> Result<(), E> {
+        self.visit_str(&key.to_string())
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, key: u64) -> Result<(), E> {
+        self.visit_str(&key.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::Document;
+    use super::*;
+
+    /// Each line that is found in one pass is that of a look-up by path.
+    fn agree(name: &str, text: &str, count: usize) {
+        let document = Document::parse_unresolved(text, Path::new(name)).expect("a document");
+        let lines = of(text);
+        assert_eq!(lines.len(), count, "{lines:?}");
+        for (path, line) in lines {
+            assert_eq!(document.line_of(&path), Some(line), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn lines_of_all_records_are_those_of_single_look_ups() {
+        let yaml = "# comment\n_format_version: \"3.0\"\nservices:\n- name: a\n  routes:\n  \
+                    - {name: r, paths: [/a]}\n  - name: s\n    plugins:\n\n    -\n      name: p\n\
+                    - url: http://b/\n  tags: [x, y]\nother: {1: {list: [{true: 2}, []]}}\n\
+                    empty: [{}]\n";
+        agree("a.yaml", yaml, 6);
+        let json = "{\n\t\"services\": [\n\t\t{\"name\": \"a\\/b\",\n\t\t \"routes\": [{\"name\": \"r\"}]},\n\
+                    {\"name\": \"c\"}\n]}";
+        agree("a.json", json, 3);
+    }
+
+    #[test]
+    fn records_that_stand_for_others_are_told_and_nothing_else_fails() {
+        let lines = of("a: &x\n  k: 1\nlist:\n- *x\n- k: 2\n");
+        let of = |index: usize| lines.get(&vec!["list".into(), index.into()]).copied();
+        assert_eq!(of(1), Some(5));
+        assert!(super::of("a: [").is_empty());
+        assert!(super::of("").is_empty());
+    }
+}
