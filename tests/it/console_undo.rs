@@ -157,7 +157,13 @@ async fn entities_are_undone_too() {
     operator.change(&own, &patch).await.expect(303);
     let text = operator.get(&page).await.expect(200).body;
     assert!(text.contains("b.example"), "{text}");
+    let used = undo(&mut operator, "entity.update").await;
+    let used = used.expect("a way back");
     undone(&mut operator, "entity.update").await;
+    // It was undone: it is offered no more, and not done again.
+    operator.post(&used, &[]).await.expect(409);
+    let log = operator.get("/console/audit?kind=entity.update").await;
+    assert!(!log.expect(200).body.contains(&used));
     let text = operator.get(&page).await.expect(200).body;
     assert!(
         text.contains("a.example") && !text.contains("b.example"),
@@ -168,7 +174,10 @@ async fn entities_are_undone_too() {
         .await
         .expect(303);
     operator.get(&page).await.expect(404);
+    let used = undo(&mut operator, "entity.delete").await;
+    let used = used.expect("a way back");
     undone(&mut operator, "entity.delete").await;
+    operator.post(&used, &[]).await.expect(409);
     let text = operator.get(&page).await.expect(200).body;
     assert!(text.contains("a.example"), "{text}");
     undone(&mut operator, "entity.create").await;

@@ -26,6 +26,7 @@ mod console_keys;
 mod console_nodes;
 mod console_probes;
 mod console_registry;
+mod console_sight;
 mod console_sign_in;
 mod console_sign_in_attacks;
 mod console_size;

@@ -8,20 +8,19 @@ use serde_json::{Map, Value, json};
 
 use doorward_core::model::user::name;
 
+use super::account_outlook::{creation, deletion, member_names, reversal, sight, update, with};
 use super::accounts::{self, ACCOUNTS_CHANGED_BY, GROUPS, USERS, has_identity};
 use super::api::ApiAnswer;
 use super::change::{self, Change};
-use super::difference::{self, Conflict, Line, removal};
+use super::difference::{self, Conflict, Line};
 use super::error::PageError;
 use super::session::Role;
 use super::trail::Trail;
 use super::visit::Visit;
-use super::{frame, groups, path, record, user_form};
+use super::{form_base, frame, groups, path, record, user_form};
 
 /// Members that a deleted group can be made with anew: a page of the Admin API.
 const MEMBERS: &str = "1000";
-/// Members whose names a difference shows.
-const SHOWN_MEMBERS: usize = 20;
 
 /// A change of a user or a group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,6 +49,9 @@ pub(crate) enum What {
     },
     ResetFactors {
         id: String,
+        /// What tells the factors apart that are shown, once they are.
+        #[serde(default)]
+        seen: Option<String>,
     },
     CreateGroup {
         body: Value,
@@ -62,6 +64,9 @@ pub(crate) enum What {
     DeleteGroup {
         id: String,
         version: i64,
+        /// What tells the members apart that are shown, once they are.
+        #[serde(default)]
+        seen: Option<String>,
     },
     /// A user comes into a group, or goes.
     Member {
@@ -94,7 +99,7 @@ impl AccountChange {
         let seen = accounts::version(visit)?;
         let version = now["version"].as_i64().unwrap_or_default();
         let (realm, id) = (visit.field("realm"), visit.param(0).to_owned());
-        let base = difference::base(visit);
+        let base = form_base::of(visit);
         if seen == version || base.is_null() {
             let change = Self::new(realm, what(id, seen, patch(visit, now)));
             return change.ask(visit).await;
@@ -133,10 +138,44 @@ impl AccountChange {
         visit.api().get(&target).await
     }
 
-    async fn factors_outlook(&self, visit: &Visit, id: &str) -> Result<Outlook, PageError> {
-        let user = self.user(visit, id).await?;
+    /// The second factors of a user.
+    async fn factors(&self, visit: &Visit, id: &str) -> Result<Value, PageError> {
         let target = self.target("/identity/users", &[id, "factors"], None);
-        let factors = visit.api().get(&target).await?;
+        visit.api().get(&target).await
+    }
+
+    /// The first members of a group.
+    async fn members(&self, visit: &Visit, id: &str) -> Result<Value, PageError> {
+        let members = self.target("/identity/groups", &[id, "members"], None);
+        let members = path::with_query(&members, [("size", MEMBERS)]);
+        visit.api().get(&members).await
+    }
+
+    /// The same change of what is there now and will be shown.
+    async fn at_sight(&self, visit: &Visit) -> Result<Self, PageError> {
+        let mut change = self.clone();
+        match &mut change.what {
+            What::ResetFactors { id, seen } => {
+                *seen = Some(sight(&self.factors(visit, id).await?));
+            }
+            What::DeleteGroup { id, seen, .. } => {
+                *seen = Some(sight(&self.members(visit, id).await?));
+            }
+            _ => {}
+        }
+        Ok(change)
+    }
+
+    async fn factors_outlook(
+        &self,
+        visit: &Visit,
+        (id, seen): (&str, Option<&str>),
+    ) -> Result<Outlook, PageError> {
+        let user = self.user(visit, id).await?;
+        let factors = self.factors(visit, id).await?;
+        if seen.is_some_and(|seen| seen != sight(&factors)) {
+            return Err(self.changed());
+        }
         let factors = factors["data"].as_array().into_iter().flatten();
         let lines = factors.map(|factor| Line {
             name: record::text(&factor["kind"]),
@@ -151,12 +190,18 @@ impl AccountChange {
         })
     }
 
-    async fn group_end(&self, visit: &Visit, id: &str, version: i64) -> Result<Outlook, PageError> {
+    async fn group_end(
+        &self,
+        visit: &Visit,
+        (id, version): (&str, i64),
+        seen: Option<&str>,
+    ) -> Result<Outlook, PageError> {
         let group = self.group(visit, id).await?;
         self.spares_own_role(visit, &group)?;
-        let members = self.target("/identity/groups", &[id, "members"], None);
-        let members = path::with_query(&members, [("size", MEMBERS)]);
-        let members = visit.api().get(&members).await?;
+        let members = self.members(visit, id).await?;
+        if seen.is_some_and(|seen| seen != sight(&members)) {
+            return Err(self.changed());
+        }
         let has_more = members["offset"].is_string();
         let members = members["data"].as_array().cloned().unwrap_or_default();
         let mut outlook = deletion(&group, "displayName", version)?;
@@ -271,7 +316,7 @@ impl AccountChange {
             What::DeleteGroup { .. } if is_done => list(GROUPS),
             What::PatchUser { id, .. }
             | What::DeleteUser { id, .. }
-            | What::ResetFactors { id } => accounts::address(id, &self.realm),
+            | What::ResetFactors { id, .. } => accounts::address(id, &self.realm),
             What::PatchGroup { id, .. } | What::DeleteGroup { id, .. } => {
                 accounts::group_address(id, &self.realm)
             }
@@ -301,6 +346,12 @@ impl Change for AccountChange {
         self.undoes.as_deref()
     }
 
+    async fn ask(&self, visit: &Visit) -> Result<Response, PageError> {
+        let change = self.at_sight(visit).await?;
+        let outlook = change.outlook(visit).await?;
+        change::show(visit, &change, outlook)
+    }
+
     fn request(&self) -> (Method, String, Option<Value>) {
         let users = |parts: &[&str]| self.target("/identity/users", parts, None);
         let groups = |parts: &[&str]| self.target("/identity/groups", parts, None);
@@ -318,12 +369,12 @@ impl Change for AccountChange {
                 let target = self.target("/identity/users", &[id], Some(*version));
                 (Method::DELETE, target, None)
             }
-            What::ResetFactors { id } => (Method::DELETE, users(&[id, "factors"]), None),
+            What::ResetFactors { id, .. } => (Method::DELETE, users(&[id, "factors"]), None),
             What::CreateGroup { body } => (Method::POST, groups(&[]), Some(body.clone())),
             What::PatchGroup { id, version, patch } => {
                 (Method::PATCH, groups(&[id]), versioned(patch, *version))
             }
-            What::DeleteGroup { id, version } => {
+            What::DeleteGroup { id, version, .. } => {
                 let target = self.target("/identity/groups", &[id], Some(*version));
                 (Method::DELETE, target, None)
             }
@@ -341,7 +392,8 @@ impl Change for AccountChange {
                 What::DeleteUser { id, version }
             })),
             What::CreateGroup { body } => Ok(creation(body, "displayName", |id, version| {
-                What::DeleteGroup { id, version }
+                let seen = None;
+                What::DeleteGroup { id, version, seen }
             })),
             What::PatchUser { id, version, patch } => {
                 let user = self.own_user(visit, id).await?;
@@ -367,7 +419,9 @@ impl Change for AccountChange {
                     ..deletion(&user, "userName", *version)?
                 })
             }
-            What::ResetFactors { id } => self.factors_outlook(visit, id).await,
+            What::ResetFactors { id, seen } => {
+                self.factors_outlook(visit, (id, seen.as_deref())).await
+            }
             What::PatchGroup { id, version, patch } => {
                 let group = self.group(visit, id).await?;
                 if patch.contains_key("displayName") {
@@ -381,7 +435,9 @@ impl Change for AccountChange {
                 });
                 Ok(outlook)
             }
-            What::DeleteGroup { id, version } => self.group_end(visit, id, *version).await,
+            What::DeleteGroup { id, version, seen } => {
+                self.group_end(visit, (id, *version), seen.as_deref()).await
+            }
             What::Member { group, user, comes } => {
                 let group = self.group(visit, group).await?;
                 self.member_outlook(visit, &group, user, *comes).await
@@ -408,7 +464,7 @@ impl Change for AccountChange {
         PageError::changed(match &self.what {
             What::PatchUser { id, .. }
             | What::DeleteUser { id, .. }
-            | What::ResetFactors { id } => Trail::of_user(id),
+            | What::ResetFactors { id, .. } => Trail::of_user(id),
             What::PatchGroup { id, .. } | What::DeleteGroup { id, .. } => Trail::of_group(id),
             What::Member { group, .. } => Trail::of_group(group),
             What::CreateUser { .. } | What::CreateGroup { .. } => Trail::default(),
@@ -420,7 +476,7 @@ impl Change for AccountChange {
         let now = answer.body["version"].as_i64();
         match &mut what {
             What::PatchUser { version, .. } | What::PatchGroup { version, .. } => *version = now?,
-            What::DeleteUser { id, version } | What::DeleteGroup { id, version } => {
+            What::DeleteUser { id, version } | What::DeleteGroup { id, version, .. } => {
                 *id = made;
                 *version = now?;
             }
@@ -485,98 +541,6 @@ impl Change for AccountChange {
         let page = self.page(Some(answer));
         Ok(frame::lead(&path::with_query(&page, [("done", "change")])))
     }
-}
-
-/// The record with what was typed.
-fn with(record: &Value, patch: &Map<String, Value>) -> Value {
-    let mut typed = record.clone();
-    for (name, value) in patch {
-        typed[name] = value.clone();
-    }
-    typed
-}
-
-/// The refusal of a change of `current`, whose name is the member `key`.
-fn changed(current: &Value, key: &str) -> PageError {
-    let id = record::text(&current["id"]);
-    PageError::changed(match key {
-        "userName" => Trail::of_user(&id),
-        _ => Trail::of_group(&id),
-    })
-}
-
-/// A record that is made, and its end by identifier and version.
-fn creation(body: &Value, key: &str, end: fn(String, i64) -> What) -> Outlook {
-    let shown = record::masked(body, false);
-    Outlook {
-        name: record::text(&shown[key]),
-        lines: difference::lines(&Value::Null, &shown),
-        reversal: Some(end(String::new(), 0)),
-        note: "",
-    }
-}
-
-/// A change of the record that is still of this version.
-fn update(
-    current: &Value,
-    key: &str,
-    version: i64,
-    patch: &Map<String, Value>,
-) -> Result<Outlook, PageError> {
-    if current["version"] != version {
-        return Err(changed(current, key));
-    }
-    let shown = record::masked(&Value::Object(patch.clone()), false);
-    Ok(Outlook {
-        name: record::text(&current[key]),
-        lines: difference::lines(&record::masked(current, false), &shown),
-        reversal: None,
-        note: "",
-    })
-}
-
-/// What sets the members of `patch` to what they are now; a password is not known.
-fn reversal(current: &Value, patch: &Map<String, Value>) -> Option<Map<String, Value>> {
-    let members = patch.keys().filter(|name| *name != "password");
-    let back: Map<_, _> = members
-        .map(|name| (name.clone(), current[name].clone()))
-        .collect();
-    (!back.is_empty()).then_some(back)
-}
-
-/// The end of a record that is still of this version.
-fn deletion(current: &Value, key: &str, version: i64) -> Result<Outlook, PageError> {
-    if current["version"] != version {
-        return Err(changed(current, key));
-    }
-    let mut shown = record::masked(current, false);
-    if let Value::Object(members) = &mut shown {
-        let silent = ["schemas", "meta", "version", "created_at", "updated_at"];
-        members.retain(|name, value| !silent.contains(&name.as_str()) && *value != json!([]));
-        if let Some(groups) = members.get_mut("groups") {
-            let names = groups.as_array().into_iter().flatten();
-            *groups = names.map(|group| group["display"].clone()).collect();
-        }
-    }
-    Ok(Outlook {
-        name: record::text(&current[key]),
-        lines: difference::lines(&shown, &removal(&shown)),
-        reversal: None,
-        note: "",
-    })
-}
-
-fn member_names(members: &[Value], has_more: bool) -> String {
-    let names = members.iter().take(SHOWN_MEMBERS);
-    let names: Vec<_> = names
-        .map(|member| record::text(&member["userName"]))
-        .collect();
-    let more = if has_more || members.len() > SHOWN_MEMBERS {
-        " …"
-    } else {
-        ""
-    };
-    format!("{}{more}", names.join(", "))
 }
 
 /// `POST /identity/apply`: makes the change that was shown.

@@ -11,7 +11,7 @@ use super::error::PageError;
 use super::frame::{self, Frame};
 use super::texts::Texts;
 use super::visit::Visit;
-use super::{path, record};
+use super::{form_base, path, record};
 
 /// A field of a form.
 pub(crate) struct AccountInput {
@@ -72,7 +72,7 @@ struct AccountForm {
     back: String,
     /// Of the record that it changes; "" of a new one.
     version: String,
-    /// The record that it was made of, as JSON; "" of a new one.
+    /// The record that it was made of ([`form_base`]); "" of a new one.
     base: String,
     realm: String,
     inputs: Vec<AccountInput>,
@@ -140,7 +140,7 @@ impl AccountKind {
             base: if is_new {
                 String::new()
             } else {
-                record.to_string()
+                form_base::text(record)
             },
             realm: realm.to_owned(),
             inputs: (self.inputs)(visit, typed, is_new),

@@ -15,7 +15,7 @@ use super::registry_change::{Act, of_members, patched, reversal};
 use super::session::Role;
 use super::trail::Trail;
 use super::visit::Visit;
-use super::{broker_form, edit, entities, frame, path, record};
+use super::{broker_form, edit, entities, form_base, frame, path, record};
 
 /// Who changes records of the broker: they say which tokens reach what.
 pub(crate) const BROKER_CHANGED_BY: Role = Role::Owner;
@@ -107,7 +107,7 @@ impl BrokerChange {
     ) -> Result<Response, PageError> {
         let version = version(now);
         let is_late = visit.field("version") != version;
-        let base = difference::base(visit);
+        let base = form_base::of(visit);
         let mut change = Self::new(
             kind,
             key,

@@ -87,7 +87,7 @@ pub(crate) trait Change: Serialize + DeserializeOwned + Send + Sync {
 
     /// Shows what the change does, and asks for a yes.
     fn ask(&self, visit: &Visit) -> impl Future<Output = Result<Response, PageError>> + Send {
-        async { show(visit, self, self.outlook(visit).await?, Aside::default()) }
+        async { show(visit, self, self.outlook(visit).await?) }
     }
 
     /// The same for a change whose record somebody else has changed meanwhile.
@@ -101,7 +101,7 @@ pub(crate) trait Change: Serialize + DeserializeOwned + Send + Sync {
                 conflict: Some(conflict),
                 refusal: None,
             };
-            show(visit, self, self.outlook(visit).await?, aside)
+            show_beside(visit, self, self.outlook(visit).await?, aside)
         }
     }
 }
@@ -114,7 +114,16 @@ struct Aside<'a> {
     refusal: Option<&'a ApiAnswer>,
 }
 
-fn show<C: Change>(
+/// Shows what the change does, and asks for a yes.
+pub(crate) fn show<C: Change>(
+    visit: &Visit,
+    change: &C,
+    outlook: Outlook<C::Reversal>,
+) -> Result<Response, PageError> {
+    show_beside(visit, change, outlook, Aside::default())
+}
+
+fn show_beside<C: Change>(
     visit: &Visit,
     change: &C,
     outlook: Outlook<C::Reversal>,
@@ -156,7 +165,7 @@ pub(crate) async fn apply<C: Change>(visit: &Visit) -> Result<Response, PageErro
                     refusal: Some(&answer),
                     conflict: None,
                 };
-                show(visit, &change, outlook, aside)
+                show_beside(visit, &change, outlook, aside)
             }
         };
     }

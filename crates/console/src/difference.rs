@@ -75,12 +75,6 @@ impl Conflict {
 /// Members that every change changes.
 const SILENT: [&str; 4] = ["version", "updated_at", "meta.version", "meta.lastModified"];
 
-/// The record that the form of a request was made of; null if it does not say.
-pub(crate) fn base(visit: &Visit) -> Value {
-    let base = serde_json::from_str(visit.field("base"));
-    base.ok().filter(Value::is_object).unwrap_or_default()
-}
-
 #[derive(Template)]
 #[template(path = "difference.html")]
 struct DifferencePage {

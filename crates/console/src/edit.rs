@@ -21,7 +21,7 @@ use super::table::{Cell, Row, Table};
 use super::trail::Trail;
 use super::undo_log::{UndoEntry, change_id};
 use super::visit::Visit;
-use super::{path, record};
+use super::{form_base, path, record};
 
 /// A change of an entity.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,9 +33,9 @@ pub(crate) struct EntityChange {
     body: Value,
     /// Of the record that it was made for; "" of a new one.
     version: String,
-    /// Whether it takes another change back.
+    /// The change that this one takes back.
     #[serde(default)]
-    pub(crate) undoes: bool,
+    pub(crate) takes_back: Option<String>,
 }
 
 impl EntityChange {
@@ -45,7 +45,7 @@ impl EntityChange {
             method: method.to_string(),
             body,
             version,
-            undoes: false,
+            takes_back: None,
         }
     }
 
@@ -189,7 +189,7 @@ pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
     let current = current(&visit, &place).await?;
     let version = visit.field("version");
     let is_late = !version.is_empty() && version != current.version;
-    let base = difference::base(&visit);
+    let base = form_base::of(&visit);
     if is_late && base.is_null() {
         return Err(changed(&place, &current));
     }
@@ -370,7 +370,7 @@ pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
     if place.key.is_some() {
         let current = current(&visit, &place).await?;
         if current.version != change.version {
-            if change.is(&Method::PATCH) && !change.undoes {
+            if change.is(&Method::PATCH) && change.takes_back.is_none() {
                 return merge(&visit, &place, change.body, (&current, &Value::Null)).await;
             }
             return Err(changed(&place, &current));
@@ -391,6 +391,9 @@ pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
             ..Aside::default()
         };
         return difference_page(&visit, &place, &change, (&before, aside));
+    }
+    if let Some(undone) = &change.takes_back {
+        visit.parts().undo.forget(undone).await;
     }
     if returns {
         keep(&visit, &place, (before.as_ref(), &answer), id).await;

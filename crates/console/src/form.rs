@@ -10,8 +10,8 @@ use super::error::PageError;
 use super::fields::{self, Field, Input};
 use super::frame::{self, Frame};
 use super::kinds::{self, Place};
-use super::record;
 use super::visit::Visit;
+use super::{form_base, record};
 
 /// An input of a form.
 pub(crate) struct FormInput {
@@ -37,7 +37,7 @@ pub(crate) struct FormPage {
     address: String,
     back: String,
     version: String,
-    /// The record that it was made of, as JSON; "" of a new one.
+    /// The record that it was made of ([`form_base`]); "" of a new one.
     base: String,
     /// The realm of the record; "": it is of none.
     realm: String,
@@ -87,7 +87,7 @@ impl FormPlace {
             base: if self.version.is_empty() {
                 String::new()
             } else {
-                current.to_string()
+                form_base::text(current)
             },
             version: self.version,
             realm: self.realm,
@@ -197,7 +197,7 @@ impl FormPage {
     /// The form of another record than the one that it shows.
     pub(crate) fn of(self, base: &Value) -> Self {
         Self {
-            base: base.to_string(),
+            base: form_base::text(base),
             ..self
         }
     }
@@ -260,14 +260,30 @@ pub(crate) fn patch(
     fields: &[Field],
     current: &Value,
 ) -> Result<Value, Vec<(String, String)>> {
-    match visit.field("view") {
+    let patch = match visit.field("view") {
         "json" => of_text(visit, current),
         "patch" => {
             let patch = serde_json::from_str(visit.field("patch"));
             patch.map_err(|error| vec![(String::new(), error.to_string())])
         }
         _ => of_inputs(visit, fields, current),
-    }
+    };
+    let patch = patch?;
+    refuse_masks(visit, &patch)?;
+    Ok(patch)
+}
+
+/// Refuses what would write the mask in the place of a secret: it stands for the secret
+/// that is there, and is none itself.
+///
+/// # Errors
+/// The members that are masked.
+pub(crate) fn refuse_masks(visit: &Visit, value: &Value) -> Result<(), Vec<(String, String)>> {
+    let names = record::masks(value).into_iter();
+    let wrong: Vec<_> = names
+        .map(|name| (name, visit.texts.mask_in_change.to_owned()))
+        .collect();
+    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
 fn of_text(visit: &Visit, current: &Value) -> Result<Value, Vec<(String, String)>> {
@@ -280,11 +296,7 @@ fn of_text(visit: &Visit, current: &Value) -> Result<Value, Vec<(String, String)
     if let Value::Object(map) = &mut plain {
         map.retain(|name, _| !fields::is_automatic(name));
     }
-    let patch = difference::patch(&plain, &wanted);
-    if record::has_mask(&patch) {
-        return Err(vec![(String::new(), visit.texts.mask_in_change.to_owned())]);
-    }
-    Ok(patch)
+    Ok(difference::patch(&plain, &wanted))
 }
 
 fn of_inputs(

@@ -6,6 +6,7 @@
 
 mod account_change;
 mod account_form;
+mod account_outlook;
 mod accounts;
 mod api;
 mod assets;
@@ -25,6 +26,7 @@ mod explain;
 mod fact_table;
 mod fields;
 mod form;
+mod form_base;
 mod frame;
 mod groups;
 mod identity;

@@ -62,14 +62,36 @@ pub(crate) fn without_place(record: &Value) -> Value {
     record
 }
 
+/// The dotted names of masked secrets in a value; elements count from one.
+pub(crate) fn masks(value: &Value) -> Vec<String> {
+    let mut names = Vec::new();
+    collect_masks(value, "", &mut names);
+    names
+}
+
+fn collect_masks(value: &Value, path: &str, names: &mut Vec<String>) {
+    let below = |name: &str| {
+        if path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{path}.{name}")
+        }
+    };
+    match value {
+        Value::String(text) if text == MASK => names.push(path.to_owned()),
+        Value::Array(list) => list.iter().enumerate().for_each(|(index, value)| {
+            collect_masks(value, &below(&(index + 1).to_string()), names)
+        }),
+        Value::Object(map) => map
+            .iter()
+            .for_each(|(name, value)| collect_masks(value, &below(name), names)),
+        _ => {}
+    }
+}
+
 /// Whether a value holds a masked secret.
 pub(crate) fn has_mask(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text == MASK,
-        Value::Array(list) => list.iter().any(has_mask),
-        Value::Object(map) => map.values().any(has_mask),
-        _ => false,
-    }
+    !masks(value).is_empty()
 }
 
 /// A value on one line, as a person writes it.
@@ -166,6 +188,10 @@ mod tests {
             "password": null,
         }});
         assert_eq!(masked, expected);
+        let names = ["config.client_secret.1", "config.session.secret", "key"];
+        let mut found = masks(&masked);
+        found.sort();
+        assert_eq!(found, names);
         assert!(has_mask(&masked) && !has_mask(&json!({"a": ["b"]})));
     }
 

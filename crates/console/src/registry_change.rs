@@ -15,7 +15,7 @@ use super::form::FormPage;
 use super::session::Role;
 use super::trail::Trail;
 use super::visit::Visit;
-use super::{client_page, entities, frame, path, realm_page, record};
+use super::{client_page, entities, form_base, frame, path, realm_page, record};
 
 /// Who changes clients and realms: a client may get tokens for everybody, and a realm
 /// says who signs in how.
@@ -417,7 +417,7 @@ pub(crate) fn seen(visit: &Visit, subject: &Subject, now: &Value) -> Result<Valu
     if visit.field("version") == version_of(now) {
         return Ok(subject.comparable(now));
     }
-    match difference::base(visit) {
+    match form_base::of(visit) {
         Value::Null => Err(subject.changed()),
         base => Ok(base),
     }

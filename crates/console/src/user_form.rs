@@ -9,6 +9,7 @@ use super::accounts::{USERS, has_identity};
 use super::change::Change;
 use super::error::PageError;
 use super::visit::Visit;
+use super::{difference, form};
 
 /// The attributes that the form has, beside the parts of the name.
 const PLAIN: [&str; 2] = ["userName", "displayName"];
@@ -139,6 +140,9 @@ pub(crate) async fn create(visit: Visit) -> Result<Response, PageError> {
     if body.get("userName").is_none() {
         return FORM.unnamed(&visit, realm, &body);
     }
+    if let Err(errors) = form::refuse_masks(&visit, &body) {
+        return FORM.form(&visit, realm, (&Value::Null, &body), errors);
+    }
     let change = AccountChange::new(realm, What::CreateUser { body });
     change.ask(&visit).await
 }
@@ -147,7 +151,13 @@ pub(crate) async fn create(visit: Visit) -> Result<Response, PageError> {
 /// what the form was made of.
 pub(crate) async fn preview(visit: Visit) -> Result<Response, PageError> {
     has_identity(&visit)?;
-    let user = FORM.current(&visit, visit.field("realm")).await?;
+    let realm = visit.field("realm");
+    let user = FORM.current(&visit, realm).await?;
+    let typed = Value::Object(patch(&visit, &user));
+    if let Err(errors) = form::refuse_masks(&visit, &typed) {
+        let typed = difference::merged(&user, &typed);
+        return FORM.form(&visit, realm, (&user, &typed), errors);
+    }
     let what = |id, version, patch| What::PatchUser { id, version, patch };
     AccountChange::save(&visit, &user, patch, what).await
 }

@@ -367,7 +367,7 @@ pub(crate) async fn send_letter(visit: Visit) -> Result<Response, PageError> {
 /// `POST /identity/users/{id}/reset-factors`: shows which second factors would go.
 pub(crate) async fn reset_factors(visit: Visit) -> Result<Response, PageError> {
     let id = visit.param(0).to_owned();
-    ask(&visit, What::ResetFactors { id }).await
+    ask(&visit, What::ResetFactors { id, seen: None }).await
 }
 
 /// `POST /identity/users/{id}/delete`: shows what would be gone.
