@@ -267,3 +267,81 @@ broker:
     let answer = browser.get(form).await.expect(409).body;
     assert!(answer.contains(&place), "{place}: {answer}");
 }
+
+#[tokio::test]
+async fn records_of_the_broker_are_changed_over_rest_by_version() {
+    let office = Office::open().await;
+    let made = json!({"name": "weather", "scopes": ["READ"]});
+    let made = rest(&office, Method::POST, "/broker/products", &made).await;
+    let version = made.expect(201).json()["version"].clone();
+    let path = "/broker/products/weather";
+    let put = json!({"name": "weather", "version": 1});
+    let patch = json!({"display_name": "x", "version": 1});
+    let stale = [(Method::PUT, path, put), (Method::PATCH, path, patch)];
+    for (method, path, body) in stale {
+        let answer = rest(&office, method, path, &body).await.expect(412).json();
+        let told = answer["message"].as_str().unwrap_or_default();
+        assert!(told.contains("changed meanwhile"), "{answer}");
+    }
+    let delete = format!("{path}?version=1");
+    let refused = rest(&office, Method::DELETE, &delete, &Value::Null).await;
+    refused.expect(412);
+    let nowhere = json!({"name": "other", "version": 1});
+    let nowhere = rest(&office, Method::PUT, "/broker/products/other", &nowhere).await;
+    nowhere.expect(412);
+    for wrong in [json!("1"), json!(1.5)] {
+        let body = json!({"version": wrong});
+        rest(&office, Method::PATCH, path, &body).await.expect(400);
+    }
+    let wrong = format!("{path}?version=x");
+    let wrong = rest(&office, Method::DELETE, &wrong, &Value::Null).await;
+    wrong.expect(400);
+    // Of two changes of one version, one is made.
+    let change = |name: &str| json!({"display_name": name, "version": version});
+    let (one, two) = (change("one"), change("two"));
+    let (one, two) = tokio::join!(
+        rest(&office, Method::PATCH, path, &one),
+        rest(&office, Method::PATCH, path, &two),
+    );
+    let mut statuses = [one.status, two.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 412]);
+    let now = record(&office, path).await["version"].clone();
+    assert_ne!(now, version);
+    let delete = format!("{path}?version={now}");
+    let gone = rest(&office, Method::DELETE, &delete, &Value::Null).await;
+    gone.expect(204);
+}
+
+#[tokio::test]
+async fn a_stale_secret_of_an_application_is_not_replaced() {
+    let office = Office::open().await;
+    let developer = json!({"email": "dev@example.com"});
+    let made = rest(&office, Method::POST, "/broker/developers", &developer).await;
+    made.expect(201);
+    let application = json!({"name": "app", "developer": "dev@example.com"});
+    let made = rest(&office, Method::POST, "/broker/applications", &application).await;
+    let made = made.expect(201).json();
+    let path = format!(
+        "/broker/applications/{}",
+        made["id"].as_str().expect("an id")
+    );
+    let secret = format!("{path}/secret");
+    let body = json!({"version": made["version"]});
+    rest(&office, Method::POST, &secret, &body)
+        .await
+        .expect(200);
+    let refused = rest(&office, Method::POST, &secret, &body).await;
+    refused.expect(412);
+    // Tokens that are revoked count, too.
+    let before = record(&office, &path).await["version"].clone();
+    let revoked = rest(
+        &office,
+        Method::DELETE,
+        &format!("{path}/tokens"),
+        &Value::Null,
+    )
+    .await;
+    revoked.expect(204);
+    assert_ne!(record(&office, &path).await["version"], before);
+}

@@ -18,7 +18,7 @@ use super::entity::Answer;
 use super::error::ApiError;
 use super::list::{DECLARED_IN, Scope};
 use super::{body, list, reply};
-use doorward_core::model::broker::{Kind, Record};
+use doorward_core::model::broker::{Kind, Record, Removal};
 use doorward_core::model::schema::{Source, Violations};
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::Owner;
@@ -59,13 +59,14 @@ pub(super) fn item(call: Call) -> Answer {
             }
             Method::DELETE => delete(&call, &broker, kind).await,
             Method::PATCH => {
-                let change = members(&call)?;
+                let mut change = members(&call)?;
+                let seen = take_version(&mut change)?;
                 let made = |old: &Record, now_ms| {
                     let mut all = records::shown(old);
                     all.extend(change.clone());
                     records::made(kind, all, Some(old), now_ms)
                 };
-                changed(&call, &broker, kind, made).await
+                changed(&call, &broker, (kind, seen), made).await
             }
             _ => put(&call, &broker, kind).await,
         }
@@ -88,11 +89,12 @@ pub(super) fn secret(call: Call) -> Answer {
                 )));
             }
         };
+        let seen = take_version(&mut members)?;
         if let Some((name, _)) = members.iter().next() {
             return Err(wrong(RecordError::new(name, "unknown field")));
         }
         let made = |old: &Record, now_ms| records::rotated(old, given.clone(), now_ms);
-        changed(&call, &broker, Kind::Application, made).await
+        changed(&call, &broker, (Kind::Application, seen), made).await
     })
 }
 
@@ -250,13 +252,17 @@ async fn inserted(broker: &Broker, made: NewRecord) -> Result<Response, ApiError
 /// All of a record; makes it if there is none.
 async fn put(call: &Call, broker: &Broker, kind: Kind) -> Result<Response, ApiError> {
     let mut all = members(call)?;
+    let seen = take_version(&mut all)?;
     if find(call, broker, kind).await?.is_some() {
         let name = records::known_by(kind);
         if kind != Kind::Application && !all.contains_key(name) {
             all.insert(name.to_owned(), call.param(0).into());
         }
         let made = |old: &Record, now_ms| records::made(kind, all.clone(), Some(old), now_ms);
-        return changed(call, broker, kind, made).await;
+        return changed(call, broker, (kind, seen), made).await;
+    }
+    if seen.is_some() {
+        return Err(ApiError::Changed);
     }
     let name = match kind {
         Kind::Application if call.param(0).parse::<uuid::Uuid>().is_err() => "consumer_key",
@@ -273,17 +279,32 @@ async fn put(call: &Call, broker: &Broker, kind: Kind) -> Result<Response, ApiEr
     inserted(broker, made).await
 }
 
-/// Replaces the record by what `made` makes of it.
+/// Takes out the version that a change is of: when the record was last changed.
+fn take_version(members: &mut Map<String, Value>) -> Result<Option<i64>, ApiError> {
+    match members.remove("version") {
+        None | Some(Value::Null) => Ok(None),
+        Some(version) => match version.as_i64() {
+            Some(version) => Ok(Some(version)),
+            None => Err(wrong(RecordError::new("version", "expected an integer"))),
+        },
+    }
+}
+
+/// Replaces the record by what `made` makes of it, if it is of the version that was
+/// `seen` where one is named.
 async fn changed(
     call: &Call,
     broker: &Broker,
-    kind: Kind,
+    (kind, seen): (Kind, Option<i64>),
     made: impl Fn(&Record, i64) -> Result<NewRecord, RecordError>,
 ) -> Result<Response, ApiError> {
     for _ in 0..TRIES {
         let old = known(call, broker, kind).await?;
         if old.owner == Owner::File {
             return Err(ApiError::Change(file_owned(broker)));
+        }
+        if seen.is_some_and(|seen| seen != old.updated_ms) {
+            return Err(ApiError::Changed);
         }
         let made = made(&old, now(call)).map_err(wrong)?;
         match broker.update(&made.record, old.updated_ms).await {
@@ -297,15 +318,22 @@ async fn changed(
 }
 
 async fn delete(call: &Call, broker: &Broker, kind: Kind) -> Result<Response, ApiError> {
+    let named = call.query.iter().find(|(name, _)| name == "version");
+    let seen = named.map(|(_, text)| text.parse::<i64>()).transpose();
+    let seen = seen.map_err(|_| ApiError::Option {
+        option: "version".into(),
+        message: "expected an integer".into(),
+    })?;
     let record = known(call, broker, kind).await?;
-    match broker.delete(kind, &record.id).await {
-        Ok(true) => Ok(reply::empty(StatusCode::NO_CONTENT)),
-        Ok(false) => Err(ApiError::NotFound),
-        Err(StoreError::Conflict(_)) => Err(ApiError::Change(ChangeError::Referenced {
+    let removal = broker.delete((kind, &record.id), seen).await;
+    match removal.map_err(|error| refused(broker, &record, error))? {
+        Removal::Done => Ok(reply::empty(StatusCode::NO_CONTENT)),
+        Removal::Missing => Err(ApiError::NotFound),
+        Removal::Stale => Err(ApiError::Changed),
+        Removal::InUse => Err(ApiError::Change(ChangeError::Referenced {
             entity: "developers",
             by: "applications",
         })),
-        Err(error) => Err(refused(broker, &record, error)),
     }
 }
 

@@ -110,6 +110,9 @@ pub(super) enum ApiError {
     /// The storage of login sessions gives no answer, or takes no more.
     #[error("The storage of sessions does not answer")]
     Sessions,
+    /// It is not as it was when it was read.
+    #[error("the record was changed meanwhile; read it again")]
+    Changed,
     /// The change was refused.
     #[error(transparent)]
     Change(#[from] ChangeError),
@@ -149,6 +152,7 @@ impl ApiError {
             ApiError::TooLarge => self.plain(StatusCode::PAYLOAD_TOO_LARGE),
             ApiError::Forbidden(_) => self.plain(StatusCode::FORBIDDEN),
             ApiError::Token => self.plain(StatusCode::UNAUTHORIZED),
+            ApiError::Changed => self.plain(StatusCode::PRECONDITION_FAILED),
             ApiError::Change(ChangeError::Invalid { field, message }) => {
                 ApiError::Schema(Violations::of(&field, message)).into_response()
             }

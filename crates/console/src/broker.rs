@@ -5,11 +5,12 @@ use http::Method;
 use serde_json::Value;
 
 use super::accounts::RecordPage;
-use super::broker_change::{BROKER_CHANGED_BY, version};
+use super::broker_change::BROKER_CHANGED_BY;
 use super::error::PageError;
 use super::fact_table::{self, list_cell};
 use super::frame::{self, Frame};
 use super::paged_list::PagedList;
+use super::registry_change::version_of;
 use super::session::Role;
 use super::table::{Button, Row};
 use super::texts::Texts;
@@ -164,7 +165,7 @@ fn buttons(visit: &Visit, kind: &BrokerKind, found: &Value, editable: bool) -> V
         text: text.to_owned(),
         label: format!("{text}: {name}"),
         address,
-        fields: vec![("version".to_owned(), version(found))],
+        fields: vec![("version".to_owned(), version_of(found))],
         danger: true,
     };
     let own = |page: &str| path::join(page, [kind.plural, visit.param(1)]);

@@ -11,20 +11,21 @@ use super::broker::{self, BrokerKind};
 use super::change::{self, Change};
 use super::difference::{self, Conflict, Line, removal};
 use super::error::PageError;
-use super::registry_change::{Act, of_members, patched, reversal};
+use super::registry_change::{Act, number, of_members, patched, reversal, version_of};
 use super::session::Role;
 use super::trail::Trail;
 use super::visit::Visit;
-use super::{broker_form, edit, entities, form_base, frame, path, record};
+use super::{broker_form, entities, form_base, frame, path, record};
 
 /// Who changes records of the broker: they say which tokens reach what.
 pub(crate) const BROKER_CHANGED_BY: Role = Role::Owner;
 
 /// Members that the broker sets itself.
-const STAMPS: [&str; 6] = [
+const STAMPS: [&str; 7] = [
     "owner",
     "created_at",
     "updated_at",
+    "version",
     "declared_in",
     "declared_line",
     "tokens_revoked_ms",
@@ -52,11 +53,6 @@ pub(crate) fn own(record: &Value) -> Value {
         members.retain(|name, value| !STAMPS.contains(&name.as_str()) && *value != json!(""));
     }
     record
-}
-
-/// What tells versions of a record apart.
-pub(crate) fn version(record: &Value) -> String {
-    edit::version(&json!([own(record), record["updated_at"]]))
 }
 
 impl BrokerChange {
@@ -90,7 +86,7 @@ impl BrokerChange {
     /// The record, if it is still of this version.
     async fn of_version(&self, visit: &Visit, version: &str) -> Result<Value, PageError> {
         let record = current(visit, self.kind()?, &self.key).await?;
-        if self::version(&record) == version {
+        if version_of(&record) == version {
             Ok(record)
         } else {
             Err(self.changed())
@@ -105,7 +101,7 @@ impl BrokerChange {
         (kind, key): (&BrokerKind, &str),
         now: &Value,
     ) -> Result<Response, PageError> {
-        let version = version(now);
+        let version = version_of(now);
         let is_late = visit.field("version") != version;
         let base = form_base::of(visit);
         let mut change = Self::new(
@@ -168,12 +164,20 @@ impl Change for BrokerChange {
                 let body = Value::Object(body.clone());
                 (Method::POST, self.target(&[]), Some(body))
             }
-            Act::Patch { patch, .. } => {
-                let patch = Value::Object(patch.clone());
-                (Method::PATCH, self.target(&[]), Some(patch))
+            Act::Patch { patch, version } => {
+                let mut body = Value::Object(patch.clone());
+                body["version"] = number(version);
+                (Method::PATCH, self.target(&[]), Some(body))
             }
-            Act::Delete { .. } => (Method::DELETE, self.target(&[]), None),
-            Act::Secret { .. } => (Method::POST, self.target(&["secret"]), Some(json!({}))),
+            Act::Delete { version } => {
+                let query = [("version", version.as_str())];
+                let target = path::with_query(&self.target(&[]), query);
+                (Method::DELETE, target, None)
+            }
+            Act::Secret { version } => {
+                let body = json!({"version": number(version)});
+                (Method::POST, self.target(&["secret"]), Some(body))
+            }
         }
     }
 
@@ -269,7 +273,7 @@ impl Change for BrokerChange {
         if difference::has_whole_members(patch) {
             return Ok(None);
         }
-        *version = self::version(&current(visit, self.kind()?, &self.key).await?);
+        *version = version_of(&current(visit, self.kind()?, &self.key).await?);
         Ok(Some(change))
     }
 
@@ -280,11 +284,7 @@ impl Change for BrokerChange {
             _ => record::text(&answer.body[kind.key]),
         };
         if let Act::Patch { version, .. } | Act::Delete { version } = &mut act {
-            let mut made = answer.body.clone();
-            if let Value::Object(members) = &mut made {
-                members.remove("consumer_secret");
-            }
-            *version = self::version(&made);
+            *version = version_of(&answer.body);
         }
         Some(Self::new(kind, &key, act))
     }
@@ -311,7 +311,7 @@ impl Change for BrokerChange {
                 let now = current(visit, kind, &self.key).await?;
                 let own = own(&now);
                 let typed = patched(&own, patch);
-                let version = version(&now);
+                let version = version_of(&now);
                 broker_form::form(visit, kind, (&self.key, &typed), &version).of(&own)
             }
             _ => return Ok(None),
@@ -352,10 +352,9 @@ mod tests {
 
     #[test]
     fn what_the_broker_sets_itself_is_none_of_a_persons() {
-        let record = json!({"name": "a", "description": "", "owner": "store", "created_at": 1, "updated_at": 2});
+        let record = json!({"name": "a", "description": "", "owner": "store", "created_at": 1,
+            "updated_at": 2, "version": 2000});
         assert_eq!(own(&record), json!({"name": "a"}));
-        let later = json!({"name": "a", "owner": "store", "created_at": 1, "updated_at": 3});
-        assert_ne!(version(&record), version(&later));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::fields::{Field, Input};
 use super::form::{self, FormPage, FormPlace};
 use super::frame;
 use super::path;
-use super::registry_change::Act;
+use super::registry_change::{Act, version_of};
 use super::visit::Visit;
 
 /// Where forms are. A record may have any name, so this is not below the list.
@@ -180,7 +180,7 @@ pub(crate) async fn create(visit: Visit) -> Result<Response, PageError> {
 pub(crate) async fn edit(visit: Visit) -> Result<Response, PageError> {
     let kind = BrokerKind::of(&visit)?;
     let now = broker_change::current(&visit, kind, visit.param(1)).await?;
-    let version = broker_change::version(&now);
+    let version = version_of(&now);
     let own = broker_change::own(&now);
     frame::show(&form(&visit, kind, (visit.param(1), &own), &version))
 }

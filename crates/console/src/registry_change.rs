@@ -458,7 +458,7 @@ pub(crate) async fn save(
 }
 
 /// A version as the Admin API reads it; null: whichever it is.
-fn number(version: &str) -> Value {
+pub(crate) fn number(version: &str) -> Value {
     version.parse::<i64>().map_or(Value::Null, Value::from)
 }
 

@@ -36,7 +36,8 @@ use doorward_core::model::authorization::{
     StoredRequest,
 };
 use doorward_core::model::broker::{
-    Kind, PresentedRefreshToken, Record, Refresh, RevocationTarget, StoredTokens, TokenInsertion,
+    Kind, PresentedRefreshToken, Record, Refresh, Removal, RevocationTarget, StoredTokens,
+    TokenInsertion,
 };
 use doorward_core::model::client::{ClientSecret, SignAlg};
 use doorward_core::model::device::{DEVICE_KEPT_MS, DeviceRequest, StoredDevice, Verdict};

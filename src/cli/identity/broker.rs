@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::members::Members;
 use super::{CommandContext, SecretArgs};
-use doorward_core::model::broker::{Kind, Record, RevocationTarget, TokenKind};
+use doorward_core::model::broker::{Kind, Record, Removal, RevocationTarget, TokenKind};
 use doorward_core::model::user::Owner;
 use doorward_plugins::token_broker::records::{self, NewRecord};
 use doorward_store::StoreError;
@@ -427,11 +427,14 @@ async fn changed(
 
 async fn deleted(kind: Kind, id: &str, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     let record = found(kind, id, context).await?;
-    match context.store.delete_broker_record(kind, &record.id).await {
-        Err(StoreError::Conflict(_)) => {
-            anyhow::bail!("developer {id} has applications; delete them first")
-        }
-        outcome => anyhow::ensure!(outcome?, "there is no {} {id}", kind.as_str()),
+    let removal = context.store.delete_broker_record((kind, &record.id), None);
+    match removal.await? {
+        Removal::InUse => anyhow::bail!("developer {id} has applications; delete them first"),
+        removal => anyhow::ensure!(
+            removal == Removal::Done,
+            "there is no {} {id}",
+            kind.as_str()
+        ),
     }
     let line = format!("{} {} deleted", kind.as_str(), called(&record));
     context.print(&json!({"id": record.id}), &line)

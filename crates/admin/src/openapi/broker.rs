@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::entities::{declared, paging};
-use doorward_core::openapi::{Document, Operation, fields, list_of, reference, text};
+use doorward_core::openapi::{Document, Operation, Parameter, fields, list_of, reference, text};
 
 /// Adds the schemas of records.
 pub(super) fn add(document: &mut Document) {
@@ -13,15 +13,18 @@ pub(super) fn add(document: &mut Document) {
         ("application", application()),
     ] {
         document.schema(format!("broker-{name}-input"), members.clone());
+        let mut changed = members.clone();
+        changed["properties"]["version"] = version();
+        document.schema(format!("broker-{name}-change"), changed);
         let owner = json!({"type": "string", "enum": ["store", "file"]});
         let mut shown = members;
         shown["properties"]["owner"] = owner;
-        for time in ["created_at", "updated_at"] {
-            shown["properties"][time] = json!({"type": "integer"});
+        for number in ["created_at", "updated_at", "version"] {
+            shown["properties"][number] = json!({"type": "integer"});
         }
         shown["properties"]["declared_in"] = text();
         shown["properties"]["declared_line"] = json!({"type": "integer"});
-        shown["required"] = json!(["owner", "created_at", "updated_at"]);
+        shown["required"] = json!(["owner", "created_at", "updated_at", "version"]);
         document.schema(format!("broker-{name}"), shown);
     }
 }
@@ -97,8 +100,16 @@ fn application() -> Value {
     )
 }
 
+/// The version that a change is of.
+fn version() -> Value {
+    json!({
+        "type": ["integer", "null"],
+        "description": "The version that is meant. Another one is refused with 412.",
+    })
+}
+
 fn body(kind: &str, demanded: &[&str]) -> Value {
-    let input = reference(&format!("broker-{kind}-input"));
+    let input = reference(&format!("broker-{kind}"));
     if demanded.is_empty() {
         return input;
     }
@@ -113,7 +124,7 @@ fn collection(kind: &str, demanded: &[&str], method: &str) -> Operation {
             .takes([declared()])
             .answers(200, "A page of them.", &list_of(&shown)),
         _ => Operation::new(format!("Makes one of the {kind}s of the token broker."))
-            .body(&body(kind, demanded))
+            .body(&body(&format!("{kind}-input"), demanded))
             .answers(201, "What was made.", &shown),
     };
     operation.refuses(&["404"])
@@ -122,20 +133,31 @@ fn collection(kind: &str, demanded: &[&str], method: &str) -> Operation {
 fn item(kind: &str, key: &str, demanded: &[&str], method: &str) -> Operation {
     let shown = reference(&format!("broker-{kind}"));
     let one = format!("one of the {kind}s of the token broker");
+    let change = format!("{kind}-change");
     let operation = match method {
         "GET" => Operation::new(format!("Shows {one}."))
             .takes([declared()])
             .answers(200, "The record.", &shown),
-        "DELETE" => Operation::new(format!("Deletes {one}.")).ends(204, "It is deleted."),
+        "DELETE" => Operation::new(format!("Deletes {one}."))
+            .takes([Parameter::query(
+                "version",
+                json!({"type": "integer"}),
+                "The version that is meant. Another one is refused with 412.",
+            )])
+            .ends(204, "It is deleted."),
         "PATCH" => Operation::new(format!("Changes {one}."))
-            .body(&body(kind, &[]))
+            .body(&body(&change, &[]))
             .answers(200, "The record as it is now.", &shown),
         _ => Operation::new(format!("Replaces {one}, or makes it."))
-            .body(&body(kind, demanded))
+            .body(&body(&change, demanded))
             .answers(200, "The record as it is now.", &shown)
             .answers(201, "What was made.", &shown),
     };
-    operation.names("id", key)
+    let operation = operation.names("id", key);
+    if method == "GET" {
+        return operation;
+    }
+    operation.refuses(&["412"])
 }
 
 /// What the description says of products.
@@ -173,7 +195,10 @@ const APPLICATION: &str = "Its `id` or `consumer_key`.";
 /// What the description says of another secret.
 pub(in super::super) fn secret(_: &str) -> Operation {
     let mut given = fields(
-        [("consumer_secret", json!({"type": ["string", "null"]}))],
+        [
+            ("consumer_secret", json!({"type": ["string", "null"]})),
+            ("version", version()),
+        ],
         &[],
     );
     given["additionalProperties"] = false.into();
@@ -185,6 +210,7 @@ pub(in super::super) fn secret(_: &str) -> Operation {
             "The application, with a secret that was made.",
             &reference("broker-application"),
         )
+        .refuses(&["412"])
 }
 
 /// What the description says of an application's tokens.

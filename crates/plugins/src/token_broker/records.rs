@@ -17,7 +17,13 @@ use doorward_core::model::user::Owner;
 use doorward_core::model::user::schema::RecordError;
 
 /// What a record shows besides its members. Sent back it is no change.
-const READ_ONLY: [&str; 4] = ["owner", "created_at", "updated_at", "tokens_revoked_ms"];
+const READ_ONLY: [&str; 5] = [
+    "owner",
+    "created_at",
+    "updated_at",
+    "version",
+    "tokens_revoked_ms",
+];
 /// Longest name, in bytes.
 const MAX_NAME: usize = 255;
 /// Most elements of a list.
@@ -111,6 +117,7 @@ pub fn shown(record: &Record) -> Map<String, Value> {
     add("owner", record.owner.as_str().into());
     add("created_at", record.created_ms.div_euclid(1000).into());
     add("updated_at", record.updated_ms.div_euclid(1000).into());
+    add("version", record.updated_ms.into());
     shown
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Builder, Database, Row, Tx, damaged, sql, write_doc};
 use crate::{Store, StoreError};
-use doorward_core::model::broker::{ClientRecords, Kind, Record};
+use doorward_core::model::broker::{ClientRecords, Kind, Record, Removal};
 use doorward_core::model::client::ClientSecret;
 use doorward_core::model::user::Owner;
 
@@ -99,18 +99,22 @@ impl Store {
         tx.commit().await
     }
 
-    /// Removes a record of the token broker; says whether it was there.
+    /// Removes a record of the token broker. Who names when it was last changed (`seen_ms`)
+    /// removes it if it was not changed since.
     ///
     /// # Errors
-    /// [`StoreError::FileOwned`] for one that the file declares;
-    /// [`StoreError::Conflict`] for a developer who has applications.
-    pub async fn delete_broker_record(&self, kind: Kind, id: &str) -> Result<bool, StoreError> {
+    /// [`StoreError::FileOwned`] for one that the file declares.
+    pub async fn delete_broker_record(
+        &self,
+        (kind, id): (Kind, &str),
+        seen_ms: Option<i64>,
+    ) -> Result<Removal, StoreError> {
         let mut tx = self.begin().await?;
-        let gone = delete(&mut tx, kind, id).await?;
-        if gone {
+        let removal = delete(&mut tx, (kind, id), seen_ms).await?;
+        if removal == Removal::Done {
             tx.commit().await?;
         }
-        Ok(gone)
+        Ok(removal)
     }
 
     /// Revokes all tokens that an application, by its identifier, got of the token
@@ -296,18 +300,35 @@ fn revoked_ms(record: &Record) -> i64 {
 }
 
 /// A developer with applications stays: their clients would lose theirs.
-async fn delete(tx: &mut Tx, kind: Kind, id: &str) -> Result<bool, StoreError> {
+async fn delete(
+    tx: &mut Tx,
+    (kind, id): (Kind, &str),
+    seen_ms: Option<i64>,
+) -> Result<Removal, StoreError> {
     refuse_file_owned(tx, kind, id).await?;
+    let row = sql("SELECT updated_ms FROM broker_records WHERE kind = $1 AND id = $2")
+        .bind(kind.as_str())
+        .bind(id)
+        .one(&mut *tx)
+        .await?;
+    let Some(row) = row else {
+        return Ok(Removal::Missing);
+    };
+    let updated_ms = row.int("updated_ms")?;
+    if seen_ms.is_some_and(|seen_ms| seen_ms != updated_ms) {
+        return Ok(Removal::Stale);
+    }
     if kind == Kind::Developer {
         let application = sql("SELECT id FROM broker_records WHERE parent = $1 LIMIT 1")
             .bind(id)
             .one(&mut *tx)
             .await?;
         if application.is_some() {
-            return Err(StoreError::Conflict(id.to_owned()));
+            return Ok(Removal::InUse);
         }
     }
-    Ok(remove(tx, kind, id).await? > 0)
+    remove(tx, kind, id).await?;
+    Ok(Removal::Done)
 }
 
 async fn remove(tx: &mut Tx, kind: Kind, id: &str) -> Result<u64, StoreError> {

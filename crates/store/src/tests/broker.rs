@@ -49,8 +49,17 @@ async fn a_client_is_found_by_its_key_with_developer_and_products() {
     let taken = record(Kind::Application, "a2", Some("key"));
     let refused = store.insert_broker_record(&taken).await;
     assert!(matches!(refused, Err(StoreError::Taken(name)) if name == "key"));
-    let refused = store.delete_broker_record(Kind::Developer, "dev@x").await;
-    assert!(matches!(refused, Err(StoreError::Conflict(_))));
+    let remove = async |id: (Kind, &str), seen_ms: Option<i64>| {
+        let removal = store.delete_broker_record(id, seen_ms).await;
+        removal.expect("an outcome")
+    };
+    let developer = (Kind::Developer, "dev@x");
+    assert_eq!(remove(developer, None).await, Removal::InUse);
+    assert_eq!(remove(developer, Some(7)).await, Removal::Stale);
+    assert_eq!(
+        remove((Kind::Product, "none"), None).await,
+        Removal::Missing
+    );
     let page = store.broker_records(Kind::Product, Some("other"), 5).await;
     assert_eq!(page.expect("a page").len(), 2);
     let mut changed = record(Kind::Product, "p", None);
@@ -84,8 +93,11 @@ async fn an_application_refers_to_what_is_there_when_it_begins_to() {
         .await
         .expect("inserted");
     // What is gone since stands in the way of no other change.
-    let gone = store.delete_broker_record(Kind::Product, "q").await;
-    assert!(gone.expect("an answer"));
+    let product = (Kind::Product, "q");
+    let stale = store.delete_broker_record(product, Some(2)).await;
+    assert_eq!(stale.expect("an answer"), Removal::Stale);
+    let gone = store.delete_broker_record(product, Some(1)).await;
+    assert_eq!(gone.expect("an answer"), Removal::Done);
     application.updated_ms = 2;
     store
         .update_broker_record(&application, 1)
@@ -117,7 +129,8 @@ async fn declared_records_replace_their_elders_and_an_application_stays_the_same
     assert_eq!(application.doc["id"], "a1");
     let gone = store.broker_record(Kind::Product, "p").await;
     assert!(gone.expect("an answer").is_none());
-    let refused = store.delete_broker_record(Kind::Application, "a1").await;
+    let application = (Kind::Application, "a1");
+    let refused = store.delete_broker_record(application, None).await;
     assert!(matches!(refused, Err(StoreError::FileOwned(_))));
 }
 

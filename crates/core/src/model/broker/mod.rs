@@ -31,6 +31,19 @@ pub enum Kind {
     Application,
 }
 
+/// What became of the removal of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// It is gone.
+    Done,
+    /// There is no such record.
+    Missing,
+    /// It has another version than was meant.
+    Stale,
+    /// A developer has applications.
+    InUse,
+}
+
 impl Kind {
     /// The word that the store keeps, and that messages use.
     pub fn as_str(self) -> &'static str {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::Broker;
 use crate::token_broker::records;
-use doorward_core::model::broker::{Kind, Record};
+use doorward_core::model::broker::{Kind, Record, Removal};
 use doorward_store::StoreError;
 
 impl Broker {
@@ -61,12 +61,16 @@ impl Broker {
         self.changed(self.store.update_broker_record(record, seen_ms).await)
     }
 
-    /// Removes a record; says whether it was there.
+    /// Removes a record, if it was last changed at `seen_ms` where that is named.
     ///
     /// # Errors
-    /// [`StoreError::FileOwned`], [`StoreError::Conflict`].
-    pub async fn delete(&self, kind: Kind, id: &str) -> Result<bool, StoreError> {
-        self.changed(self.store.delete_broker_record(kind, id).await)
+    /// [`StoreError::FileOwned`].
+    pub async fn delete(
+        &self,
+        record: (Kind, &str),
+        seen_ms: Option<i64>,
+    ) -> Result<Removal, StoreError> {
+        self.changed(self.store.delete_broker_record(record, seen_ms).await)
     }
 
     /// Revokes all tokens that an application, by its identifier, got up to now,
