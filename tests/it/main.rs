@@ -25,6 +25,7 @@ mod console_groups;
 mod console_keys;
 mod console_nodes;
 mod console_probes;
+mod console_refusals;
 mod console_registry;
 mod console_sight;
 mod console_sign_in;

@@ -10,6 +10,7 @@ use super::frame::{self, Frame};
 use super::table::{Cell, Mark, Row, Table};
 use super::visit::Visit;
 use super::{path, record};
+use doorward_net::telemetry::refused_requests::RefusedRequest;
 
 /// A field of the question.
 struct Question {
@@ -31,12 +32,30 @@ struct ExplainPage {
     tables: Vec<Table>,
 }
 
-/// `GET /explain`: the form; a link may fill in method and address. Headers may be
-/// secrets, and are in no address.
+/// `GET /explain`: the form; a link may fill in method and address, and gets the
+/// explanation then. Headers may be secrets, and are in no address.
 pub(crate) async fn form(visit: Visit) -> Result<Response, PageError> {
-    let given = |name: &str| visit.query(name).to_owned();
+    let given = |name: &str| match name {
+        "headers" => String::new(),
+        name => visit.query(name).to_owned(),
+    };
     let page = page(&visit, &given);
-    frame::show(&page)
+    if given("url").is_empty() {
+        return frame::show(&page);
+    }
+    explained(&visit, page, &given).await
+}
+
+/// The link to the explanation of a request that was refused.
+pub(crate) fn address_of(refused: &RefusedRequest<String>) -> String {
+    let scheme = if refused.https { "https" } else { "http" };
+    let url = format!("{scheme}://{}{}", refused.host, refused.path);
+    let query = [
+        ("method", refused.method.as_str()),
+        ("url", &url),
+        ("client", &refused.client.to_string()),
+    ];
+    path::with_query("/console/explain", query)
 }
 
 fn page(visit: &Visit, given: &dyn Fn(&str) -> String) -> ExplainPage {
@@ -66,21 +85,28 @@ fn page(visit: &Visit, given: &dyn Fn(&str) -> String) -> ExplainPage {
 /// `POST /explain`.
 pub(crate) async fn answer(visit: Visit) -> Result<Response, PageError> {
     let given = |name: &str| visit.field(name).to_owned();
-    let mut page = page(&visit, &given);
-    let headers: Vec<_> = visit.field("headers").lines().map(str::trim).collect();
-    let headers: Vec<_> = headers
-        .into_iter()
-        .filter(|line| !line.is_empty())
-        .collect();
+    let page = page(&visit, &given);
+    explained(&visit, page, &given).await
+}
+
+/// The page with the explanation of what was given.
+async fn explained(
+    visit: &Visit,
+    mut page: ExplainPage,
+    given: &(dyn Fn(&str) -> String + Sync),
+) -> Result<Response, PageError> {
+    let headers = given("headers");
+    let headers = headers.lines().map(str::trim);
+    let headers: Vec<_> = headers.filter(|line| !line.is_empty()).collect();
     let mut question = json!({
-        "method": visit.field("method").trim(),
-        "url": visit.field("url").trim(),
+        "method": given("method").trim(),
+        "url": given("url").trim(),
         "headers": headers,
     });
     for name in ["client", "consumer"] {
-        let value = visit.field(name).trim();
-        if !value.is_empty() {
-            question[name] = value.into();
+        let value = given(name);
+        if !value.trim().is_empty() {
+            question[name] = value.trim().into();
         }
     }
     let answer = visit
@@ -102,7 +128,7 @@ pub(crate) async fn answer(visit: Visit) -> Result<Response, PageError> {
         *response.status_mut() = answer.status;
         return Ok(response);
     }
-    fill(&mut page, &visit, &answer.body);
+    fill(&mut page, visit, &answer.body);
     frame::show(&page)
 }
 

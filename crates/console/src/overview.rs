@@ -11,8 +11,9 @@ use super::frame::{self, Frame};
 use super::table::{Cell, Mark, Row, Table};
 use super::texts::Texts;
 use super::visit::Visit;
-use super::{live, path, record};
+use super::{explain, live, path, record};
 use doorward_core::model::audit::instant;
+use doorward_net::telemetry::Telemetry;
 
 /// Rows of a table of this page.
 const ROWS: usize = 20;
@@ -56,6 +57,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, PageError> {
         facts: facts(&visit, &about, &status).await,
         tables: vec![
             refused,
+            latest_table(t, telemetry, ""),
             throttled_table(&visit).await?,
             warnings_table(&visit, &status["configuration"]).await?,
             targets_table(t, telemetry),
@@ -226,7 +228,7 @@ fn split<'a>(finding: &'a str, file: &'a str) -> (&'a str, &'a str) {
     }
 }
 
-fn targets_table(t: &'static Texts, telemetry: &doorward_net::telemetry::Telemetry) -> Table {
+fn targets_table(t: &'static Texts, telemetry: &Telemetry) -> Table {
     let mut all = telemetry.targets.read();
     // What is ill comes first.
     all.sort_by_key(|one| matches!(one.health, "healthy" | "healthchecks_off"));
@@ -256,7 +258,7 @@ fn targets_table(t: &'static Texts, telemetry: &doorward_net::telemetry::Telemet
     }
 }
 
-fn certificates_table(t: &'static Texts, telemetry: &doorward_net::telemetry::Telemetry) -> Table {
+fn certificates_table(t: &'static Texts, telemetry: &Telemetry) -> Table {
     let expiries = telemetry.certificate_expiries();
     let rows = expiries.into_iter().take(ROWS).map(|expiry| {
         let days = expiry.seconds_left.div_euclid(86_400);
@@ -390,6 +392,35 @@ async fn refusals_table(visit: &Visit) -> Result<Table, PageError> {
     })
 }
 
+/// The requests that were refused last, of one code or of all, each with the way to its
+/// explanation.
+fn latest_table(t: &'static Texts, telemetry: &Telemetry, code: &str) -> Table {
+    let latest = telemetry.refused_requests.read();
+    let latest = latest
+        .into_iter()
+        .filter(|one| one.code.to_lowercase().contains(code));
+    let rows = latest.take(ROWS).map(|one| {
+        let explain = explain::address_of(&one);
+        Row::new(vec![
+            Cell::code(instant(one.time_ms)),
+            Cell::code(one.code),
+            Cell::new(one.status.to_string()),
+            Cell::new(one.method),
+            Cell::code(format!("{}{}", one.host, one.path)).to(explain),
+            Cell::code(one.client.to_string()),
+        ])
+    });
+    let columns = [t.time, t.code, t.status, t.method, t.request, t.address];
+    Table {
+        caption: t.refused_last.to_owned(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: rows.collect(),
+        empty: t.no_refusals,
+        id: "latest",
+        ..Table::default()
+    }
+}
+
 /// `GET /refusals`: every code, or one of them.
 pub(crate) async fn refusals(visit: Visit) -> Result<Response, PageError> {
     let t = visit.texts;
@@ -411,7 +442,7 @@ pub(crate) async fn refusals(visit: Visit) -> Result<Response, PageError> {
             value: visit.query("code").to_owned(),
             hint: "",
         }],
-        tables: vec![table],
+        tables: vec![table, latest_table(t, &visit.parts().telemetry, &code)],
     })
 }
 

@@ -313,6 +313,8 @@ texts! {
     count: "Count", "Anzahl";
     meaning: "Meaning", "Bedeutung";
     explain_lead: "What happens to a request, and why. No request is sent.", "Was mit einer Anfrage geschieht und warum. Es wird keine Anfrage gesendet.";
+    refused_last: "Refused last", "Zuletzt abgewiesen";
+    request: "Request", "Anfrage";
     method: "Method", "Methode";
     url: "URL or path", "URL oder Pfad";
     url_hint: "https://api.example/orders", "https://api.example/orders";

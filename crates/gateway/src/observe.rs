@@ -19,6 +19,7 @@ use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::access_log::{AccessLog, Entry, More};
 use doorward_net::telemetry::client_aborts::Phase;
+use doorward_net::telemetry::refused_requests::RefusedRequest;
 use doorward_net::telemetry::traffic::Observation;
 use doorward_plugin_api::filter;
 use doorward_plugins::trace;
@@ -197,6 +198,11 @@ pub(super) fn finished(
         (None, Some(route)) => route.traffic().observe(seen),
         (None, None) => settings.unrouted.observe(seen),
     }
+    if seen.status >= 400
+        && let Some(code) = &ctx.exchange.refusal
+    {
+        note_refusal(settings, session, ctx, (code, seen.status));
+    }
     if error.is_some_and(|error| *error.esource() == ErrorSource::Downstream) {
         settings.client_aborts.count(match seen.status {
             0 => Phase::Request,
@@ -209,6 +215,36 @@ pub(super) fn finished(
         log.note(&entry((settings, log), session, error, ctx, seen));
     }
     seen
+}
+
+/// Keeps a refused request for who asks why.
+fn note_refusal(settings: &Settings, session: &Session, ctx: &Ctx, (code, status): (&str, u16)) {
+    let request = session.req_header();
+    settings.refused_requests.note(&RefusedRequest {
+        time_ms: settings.clock.now_ms(),
+        code,
+        status,
+        method: method(request, ctx),
+        https: ctx.exchange.secure,
+        host: host(request, ctx),
+        path: ctx.path(request),
+        client: ctx.exchange.client.ip().to_canonical(),
+    });
+}
+
+/// The method of the client's request.
+fn method<'a>(request: &'a RequestHeader, ctx: &'a Ctx) -> &'a str {
+    let original = ctx.exchange.original.as_ref();
+    original.map_or(&request.method, |o| &o.method).as_str()
+}
+
+/// The host that the client's request names.
+fn host<'a>(request: &'a RequestHeader, ctx: &'a Ctx) -> &'a str {
+    let journey = ctx.journey.as_ref();
+    let asked = journey.and_then(|journey| journey.host.as_ref()?.to_str().ok());
+    let authority = request.uri.authority().map(|a| a.as_str());
+    let named = || request.headers.get(header::HOST)?.to_str().ok();
+    asked.or(authority).or_else(named).unwrap_or("")
 }
 
 fn entry<'a>(
@@ -226,20 +262,14 @@ fn entry<'a>(
         let value = request.headers.get(name);
         value.and_then(|v: &HeaderValue| v.to_str().ok())
     };
-    let authority = request.uri.authority().map(|a| a.as_str());
-    let (journey, original) = (ctx.journey.as_ref(), ctx.exchange.original.as_ref());
-    let file = journey.and_then(|journey| journey.route());
-    let asked = journey.and_then(|journey| journey.host.as_ref()?.to_str().ok());
+    let file = ctx.journey.as_ref().and_then(|journey| journey.route());
     Entry {
         time_ms: settings.clock.now_ms(),
         request_id: ctx.request_id.as_ref().and_then(|id| id.to_str().ok()),
         // As everywhere else: a listener for both families maps the one to the other.
         client: ctx.exchange.client.ip().to_canonical(),
-        method: original.map_or(&request.method, |o| &o.method).as_str(),
-        host: asked
-            .or(authority)
-            .or_else(|| text(header::HOST))
-            .unwrap_or(""),
+        method: method(request, ctx),
+        host: host(request, ctx),
         path: ctx.path(request),
         http: match request.version {
             Version::HTTP_2 => "2",

@@ -19,6 +19,7 @@ use doorward_net::http::challenges::HttpChallenges;
 use doorward_net::telemetry::access_log::AccessLog;
 use doorward_net::telemetry::client_aborts::ClientAborts;
 use doorward_net::telemetry::connections::Connections;
+use doorward_net::telemetry::refused_requests::RefusedRequests;
 use doorward_net::telemetry::traffic::RouteTraffic;
 use doorward_net::telemetry::upstreams::UpstreamMetrics;
 
@@ -72,6 +73,8 @@ pub struct Settings {
     pub destinations: Destinations,
     /// Counters of requests that no route matched.
     pub unrouted: Arc<RouteTraffic>,
+    /// Requests that were refused last.
+    pub refused_requests: RefusedRequests,
     /// Open client connections.
     pub connections: Connections,
     /// Clients that left.

@@ -72,6 +72,7 @@ pub(super) fn settings(
         session_bound: SessionBoundConnector::new(config.proxy.upstream_ca.as_deref()),
         destinations: parts.control.destinations(),
         unrouted: parts.telemetry.traffic.route("", ""),
+        refused_requests: parts.telemetry.refused_requests.clone(),
         connections: parts.telemetry.connections.clone(),
         client_aborts: process_log::client_aborts(),
         upstreams: parts.telemetry.upstreams.clone(),

@@ -13,6 +13,7 @@ use super::listeners::{Expiry, ListenerCounters};
 use super::metrics::{Counter, Gauge, Metrics};
 use super::otlp::OtlpMetrics;
 use super::process_log;
+use super::refused_requests::RefusedRequests;
 use super::targets::Targets;
 use super::traffic::Traffic;
 use super::upstreams::{DnsMetrics, Failure, UpstreamMetrics};
@@ -42,6 +43,8 @@ pub struct Telemetry {
     pub route_files: [Gauge; 3],
     /// Access log lines lost to a slow reader.
     pub log_lines_lost: Counter,
+    /// Requests that were refused last.
+    pub refused_requests: RefusedRequests,
     /// What is wrong with the files as they are now; empty: they are in force.
     pub config_errors: Arc<Mutex<Vec<String>>>,
     /// What the writer of the files should know, though they work.

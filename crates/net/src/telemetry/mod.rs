@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod otlp;
 pub mod process_log;
 pub mod protobuf;
+pub mod refused_requests;
 mod repeats;
 pub mod spool;
 mod target_exposition;
