@@ -30,12 +30,12 @@ pub(super) fn of(text: &str) -> HashMap<Vec<PathSegment>, usize> {
 }
 
 #[derive(Default)]
-struct Found {
+struct LineIndex {
     path: Vec<PathSegment>,
     lines: HashMap<Vec<PathSegment>, usize>,
 }
 
-impl Found {
+impl LineIndex {
     fn note(&mut self, error: &str) {
         let line = error.rsplit_once(" at line ").map_or("", |(_, rest)| rest);
         let line = line.split(' ').next().unwrap_or_default();
@@ -50,7 +50,7 @@ impl Found {
 /// Walks through a value.
 #[derive(Clone, Copy)]
 struct Records<'a> {
-    found: &'a RefCell<Found>,
+    found: &'a RefCell<LineIndex>,
     /// Whether it is in a list.
     is_element: bool,
 }
