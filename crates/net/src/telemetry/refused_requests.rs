@@ -85,7 +85,7 @@ impl RefusedRequests {
         let codes = self.0.lock();
         let requests = codes.iter().flat_map(|one| &one.requests);
         let mut all: Vec<_> = requests.cloned().collect();
-        all.sort_by(|a, b| b.time_ms.cmp(&a.time_ms));
+        all.sort_by_key(|one| std::cmp::Reverse(one.time_ms));
         all
     }
 }
