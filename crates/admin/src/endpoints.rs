@@ -49,6 +49,12 @@ static ENDPOINTS: &[Endpoint] = &[
         openapi::provider_operation,
     ),
     endpoint(
+        "/openapi/token-broker.json",
+        READ,
+        openapi::token_broker,
+        openapi::token_broker_operation,
+    ),
+    endpoint(
         "/endpoints",
         READ,
         info::endpoints,

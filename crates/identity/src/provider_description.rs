@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::endpoints::ENDPOINTS;
-use doorward_core::openapi::{Document, fields, open_parts, text};
+use super::endpoints::{ENDPOINTS, Surface};
+use doorward_core::openapi::{Document, fields, open_parts, reference, text};
 
 const ABOUT: &str = "Endpoints of the root realm. Those of another realm have its path behind \
     `/oauth2` or `/json`, such as `/oauth2/realms/root/realms/staff/access_token`; below `/v1` \
@@ -67,6 +67,10 @@ pub(super) fn describe(base_url: &str) -> Value {
         for method in endpoint.methods {
             let operation = (endpoint.describe)(method.as_str());
             let mut operation = operation.tag(tag).refuses(&["5XX"]);
+            if matches!(endpoint.surface, Surface::OAuth2) {
+                let says = "There is no such realm.";
+                operation = operation.answers(404, says, &reference("oauth-error"));
+            }
             if !open_parts(&path).is_empty() {
                 // The gateway refuses paths that could be read in two ways.
                 let object = json!({"type": "object"});

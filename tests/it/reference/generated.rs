@@ -24,13 +24,16 @@ async fn pages() -> BTreeMap<&'static str, String> {
     let admin = door.admin_get("/openapi.json").await.expect(200).json();
     let provider = door.admin_get("/openapi/provider.json").await;
     let provider = provider.expect(200).json();
+    let broker = door.admin_get("/openapi/token-broker.json").await;
+    let broker = broker.expect(200).json();
     BTreeMap::from([
         ("commands.md", commands()),
         ("entity-fields.md", entities(&door, &admin).await),
         ("plugin-fields.md", plugins(&door).await),
-        ("api-operations.md", operations(&admin, &provider)),
+        ("api-operations.md", operations(&admin, &provider, &broker)),
         ("openapi/admin.json", lines(&admin)),
         ("openapi/provider.json", lines(&provider)),
+        ("openapi/token-broker.json", lines(&broker)),
     ])
 }
 
@@ -162,15 +165,20 @@ fn add_lines(text: &mut String, part: &str, value: &Value) {
     text.push_str("\n}");
 }
 
-/// Every operation of both descriptions.
-fn operations(admin: &Value, provider: &Value) -> String {
+/// Every operation of the descriptions.
+fn operations(admin: &Value, provider: &Value, broker: &Value) -> String {
     let mut text = format!(
         "{NOTE}# Operations of the interfaces\n\nPaths, methods and what they do. The whole descriptions in OpenAPI \
-         3.1 are [admin.json](openapi/admin.json) and [provider.json](openapi/provider.json). A \
-         running program serves them at `/openapi.json` and `/openapi/provider.json` of the \
-         admin listener, with its own addresses.\n"
+         3.1 are [admin.json](openapi/admin.json), [provider.json](openapi/provider.json) and \
+         [token-broker.json](openapi/token-broker.json). A running program serves them on its \
+         admin listener, with its own addresses: at `/openapi.json`, `/openapi/provider.json` \
+         and `/openapi/token-broker.json`.\n"
     );
-    for (title, description) in [("Admin API", admin), ("Identity provider", provider)] {
+    for (title, description) in [
+        ("Admin API", admin),
+        ("Identity provider", provider),
+        ("Token broker", broker),
+    ] {
         let _ = write!(text, "\n## {title}\n\n| operation | |\n|---|---|\n");
         for (path, item) in description["paths"].as_object().expect("paths") {
             for (method, operation) in item.as_object().expect("methods") {

@@ -5,6 +5,7 @@
 //! depends on what the process was started with, and is made once.
 
 pub(super) mod broker;
+mod broker_tokens;
 pub(super) mod entities;
 mod plugins;
 mod refusals;
@@ -50,6 +51,11 @@ pub(super) fn provider(call: Call) -> Answer {
     })
 }
 
+/// `GET /openapi/token-broker.json`.
+pub(super) fn token_broker(_: Call) -> Answer {
+    Box::pin(async { Ok(shown(&broker_tokens::describe().to_string().into())) })
+}
+
 fn shown(text: &Bytes) -> Response {
     let mut response = Response::new(Body::from(text.clone()));
     let headers = response.headers_mut();
@@ -77,6 +83,12 @@ pub(super) fn provider_operation(_: &str) -> Operation {
     Operation::new(summary)
         .answers(200, "The description.", &schema())
         .refuses(&["404"])
+}
+
+/// What the description says of the token broker's.
+pub(super) fn token_broker_operation(_: &str) -> Operation {
+    let summary = "Describes what clients of the token broker send, in OpenAPI 3.1.";
+    Operation::new(summary).answers(200, "The description.", &schema())
 }
 
 fn made(state: &State) -> Bytes {

@@ -29,21 +29,48 @@ fn page() -> Value {
 
 const SCIM: &str = "application/scim+json";
 
-/// With the refusals of SCIM.
-fn refusing(operation: Operation) -> Operation {
-    let why = [
-        (400, "The request makes no sense."),
-        (401, "The token is absent or not good."),
-        (403, "The token's scopes are not enough."),
-        (404, "There is no such record."),
-        (406, "No type of answer is one that is accepted."),
-        (409, "Another record stands in the way."),
-        (412, "The record is not as it was."),
-        (413, "The body is too large."),
-        (415, "The body is of a type that is not read."),
-        (429, "Too many requests."),
-    ];
-    of_token(refused(operation, SCIM, &reference("scim-error"), &why))
+/// Statuses of refusals, and what each says.
+type Refusals = &'static [(u16, &'static str)];
+
+/// What every endpoint for the holders of tokens refuses.
+const REFUSALS: Refusals = &[
+    (400, "The request makes no sense."),
+    (401, "The token is absent or not good."),
+    (403, "The token's scopes are not enough."),
+    (404, "There is no such record."),
+    (406, "No type of answer is one that is accepted."),
+    (429, "Too many requests."),
+];
+const OF_BODIES: Refusals = &[
+    (413, "The body is too large."),
+    (415, "The body is of a type that is not read."),
+];
+const OF_CHANGES: Refusals = &[
+    (409, "Another record stands in the way."),
+    (412, "The record is not as it was."),
+];
+
+/// With the refusals of an operation that changes nothing.
+fn reading(operation: Operation) -> Operation {
+    let error = reference("scim-error");
+    let has_body = operation.has_body();
+    let operation = refused(operation, SCIM, &error, REFUSALS);
+    let operation = if has_body {
+        refused(operation, SCIM, &error, OF_BODIES)
+    } else {
+        operation
+    };
+    of_token(operation)
+}
+
+/// With the refusals of an operation that changes something.
+fn changing(operation: Operation) -> Operation {
+    refused(
+        reading(operation),
+        SCIM,
+        &reference("scim-error"),
+        OF_CHANGES,
+    )
 }
 
 fn list_parameters() -> [Parameter; 5] {
@@ -80,16 +107,16 @@ fn conditional(name: &str, says: &str) -> Parameter {
 }
 
 fn collection(things: &str, thing: &str, method: &str) -> Operation {
-    refusing(match method {
+    match method {
         "GET" => {
             let operation = Operation::new(format!("Lists {things}.")).takes(list_parameters());
-            answers(operation, 200, "A page of them.", &page())
+            reading(answers(operation, 200, "A page of them.", &page()))
         }
         _ => {
             let operation = takes_object(Operation::new(format!("Makes a {thing}.")));
-            answers(operation, 201, "What was made.", &record())
+            changing(answers(operation, 201, "What was made.", &record()))
         }
-    })
+    }
 }
 
 fn item(thing: &str, method: &str) -> Operation {
@@ -105,23 +132,27 @@ fn item(thing: &str, method: &str) -> Operation {
         let says = "The version that is meant; another one is refused with 412.";
         conditional("If-Match", says)
     };
-    refusing(match method {
+    match method {
         "GET" => {
             let says = "The version that the caller has.";
             let operation = operation.takes([conditional("If-None-Match", says)]);
-            answers(operation, 200, "The record.", &record())
-                .ends(304, "The caller has this version.")
+            let operation = answers(operation, 200, "The record.", &record());
+            reading(operation.ends(304, "The caller has this version."))
         }
-        "DELETE" => operation
-            .takes([seen()])
-            .ends(204, "There is no such record any more."),
-        _ => answers(operation.takes([seen()]), 200, "The record.", &record()),
-    })
+        "DELETE" => {
+            let operation = operation.takes([seen()]);
+            changing(operation.ends(204, "There is no such record any more."))
+        }
+        _ => {
+            let operation = operation.takes([seen()]);
+            changing(answers(operation, 200, "The record.", &record()))
+        }
+    }
 }
 
 fn search_of(things: &str) -> Operation {
     let operation = Operation::new(format!("Looks for {things} (RFC 7644 §3.4.3)."));
-    refusing(answers(
+    reading(answers(
         takes_object(operation),
         200,
         "A page of them.",
@@ -170,13 +201,18 @@ pub(crate) fn search(_: &str) -> Operation {
 
 /// `Me`
 pub(crate) fn me(method: &str) -> Operation {
-    item("user's own record", method)
+    match method {
+        "DELETE" => reading(Operation::new(
+            "Is refused with 403: users can't remove themselves (RFC 7644 §3.11).",
+        )),
+        _ => item("user's own record", method),
+    }
 }
 
 /// `Bulk`
 pub(crate) fn bulk(_: &str) -> Operation {
     let operation = takes_object(Operation::new("Does many requests in one (RFC 7644 §3.7)."));
-    refusing(answers(operation, 200, "What came of each.", &object()))
+    changing(answers(operation, 200, "What came of each.", &object()))
 }
 
 /// `Schemas` and `ResourceTypes`

@@ -33,10 +33,6 @@ pub(crate) fn describe(
         let path = format!("{PREFIX}{}", endpoint.path);
         // A query may name a realm that is not there.
         let mut operation = operation.tag("identity").refuses(&["404"]);
-        if endpoint.method != "GET" {
-            // Another change may have been there first.
-            operation = operation.refuses(&["412"]);
-        }
         if operation.has_body() {
             let says = "The body is of a type that is not read.";
             operation = operation.answers(415, says, &reference("refusal"));
@@ -48,6 +44,11 @@ pub(crate) fn describe(
 /// The members that a client may have, each with its JSON Schema.
 pub fn client_members() -> Map<String, Value> {
     client::members()
+}
+
+/// Says that another change may have been there first.
+fn versioned(operation: Operation) -> Operation {
+    operation.refuses(&["412"])
 }
 
 fn realm() -> Parameter {
@@ -120,7 +121,7 @@ pub(super) fn show_client() -> Operation {
 }
 
 pub(super) fn put_client() -> Operation {
-    client_of("Replaces all metadata of a client, or makes it.")
+    versioned(client_of("Replaces all metadata of a client, or makes it."))
         .body(&client::change())
         .answers(200, "The client as it is now.", &of("client"))
         .answers(
@@ -131,15 +132,19 @@ pub(super) fn put_client() -> Operation {
 }
 
 pub(super) fn patch_client() -> Operation {
-    client_of("Changes some metadata of a client; null removes.")
-        .body(&client::change())
-        .answers(200, "The client as it is now.", &of("client"))
+    versioned(client_of(
+        "Changes some metadata of a client; null removes.",
+    ))
+    .body(&client::change())
+    .answers(200, "The client as it is now.", &of("client"))
 }
 
 pub(super) fn delete_client() -> Operation {
-    client_of("Deletes a client, with everything that it was granted.")
-        .takes([version()])
-        .ends(204, "There is no such client any more.")
+    versioned(client_of(
+        "Deletes a client, with everything that it was granted.",
+    ))
+    .takes([version()])
+    .ends(204, "There is no such client any more.")
 }
 
 pub(super) fn rotate_secret() -> Operation {
@@ -151,13 +156,15 @@ pub(super) fn rotate_secret() -> Operation {
         &[],
     );
     given["additionalProperties"] = false.into();
-    client_of("Gives a client another secret: one from the body, or a new one.")
-        .optional_body(&given)
-        .answers(
-            200,
-            "The client, with a secret that was made.",
-            &of("client"),
-        )
+    versioned(client_of(
+        "Gives a client another secret: one from the body, or a new one.",
+    ))
+    .optional_body(&given)
+    .answers(
+        200,
+        "The client, with a secret that was made.",
+        &of("client"),
+    )
 }
 
 pub(super) fn list_initial_tokens() -> Operation {
@@ -276,20 +283,24 @@ pub(super) fn show_realm() -> Operation {
 }
 
 pub(super) fn put_realm() -> Operation {
-    realm_of("Replaces all own settings of a realm, or makes it.")
-        .body(&realm_input(false))
-        .answers(200, "The realm as it is now.", &of("realm"))
-        .answers(201, "The realm.", &of("realm"))
+    versioned(realm_of(
+        "Replaces all own settings of a realm, or makes it.",
+    ))
+    .body(&realm_input(false))
+    .answers(200, "The realm as it is now.", &of("realm"))
+    .answers(201, "The realm.", &of("realm"))
 }
 
 pub(super) fn patch_realm() -> Operation {
-    realm_of("Changes some own settings of a realm; null removes.")
-        .body(&realm_input(false))
-        .answers(200, "The realm as it is now.", &of("realm"))
+    versioned(realm_of(
+        "Changes some own settings of a realm; null removes.",
+    ))
+    .body(&realm_input(false))
+    .answers(200, "The realm as it is now.", &of("realm"))
 }
 
 pub(super) fn delete_realm() -> Operation {
-    realm_of("Deletes a realm in which nothing is left.")
+    versioned(realm_of("Deletes a realm in which nothing is left."))
         .takes([version()])
         .ends(204, "There is no such realm any more.")
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{list, of, of_user, realm};
+use super::{list, of, of_user, realm, versioned};
 use doorward_core::openapi::{Operation, Parameter, fields, text};
 
 /// The attributes are those of the schema of users, which checks them: the
@@ -47,7 +47,7 @@ pub(in crate::manage) fn patch_user() -> Operation {
         },
     });
     let summary = "Replaces some attributes of a user; null removes one.";
-    of_user(Operation::new(summary))
+    versioned(of_user(Operation::new(summary)))
         .body(&input(members, &[]))
         .answers(200, "The user as it is now.", &of("user"))
 }
@@ -59,7 +59,7 @@ pub(super) fn version() -> Parameter {
 
 pub(in crate::manage) fn delete_user() -> Operation {
     let summary = "Deletes a user with sessions, tokens and all else that belongs to the user.";
-    of_user(Operation::new(summary))
+    versioned(of_user(Operation::new(summary)))
         .takes([version()])
         .ends(204, "There is no such user any more.")
 }
@@ -121,15 +121,17 @@ pub(in crate::manage) fn patch_group() -> Operation {
         "type": ["integer", "null"],
         "description": "The version that the change is of. Another one is refused with 412.",
     });
-    of_group(Operation::new("Renames a group."))
+    versioned(of_group(Operation::new("Renames a group.")))
         .body(&group_input("version", version, &[]))
         .answers(200, "The group as it is now.", &of("group"))
 }
 
 pub(in crate::manage) fn delete_group() -> Operation {
-    of_group(Operation::new("Deletes a group. Its members stay."))
-        .takes([version()])
-        .ends(204, "There is no such group any more.")
+    versioned(of_group(Operation::new(
+        "Deletes a group. Its members stay.",
+    )))
+    .takes([version()])
+    .ends(204, "There is no such group any more.")
 }
 
 pub(in crate::manage) fn show_group() -> Operation {
@@ -144,13 +146,15 @@ pub(in crate::manage) fn list_members() -> Operation {
 }
 
 pub(in crate::manage) fn add_member() -> Operation {
-    of_group(Operation::new("Makes a user a member of a group."))
-        .names("id2", "The identifier of the user, a UUID.")
-        .ends(204, "The user is a member.")
+    versioned(of_group(Operation::new(
+        "Makes a user a member of a group.",
+    )))
+    .names("id2", "The identifier of the user, a UUID.")
+    .ends(204, "The user is a member.")
 }
 
 pub(in crate::manage) fn remove_member() -> Operation {
-    of_group(Operation::new("Removes a user from a group."))
+    versioned(of_group(Operation::new("Removes a user from a group.")))
         .names("id2", "The identifier of the user, a UUID.")
         .ends(204, "The user is no member.")
 }
