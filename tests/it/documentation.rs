@@ -5,6 +5,7 @@
 //! HTTP error fails them. The walk-through has a test of its own. What
 //! can't be run has `<!-- not run: REASON -->` above it, and is counted here.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -134,6 +135,93 @@ fn every_block_of_the_pages_is_tried_or_says_why_not() {
     }
     assert_eq!(left.len(), 16, "{left:?}");
     assert!(blocks.len() > 60, "{}", blocks.len());
+}
+
+/// The spans of code in the pages that call the program, with their page.
+fn spans() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let pages = std::fs::read_dir(root.join("docs")).expect("a directory");
+    let mut spans = Vec::new();
+    for page in pages {
+        let page = page.expect("a page").path();
+        let name = page.display().to_string();
+        if !name.ends_with(".md") || name.ends_with("/commands.md") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&page).expect("a page");
+        // The odd pieces of a line are code.
+        let odd = text
+            .lines()
+            .flat_map(|line| line.split('`').skip(1).step_by(2));
+        let calls = odd.filter(|span| span.starts_with("doorward "));
+        spans.extend(calls.map(|span| (name.clone(), span.to_owned())));
+    }
+    spans
+}
+
+#[test]
+fn commands_and_options_that_the_pages_name_are_there() {
+    let help: HashMap<&str, &str> = include_str!("../../docs/commands.md")
+        .split("\n## ")
+        .filter_map(|section| section.split_once('\n'))
+        .collect();
+    let mut seen = 0;
+    for (page, span) in spans() {
+        let mut command = "doorward".to_owned();
+        let mut words = span.split(' ').skip(1).peekable();
+        while let Some(word) = words.peek() {
+            let longer = format!("{command} {word}");
+            if !help.contains_key(&*longer) {
+                break;
+            }
+            command = longer;
+            words.next();
+        }
+        let text = help.get(&*command).copied().unwrap_or_default();
+        let is_name = |word: &&str| word.bytes().all(|b| b == b'-' || b.is_ascii_lowercase());
+        if text.contains("\nCommands:\n") {
+            let unknown = words.next_if(|word| is_name(word) && !word.starts_with('-'));
+            assert!(matches!(unknown, None | Some("help")), "{page}: {span}");
+        }
+        for option in words.filter(|word| word.starts_with("--") && is_name(word)) {
+            assert!(text.contains(option), "{page}: {span}: {option}");
+        }
+        seen += 1;
+    }
+    assert!(seen > 60, "{seen}");
+}
+
+#[test]
+fn the_instructions_of_the_page_on_capacity_are_those_that_are_held() {
+    let number = |text: &str| text.trim().replace(',', "").parse::<i64>().ok();
+    let cells = |row: &'static str| row.split('|').map(str::trim).collect::<Vec<_>>();
+    let architecture = include_str!("../../ARCHITECTURE.md");
+    let bare = architecture.lines().map(cells);
+    let bare = bare.filter(|row| {
+        row.get(1)
+            .is_some_and(|cell| cell.starts_with("bare Pingora"))
+    });
+    let bare = bare.filter_map(|row| number(row[2])).next();
+    let bare = bare.expect("the bare proxy has a row");
+    let held = include_str!("../../benches/instructions.tsv").lines();
+    let held: Vec<_> = held.filter_map(|line| line.split_once('\t')).collect();
+    let page = include_str!("../../docs/how-to-capacity.md");
+    let mut compared = 0;
+    for row in page.lines().map(cells).filter(|row| row.len() == 5) {
+        let name = match row[1] {
+            "a token by `client_credentials`" => "client_credentials",
+            name if name.starts_with("`openid-connect`") => "bearer and throttling",
+            name => name,
+        };
+        let beyond = held.iter().find(|(known, _)| *known == name);
+        let (Some((_, beyond)), Some(shown)) = (beyond, number(row[2])) else {
+            continue;
+        };
+        let counted = bare + number(beyond).expect("a number");
+        assert!((shown - counted).abs() * 50 < counted, "{name}: {counted}");
+        compared += 1;
+    }
+    assert_eq!(compared, 3);
 }
 
 /// A text as a whole file: the main one, or one of entities.

@@ -194,7 +194,9 @@ impl Drop for Nginx {
     }
 }
 
-/// The configuration that `docs/forward-auth.md` shows.
+const PAGE: &str = include_str!("../../docs/forward-auth.md");
+
+/// What nginx needs around the block of the page.
 const NGINX: &str = "
 daemon off;
 master_process off;
@@ -210,49 +212,29 @@ http {
   scgi_temp_path @DIR@/nginx-scgi;
   server {
     listen 127.0.0.1:@PORT@;
-    location / {
-      auth_request /_doorward;
-      auth_request_set $who $upstream_http_x_consumer_username;
-      error_page 401 = @sign_in;
-      proxy_set_header X-Consumer-Username $who;
-      proxy_pass http://@APP@;
-    }
-    location = /_doorward {
-      internal;
-      proxy_pass http://@PROXY@/gate/auth-request;
-      proxy_pass_request_body off;
-      proxy_set_header Content-Length '';
-      proxy_set_header X-Original-URL $scheme://$http_host$request_uri;
-      proxy_set_header X-Original-Method $request_method;
-      proxy_set_header X-Forwarded-For $remote_addr;
-    }
-    location = /callback { rewrite ^ /_sign_in last; }
-    location @sign_in { rewrite ^ /_sign_in last; }
-    location = /_sign_in {
-      internal;
-      proxy_pass http://@PROXY@/gate/forward-auth;
-      proxy_pass_request_body off;
-      proxy_set_header Content-Length '';
-      proxy_set_header X-Forwarded-Proto $scheme;
-      proxy_set_header X-Forwarded-Host $http_host;
-      proxy_set_header X-Forwarded-Uri $request_uri;
-      proxy_set_header X-Forwarded-Method $request_method;
-      proxy_set_header X-Forwarded-For $remote_addr;
-    }
+@BLOCK@
   }
 }
 ";
+
+/// The block of the page, which asks `door` and leads to `app`.
+fn page_block(door: &Door, app: &Upstream) -> String {
+    let blocks = PAGE.split("```text\n").skip(1);
+    let mut blocks = blocks.filter_map(|rest| rest.split("```").next());
+    let block = blocks.find(|block| block.contains("auth_request /_doorward"));
+    let block = block.expect("the page shows nginx");
+    let block = block.replace("http://doorward/", &door.proxy_url("/"));
+    block.replace("http://app;", &format!("http://{};", app.address()))
+}
 
 /// nginx in front of `app`, which asks `door`; `None`: it is not installed.
 async fn nginx(door: &Door, app: &Upstream) -> Option<Nginx> {
     let port = Port::reserve();
     let text = door
         .fill(NGINX)
-        .replace("@PORT@", &port.number().to_string());
-    door.write(
-        "nginx.conf",
-        &text.replace("@APP@", &app.address().to_string()),
-    );
+        .replace("@PORT@", &port.number().to_string())
+        .replace("@BLOCK@", &page_block(door, app));
+    door.write("nginx.conf", &text);
     let mut command = Command::new("nginx");
     command.arg("-c").arg(door.path("nginx.conf"));
     let child = command.stderr(Stdio::null()).spawn().ok()?;

@@ -136,6 +136,21 @@ fn links_between_pages_lead_somewhere() {
     assert_eq!(broken, [""; 0]);
 }
 
+#[test]
+fn pages_load_nothing_from_elsewhere() {
+    for (path, text) in pages() {
+        for line in prose(&text) {
+            // The odd pieces are code.
+            let shown: String = line.split('`').step_by(2).collect();
+            for what in ["![", "<img", "<script", "<link", "<iframe"] {
+                let mut after = shown.split(what).skip(1);
+                let is_foreign = after.any(|rest| rest.contains("//"));
+                assert!(!is_foreign, "{}: {line}", path.display());
+            }
+        }
+    }
+}
+
 /// Most bytes of a picture.
 const PICTURE: usize = 60_000;
 
