@@ -38,11 +38,11 @@ pub(crate) const KIND: Kind = Kind {
     build,
 };
 
-/// The fields of `config`: types, defaults and bounds. The Admin API, files and
-/// `/schemas` all work from this.
 /// The header, unless another one is configured.
 const DEFAULT: &str = "Kong-Request-ID";
 
+/// The fields of `config`: types, defaults and bounds. The Admin API, files and
+/// `/schemas` all work from this.
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         Schema::new(vec![
