@@ -131,7 +131,7 @@ async fn every_step_of_hardening_works() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_step_of_moving_sign_in_works() {
-    walk_from_nothing(include_str!("../../docs/migrate-sign-in.md"), 4).await;
+    walk_from_nothing(include_str!("../../docs/migrate-sign-in.md"), 7).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
