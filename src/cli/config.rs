@@ -52,7 +52,7 @@ pub(super) enum Action {
         check: bool,
         /// Imports the rest of a document with plugins, or lists, that Doorward
         /// does not run. What is left out is listed on standard error by file,
-        /// line and name: whoever such a plugin kept out comes in
+        /// line and name: callers that such a plugin kept out come in
         #[arg(long)]
         skip_unsupported: bool,
     },

@@ -35,6 +35,15 @@ fn sentences_of_the_pages_are_short() {
     );
 }
 
+#[test]
+fn sentences_of_the_pages_name_their_subject() {
+    for (name, text) in pages() {
+        let mut sentences = sentences(&text).into_iter();
+        let unnamed = sentences.find(|one| one.to_lowercase().contains("whoever"));
+        assert_eq!(unnamed, None, "{name}");
+    }
+}
+
 /// The pages: name and text.
 fn pages() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
