@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use http::header::HeaderName;
@@ -15,7 +16,7 @@ use super::message::{self, Fault};
 use doorward_core::clock::Clock;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_plugin_api::Parts;
-use doorward_plugin_api::filter::{Code, Exchange};
+use doorward_plugin_api::filter::{AwaitedEvents, Code, Exchange, SessionLiveness};
 
 /// A session that is not this caller's, or is over.
 pub(super) const UNKNOWN: Code = Code::new(
@@ -60,17 +61,38 @@ struct Entries {
     uses: u64,
 }
 
-#[derive(Clone, Copy)]
 struct Entry {
     subject: Hash,
     used: (i64, u64),
+    /// Whether the session is over, for the streams that belong to it.
+    over: Arc<AtomicBool>,
+}
+
+/// What a stream must not outlast: the session of the protocol, and what it must not
+/// outlast for the sake of its token.
+#[derive(Debug)]
+struct StreamLiveness {
+    over: Arc<AtomicBool>,
+    token: Option<Arc<dyn SessionLiveness>>,
+}
+
+impl SessionLiveness for StreamLiveness {
+    fn is_over(&self) -> bool {
+        let of_token = self.token.as_ref();
+        self.over.load(Ordering::Relaxed) || of_token.is_some_and(|token| token.is_over())
+    }
 }
 
 impl Entries {
+    /// Forgets a session, whose streams end.
     fn remove(&mut self, id: &Hash) {
-        let Some(entry) = self.by_id.remove(id) else {
-            return;
-        };
+        if let Some(entry) = self.take(id) {
+            entry.over.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn take(&mut self, id: &Hash) -> Option<Entry> {
+        let entry = self.by_id.remove(id)?;
         self.by_use.remove(&entry.used);
         if let Some(own) = self.of_subjects.get_mut(&entry.subject) {
             own.remove(&entry.used);
@@ -78,21 +100,26 @@ impl Entries {
                 self.of_subjects.remove(&entry.subject);
             }
         }
+        Some(entry)
     }
 
-    fn insert(&mut self, id: Hash, subject: Hash, now_ms: i64) {
+    fn insert(&mut self, id: Hash, subject: Hash, over: Arc<AtomicBool>, now_ms: i64) {
         self.uses += 1;
         let used = (now_ms, self.uses);
-        self.by_id.insert(id, Entry { subject, used });
+        let entry = Entry {
+            subject,
+            used,
+            over,
+        };
+        self.by_id.insert(id, entry);
         self.by_use.insert(used, id);
         let own = self.of_subjects.entry(subject).or_default();
         own.insert(used, id);
     }
 
     fn touch(&mut self, id: &Hash, now_ms: i64) {
-        if let Some(subject) = self.by_id.get(id).map(|entry| entry.subject) {
-            self.remove(id);
-            self.insert(*id, subject, now_ms);
+        if let Some(entry) = self.take(id) {
+            self.insert(*id, entry.subject, entry.over, now_ms);
         }
     }
 
@@ -122,16 +149,19 @@ impl Entries {
         {
             self.remove(&oldest);
         }
-        self.insert(id, subject, now_ms);
+        self.insert(id, subject, Arc::default(), now_ms);
     }
 
-    fn matches(&mut self, id: &Hash, subject: &Hash, now_ms: i64) -> bool {
+    /// Uses the session of this subject, and says where its end will be told.
+    fn find(&mut self, id: &Hash, subject: &Hash, now_ms: i64) -> Option<Arc<AtomicBool>> {
         self.forget_old(now_ms);
-        let is_own = (self.by_id.get(id)).is_some_and(|entry| entry.subject == *subject);
-        if is_own {
-            self.touch(id, now_ms);
-        }
-        is_own
+        let entry = self.by_id.get(id);
+        let over = entry
+            .filter(|entry| entry.subject == *subject)?
+            .over
+            .clone();
+        self.touch(id, now_ms);
+        Some(over)
     }
 }
 
@@ -179,8 +209,8 @@ impl Sessions {
     }
 
     /// Whether the session that a request names is its caller's; a request may name
-    /// none.
-    pub(super) fn lets_in(&self, request: &RequestHeader, exchange: &Exchange) -> bool {
+    /// none. A stream of events in answer ends with the session.
+    pub(super) fn lets_in(&self, request: &RequestHeader, exchange: &mut Exchange) -> bool {
         let named = match SentSession::of(request) {
             SentSession::Absent => return true,
             SentSession::Single(named) => Some(named),
@@ -190,7 +220,15 @@ impl Sessions {
             return false;
         };
         let id = self.hash(&[session.as_bytes()]);
-        (self.table.0.lock()).matches(&id, &subject, self.clock.now_ms())
+        let found = (self.table.0.lock()).find(&id, &subject, self.clock.now_ms());
+        let Some(over) = found else {
+            return false;
+        };
+        if exchange.awaits_events == Some(AwaitedEvents::OfSubscription) {
+            let token = exchange.lasting.take();
+            exchange.lasting = Some(Arc::new(StreamLiveness { over, token }));
+        }
+        true
     }
 
     /// Takes notice of what a server says: of the session that it has opened, and of
@@ -259,16 +297,20 @@ pub(super) fn refusal() -> Reply {
 mod tests {
     use super::*;
 
+    fn is_of(all: &mut Entries, id: &Hash, subject: &Hash, now_ms: i64) -> bool {
+        all.find(id, subject, now_ms).is_some()
+    }
+
     #[test]
     fn sessions_are_their_openers_alone_until_they_are_old() {
         let mut all = Entries::default();
         all.open([1; 32], [10; 32], 0);
         // Who says the same name later does not take it over.
         all.open([1; 32], [11; 32], 0);
-        assert!(all.matches(&[1; 32], &[10; 32], 1));
-        assert!(!all.matches(&[1; 32], &[11; 32], 1));
-        assert!(all.matches(&[1; 32], &[10; 32], IDLE_MS));
-        assert!(!all.matches(&[1; 32], &[10; 32], 2 * IDLE_MS + 1));
+        assert!(is_of(&mut all, &[1; 32], &[10; 32], 1));
+        assert!(!is_of(&mut all, &[1; 32], &[11; 32], 1));
+        assert!(is_of(&mut all, &[1; 32], &[10; 32], IDLE_MS));
+        assert!(!is_of(&mut all, &[1; 32], &[10; 32], 2 * IDLE_MS + 1));
         assert!(all.by_id.is_empty() && all.by_use.is_empty() && all.of_subjects.is_empty());
     }
 
@@ -285,8 +327,25 @@ mod tests {
             all.open(id(n), [8; 32], 1);
         }
         assert_eq!(all.by_id.len(), MAX_OF_SUBJECT + 1);
-        assert!(!all.matches(&id(0), &[8; 32], 2));
-        assert!(all.matches(&id(1), &[8; 32], 2));
-        assert!(all.matches(&[255; 32], &[7; 32], 2));
+        assert!(!is_of(&mut all, &id(0), &[8; 32], 2));
+        assert!(is_of(&mut all, &id(1), &[8; 32], 2));
+        assert!(is_of(&mut all, &[255; 32], &[7; 32], 2));
+    }
+
+    #[test]
+    fn a_session_that_is_used_again_is_not_over_until_it_is_ended() {
+        let mut all = Entries::default();
+        let found = |all: &mut Entries, now_ms| all.find(&[1; 32], &[10; 32], now_ms);
+        all.open([1; 32], [10; 32], 0);
+        let over = found(&mut all, 1).expect("the session");
+        found(&mut all, 2).expect("the session");
+        all.open([1; 32], [10; 32], 3);
+        assert!(!over.load(Ordering::Relaxed));
+        all.remove(&[1; 32]);
+        assert!(over.load(Ordering::Relaxed));
+        // The server gives the same name again.
+        all.open([1; 32], [10; 32], 4);
+        let next = found(&mut all, 5).expect("the session");
+        assert!(!next.load(Ordering::Relaxed));
     }
 }
