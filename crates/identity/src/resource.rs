@@ -31,7 +31,13 @@ pub(super) fn registered<'f>(
     client: &LiveClient,
     realm: &Realm,
 ) -> Result<Vec<String>, OAuthError> {
-    let allowed = allowed(client, realm);
+    named(requested, &allowed(client, realm))
+}
+
+fn named<'f>(
+    requested: impl Iterator<Item = &'f str>,
+    allowed: &[&str],
+) -> Result<Vec<String>, OAuthError> {
     let mut all = Vec::new();
     for resource in requested {
         let absolute = Url::parse(resource).is_ok_and(|url| url.fragment().is_none());
@@ -39,27 +45,29 @@ pub(super) fn registered<'f>(
             let text = "A resource is an absolute URI without fragment";
             return Err(invalid_target(text));
         }
-        add(resource, &allowed, &mut all)?;
+        add(resource, allowed, &mut all)?;
     }
     Ok(all)
 }
 
 /// What a client of this realm may ask for.
 fn allowed<'c>(client: &'c LiveClient, realm: &'c Realm) -> Vec<&'c str> {
-    let own = client.client.metadata.resources.iter();
-    own.chain(&realm.settings.resources)
-        .map(String::as_str)
-        .collect()
+    let of_realm = realm.settings.resources.iter().map(String::as_str);
+    own(client).chain(of_realm).collect()
 }
 
-/// As [`requested`], also by the logical names of `audience` (RFC 8693 §2.1).
-pub(super) fn targets(
-    form: &Form<'_>,
-    client: &LiveClient,
-    realm: &Realm,
-) -> Result<Vec<String>, OAuthError> {
-    let mut all = requested(form, client, realm)?;
-    let allowed = allowed(client, realm);
+/// The resources of the client's own record.
+fn own(client: &LiveClient) -> impl Iterator<Item = &str> {
+    let own = client.client.metadata.resources.iter();
+    own.map(String::as_str)
+}
+
+/// The resources and the logical names of `audience` (RFC 8693 §2.1) that a token is
+/// exchanged for, all of them of the client's own record. What is open to the clients
+/// of the realm is for users to agree to, and they agreed to the first token alone.
+pub(super) fn targets(form: &Form<'_>, client: &LiveClient) -> Result<Vec<String>, OAuthError> {
+    let allowed: Vec<&str> = own(client).collect();
+    let mut all = named(form.all("resource"), &allowed)?;
     for audience in form.all("audience") {
         // It may always ask for itself, and then only for itself.
         if audience == client.id() && all.is_empty() {

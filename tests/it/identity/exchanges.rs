@@ -18,6 +18,7 @@ async fn door(issuer: &Issuer) -> Door {
   realms:
     /:
       settings:
+        resources: [\"https://open.example/mcp\"]
         trusted_issuers:
           - {{issuer: \"https://trusted.example\", jwks_uri: \"{url}/keys\"}}
       users:
@@ -248,6 +249,32 @@ async fn an_exchanged_token_can_do_no_more_than_the_first() {
     )
     .await
     .expect(200);
+}
+
+#[tokio::test]
+async fn an_exchange_leads_to_no_resource_that_only_the_realm_names() {
+    let door = door(&Issuer::start().await).await;
+    let open = "https://open.example/mcp";
+    // Clients may ask for it, each for itself.
+    for_user(&door, &[("resource", open)]).await;
+    let own = [
+        ("grant_type", "client_credentials"),
+        ("scope", "read"),
+        ("resource", open),
+    ];
+    ask(&door, "back", &own).await.expect(200);
+    // The server that the user's token is for may not go there in the user's name.
+    let given = for_user(&door, &[("resource", "https://back.example/")]).await;
+    let given = text(&given, "access_token");
+    for target in [("resource", open), ("audience", open)] {
+        let refused = exchange(&door, "back", &given, &[target]).await;
+        assert_error(refused, 400, "invalid_target", "");
+        let both = [("resource", "https://deep.example/"), target];
+        let refused = exchange(&door, "back", &given, &both).await;
+        assert_error(refused, 400, "invalid_target", "");
+    }
+    let good = exchange(&door, "back", &given, &[("audience", "deeper")]).await;
+    good.expect(200);
 }
 
 #[tokio::test]

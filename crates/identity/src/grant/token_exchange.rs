@@ -3,7 +3,7 @@
 //!
 //! The new token is of the grant of the old one: it can't do more, can't live
 //! longer, and dies with it. Who is the audience of a token may pass it on to
-//! the resources that are registered for it; who merely got one for others may
+//! the resources of its own record, and not to those of its realm; who merely got one for others may
 //! narrow it to fewer of them.
 
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
     }
     let bound_to = dpop::binding(call, &client).await?;
     let (subject, act) = subject(call, form, &client).await?;
-    let audience = audience(call, form, &client, &subject)?;
+    let audience = audience(form, &client, &subject)?;
     let mut all: Vec<String> = subject.issued.scopes().map(str::to_owned).collect();
     all.retain(|scope| client.scopes.contains(scope));
     let scopes = granted(form.get("scope"), &all, &all)?;
@@ -91,13 +91,12 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
 /// not for the client itself, leads to no others: its grant names them (RFC 8707
 /// §2.2), and asking anew would widen it.
 fn audience(
-    call: &Call,
     form: &Form<'_>,
     client: &LiveClient,
     subject: &ValidToken,
 ) -> Result<Vec<String>, OAuthError> {
     if subject.issued.is_for(client) {
-        return resource::targets(form, client, &call.realm);
+        return resource::targets(form, client);
     }
     let granted: Vec<String> = subject.issued.audiences().map(str::to_owned).collect();
     resource::narrowed_targets(form, &granted)
