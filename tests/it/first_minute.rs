@@ -1,7 +1,7 @@
 //! The first minute: a door without a file, one from flags alone, the files to
 //! begin with, and what a browser sees.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Door, Setup, Upstream, eventually, http};
 
@@ -278,6 +278,18 @@ async fn a_stranger_is_not_told_what_runs_here() {
     assert!(!body.contains("Doorward is running"), "{body}");
 }
 
+/// What a client finds that is given this address of an MCP server: the metadata of
+/// that very resource.
+async fn mcp_metadata(resource: &str) -> Value {
+    let refused = http::send(http::client().post(resource)).await.expect(401);
+    let challenge = refused.header("www-authenticate");
+    let metadata = challenge.split('"').nth(1).expect("an address");
+    let metadata = http::send(http::client().get(metadata)).await.expect(200);
+    let metadata = metadata.json();
+    assert_eq!(metadata["resource"], *resource);
+    metadata
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_door_from_flags_lets_clients_of_an_mcp_server_find_the_rest() {
     let upstream = Upstream::echo().await;
@@ -299,12 +311,10 @@ async fn a_door_from_flags_lets_clients_of_an_mcp_server_find_the_rest() {
         "{log}"
     );
 
-    let refused = http::send(http::client().post(&resource)).await.expect(401);
-    let challenge = refused.header("www-authenticate");
-    let metadata = challenge.split('"').nth(1).expect("an address");
-    let metadata = http::send(http::client().get(metadata)).await.expect(200);
-    let metadata = metadata.json();
-    assert_eq!(metadata["resource"], *resource);
+    // The other name of this machine leads to the same provider.
+    let by_number = resource.replace("localhost", "127.0.0.1");
+    mcp_metadata(&by_number).await;
+    let metadata = mcp_metadata(&resource).await;
     // Clients that name no scope of their own ask for all that they find.
     assert_eq!(metadata["scopes_supported"], json!(["openid"]));
     let issuer = metadata["authorization_servers"][0].as_str().expect("one");
@@ -326,7 +336,7 @@ async fn a_door_from_flags_lets_clients_of_an_mcp_server_find_the_rest() {
         ("username", "user"),
         ("password", secrets[0]),
         ("scope", "openid"),
-        ("resource", &resource),
+        ("resource", &by_number),
     ];
     let token = provider["token_endpoint"].as_str().expect("one");
     let token = http::send(http::client().post(token).form(&form)).await;

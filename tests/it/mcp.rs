@@ -163,6 +163,52 @@ async fn a_client_finds_the_provider_and_its_token_is_for_the_server_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_two_names_is_the_resource_that_the_client_has_called() {
+    let upstream = Upstream::echo().await;
+    let identity = "
+  base_url: http://@PROXY@
+  realms:
+    /:
+      settings:
+        resources: [\"http://@PROXY@/mcp\", \"http://localhost:@PROXY_PORT@/mcp\", \"http://@PROXY@/other\"]
+      clients:
+      - {client_id: orders, client_secret: orders-secret, grant_types: [client_credentials], scope: read}
+";
+    let aliases = "      resource_aliases: [\"http://localhost:@PROXY_PORT@/mcp\"]";
+    let service = service(&upstream.url(""), aliases);
+    let setup = Setup::new().identity(identity).services(&service);
+    let door = setup.start().await;
+    let (first, other) = (door.proxy_url("/mcp"), door.proxy_url("/other"));
+    let second = first.replace("127.0.0.1", "localhost");
+    for resource in [&first, &second] {
+        let refused = http::send(http::client().post(resource)).await.expect(401);
+        let challenge = refused.header("www-authenticate");
+        let place = resource.replace("/mcp", "/.well-known/oauth-protected-resource");
+        let expected = format!("Bearer resource_metadata=\"{place}/mcp\"");
+        assert_eq!(challenge, expected);
+        for place in [format!("{place}/mcp"), place] {
+            let metadata = http::send(http::client().get(place)).await.expect(200);
+            assert_eq!(metadata.json()["resource"], **resource);
+        }
+        // It is one server: the token is good by either name.
+        let token = token(&door, "read", Some(resource)).await;
+        for called in [&first, &second] {
+            let call = http::client().post(called).bearer_auth(&token);
+            let page = called.replace("/mcp", "");
+            http::send(call.header("origin", page)).await.expect(200);
+        }
+    }
+    let reached = upstream.seen().len();
+    let token = token(&door, "read", Some(&other)).await;
+    call(&door, Some(&token)).await.expect(401);
+    // A name that the configuration does not know is none of the challenge.
+    let request = http::client().post(&first).header("host", "evil.test");
+    let refused = http::send(request).await.expect(401);
+    assert!(!refused.header("www-authenticate").contains("evil"));
+    assert_eq!(upstream.seen().len(), reached, "nothing else was forwarded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_token_for_a_server_that_nobody_named_is_not_given() {
     let upstream = Upstream::echo().await;
     let door = door(&upstream).await;

@@ -26,18 +26,44 @@ const FIVE_MINUTES: HeaderValue = HeaderValue::from_static("public, max-age=300"
 /// The metadata of all resources, by host and path.
 #[derive(Debug, Default)]
 pub struct ResourceMetadata {
-    hosts: HashMap<(String, Option<u16>), Vec<(String, Bytes)>>,
+    hosts: HashMap<(String, Option<u16>), OfHost>,
+}
+
+/// The metadata of the resources of one host.
+#[derive(Debug, Default)]
+struct OfHost {
+    by_path: Vec<(String, Bytes)>,
+    /// The resources, by the path that each of them has first.
+    resources: Vec<String>,
+}
+
+impl OfHost {
+    fn at(&self, path: &str) -> Option<&Bytes> {
+        let mut all = self.by_path.iter();
+        let (_, metadata) = all.find(|(known, _)| known == path)?;
+        Some(metadata)
+    }
 }
 
 impl ResourceMetadata {
-    /// The metadata of these resources. Of two with one identifier the first counts.
-    pub(super) fn of<'r>(resources: impl Iterator<Item = &'r ProtectedResource>) -> Arc<Self> {
+    /// The metadata of these resources, each of which may have several addresses. Of
+    /// two with one address the first counts.
+    pub(super) fn of<'r>(resources: impl Iterator<Item = &'r [ProtectedResource]>) -> Arc<Self> {
         let mut all = Self::default();
-        for resource in resources {
-            let host = (resource.host.clone(), resource.port);
-            let of_host = all.hosts.entry(host).or_default();
-            if !of_host.iter().any(|(path, _)| *path == resource.path) {
-                of_host.push((resource.path.clone(), resource.metadata.clone()));
+        for addresses in resources {
+            let mut seen = Vec::new();
+            for address in addresses {
+                let host = (address.host.clone(), address.port);
+                let of_host = all.hosts.entry(host.clone()).or_default();
+                if of_host.at(&address.path).is_some() {
+                    continue;
+                }
+                let entry = (address.path.clone(), address.metadata.clone());
+                of_host.by_path.push(entry);
+                if !seen.contains(&host) {
+                    of_host.resources.push(address.path.clone());
+                    seen.push(host);
+                }
             }
         }
         Arc::new(all)
@@ -54,12 +80,11 @@ impl ResourceMetadata {
             return None;
         }
         let (host, port) = admit::authority(request)?;
-        // A default port may be named or not: which one is, only the scheme tells,
-        // and a proxy in front may have that.
+        // As `ProtectedResource::is_at` has it.
         let port = port.filter(|port| !matches!(port, 80 | 443));
-        let resources = self.hosts.get(&(host.to_ascii_lowercase(), port))?;
+        let of_host = self.hosts.get(&(host.to_ascii_lowercase(), port))?;
         Some(match request.method {
-            Method::GET | Method::HEAD => found(resources, path),
+            Method::GET | Method::HEAD => found(of_host, path),
             Method::OPTIONS => shared(StatusCode::NO_CONTENT)
                 .header(ACCESS_CONTROL_ALLOW_METHODS, METHODS)
                 .header(ACCESS_CONTROL_ALLOW_HEADERS, HEADERS),
@@ -71,13 +96,12 @@ impl ResourceMetadata {
 
 /// The metadata at `path`; those of the only resource of a host at the root, too,
 /// where clients look that know no path.
-fn found(resources: &[(String, Bytes)], path: &str) -> Reply {
-    let exact = resources.iter().find(|(known, _)| known == path);
-    let only = match resources {
-        [only] if path.is_empty() || path == "/" => Some(only),
+fn found(of_host: &OfHost, path: &str) -> Reply {
+    let only = match &*of_host.resources {
+        [only] if path.is_empty() || path == "/" => of_host.at(only),
         _ => None,
     };
-    let Some((_, metadata)) = exact.or(only) else {
+    let Some(metadata) = of_host.at(path).or(only) else {
         let message = "no protected resource has this address";
         return Reply::message(StatusCode::NOT_FOUND, message)
             .header(ACCESS_CONTROL_ALLOW_ORIGIN, ANYBODY);
@@ -101,6 +125,7 @@ mod tests {
             host: host.to_owned(),
             port,
             path: path.to_owned(),
+            origin: format!("https://{host}"),
             metadata: format!("{host}{path}").into(),
         }
     }
@@ -123,7 +148,7 @@ mod tests {
             resource("b.test", Some(8000), "/one"),
             resource("b.test", Some(8000), "/two"),
         ];
-        let all = ResourceMetadata::of(resources.iter());
+        let all = ResourceMetadata::of(resources.iter().map(std::slice::from_ref));
         let get = |host, path: &str| {
             told(
                 &all,
@@ -154,5 +179,34 @@ mod tests {
             told(&all, "POST", "a.test", &path),
             Some((405, String::new()))
         );
+    }
+
+    #[test]
+    fn a_resource_with_several_addresses_is_at_the_root_of_each_host() {
+        let one = [
+            resource("a.test", None, "/mcp"),
+            resource("b.test", None, "/mcp"),
+            resource("a.test", None, "/mcp/"),
+            resource("c.test", None, "/one"),
+        ];
+        let two = [
+            resource("a.test", None, "/mcp"),
+            resource("c.test", None, "/two"),
+        ];
+        let all = ResourceMetadata::of([&one[..], &two].into_iter());
+        let get = |host, path: &str| {
+            let path = format!("{}{path}", ProtectedResource::WELL_KNOWN);
+            told(&all, "GET", host, &path).map(|(_, text)| text)
+        };
+        let found = |text: &str| Some(text.to_owned());
+        for (host, path, expected) in [
+            ("a.test", "/mcp/", "a.test/mcp/"),
+            ("a.test", "", "a.test/mcp"),
+            ("b.test", "", "b.test/mcp"),
+            ("c.test", "/two", "c.test/two"),
+            ("c.test", "", ""),
+        ] {
+            assert_eq!(get(host, path), found(expected), "{host}{path}");
+        }
     }
 }

@@ -220,9 +220,10 @@ pub trait Filter: Send + Sync + 'static {
         None
     }
 
-    /// The resource that the filter protects, if clients can find out about it.
-    fn protected_resource(&self) -> Option<&ProtectedResource> {
-        None
+    /// The resource that the filter protects, if clients can find out about it: by
+    /// its own address, and then by others that it has.
+    fn protected_resource(&self) -> &[ProtectedResource] {
+        &[]
     }
 
     /// The sessions of users that the filter keeps, if it keeps any.
@@ -247,6 +248,8 @@ pub struct ProtectedResource {
     pub port: Option<u16>,
     /// Its path; empty: the host as a whole.
     pub path: String,
+    /// Its origin: scheme, host and port.
+    pub origin: String,
     /// Its metadata, as JSON.
     pub metadata: Bytes,
 }
@@ -254,6 +257,15 @@ pub struct ProtectedResource {
 impl ProtectedResource {
     /// Where metadata are on the resource's host, before its path (RFC 9728 section 3.1).
     pub const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+    /// Whether clients that speak to this host and port may mean the resource. A
+    /// default port may be named or not: which one is, only the scheme tells, and a
+    /// proxy in front may have that.
+    #[must_use]
+    pub fn is_at(&self, host: &str, port: Option<u16>) -> bool {
+        let port = port.filter(|port| !matches!(port, 80 | 443));
+        self.port == port && self.host.eq_ignore_ascii_case(host)
+    }
 }
 
 /// A filter that keeps sessions of users, as operators see them.

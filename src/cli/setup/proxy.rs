@@ -110,6 +110,18 @@ impl Arguments {
         format!("{base}{}", self.to[0].path().trim_end_matches('/'))
     }
 
+    /// All identifiers of the MCP server, its own first: clients on this machine may
+    /// call the door by either name of loopback.
+    fn resources(&self, base: &str) -> Vec<String> {
+        let other = base.strip_prefix("http://localhost:");
+        let bases = [
+            Some(base.to_owned()),
+            other.map(|port| format!("http://127.0.0.1:{port}")),
+        ];
+        let bases = bases.into_iter().flatten();
+        bases.map(|base| self.resource(&base)).collect()
+    }
+
     /// What browsers call this door, without a slash at the end.
     fn base(&self) -> String {
         match &self.base_url {
@@ -177,7 +189,7 @@ fn main_file(arguments: &Arguments, admin: &str, base: &str, secrets: &Secrets) 
             "groups_scope": "scim:read",
         });
         if arguments.mcp {
-            settings["resources"] = json!([arguments.resource(base)]);
+            settings["resources"] = json!(arguments.resources(base));
             settings["registration"] = json!({"mode": "open"});
             settings["client_metadata_documents"] = json!({"mode": "open"});
             // Clients refresh in parallel, and lose answers.
@@ -289,6 +301,7 @@ fn plugins(arguments: &Arguments, base: &str, secrets: &Secrets) -> Vec<Value> {
             "name": "mcp",
             "config": {
                 "resource": arguments.resource(base),
+                "resource_aliases": arguments.resources(base)[1..],
                 "issuer": format!("{base}/oauth2"),
                 // Clients ask for what is listed here, or for all that the provider has.
                 "scopes_supported": ["openid"],
@@ -345,7 +358,7 @@ fn hints(arguments: &Arguments, admin: &str, base: &str, secrets: &Secrets) -> S
     }
     if arguments.mcp {
         text += &format!("  MCP server    {door}\n");
-        text += "                give clients this very address: they find the rest\n";
+        text += "                give clients this address: they find the rest\n";
     }
     text += &format!("  Admin API     http://{admin}\n");
     if !is_loopback(admin) {

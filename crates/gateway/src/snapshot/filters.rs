@@ -209,12 +209,12 @@ pub(super) fn resource_metadata(
     changed: &[Uuid],
     previous: Option<&Snapshot>,
 ) -> Arc<ResourceMetadata> {
-    let protects = |filter: &dyn Filter| filter.protected_resource().is_some();
+    let protects = |filter: &dyn Filter| !filter.protected_resource().is_empty();
     if let Some(previous) = unchanged(filters, changed, previous, protects) {
         return previous.resource_metadata.clone();
     }
     let all = filters.iter().map(|(_, built)| &built.filter);
-    ResourceMetadata::of(all.filter_map(|filter| filter.protected_resource()))
+    ResourceMetadata::of(all.map(|filter| filter.protected_resource()))
 }
 
 /// What a plugin is attached to: a service, a route.

@@ -167,7 +167,8 @@ impl Mcp {
         if session.req_header().headers.contains_key(UPGRADE) {
             let fault = Fault::new(FORBIDDEN, "the protocol has no upgrade");
             let refused = Refused::new(&UPGRADE_DENIED, fault);
-            return Verdict::Now(Flow::Respond(self.refuse_call(refused, exchange)));
+            let reply = self.refuse_call(refused, session.req_header(), exchange);
+            return Verdict::Now(Flow::Respond(reply));
         }
         if self.may_have_calls(session.req_header()) || !session.is_body_empty() {
             exchange.notes.push(Box::new(Admitted));
@@ -211,7 +212,9 @@ impl Mcp {
         };
         match decided {
             Ok(()) => Flow::Continue,
-            Err(refused) => Flow::Respond(self.refuse_call(refused, exchange)),
+            Err(refused) => {
+                Flow::Respond(self.refuse_call(refused, session.req_header(), exchange))
+            }
         }
     }
 
@@ -322,7 +325,12 @@ impl Mcp {
         }
     }
 
-    fn refuse_call(&self, refused: Refused, exchange: &mut Exchange) -> Reply {
+    fn refuse_call(
+        &self,
+        refused: Refused,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Reply {
         self.refused.inc();
         exchange.refusal = Some(Cow::Borrowed(refused.code.code));
         let mut reply = Reply::empty(refused.status());
@@ -331,6 +339,7 @@ impl Mcp {
             return reply;
         }
         let why = Some(refused.fault.message);
-        self.challenged_for(&refused.scopes, reply, Some("insufficient_scope"), why)
+        let error = Some("insufficient_scope");
+        self.challenged_for(&refused.scopes, request, reply, error, why)
     }
 }

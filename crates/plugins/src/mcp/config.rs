@@ -22,6 +22,11 @@ pub(super) fn schema() -> &'static Schema {
         let texts = || Type::array(Type::text());
         Schema::new(vec![
             Field::new("resource", Type::checked(check_resource)).required(),
+            Field::new(
+                "resource_aliases",
+                Type::array(Type::checked(check_resource)),
+            )
+            .default(json!([])),
             Field::new("issuer", Type::checked(check_url)).required(),
             Field::new(
                 "authorization_servers",
@@ -101,14 +106,10 @@ fn check_origin(text: &str) -> Result<(), String> {
 
 /// What the fields come to.
 pub(super) struct Config {
-    /// The resource and its metadata.
-    pub(super) resource: ProtectedResource,
-    /// The origin of the resource itself.
-    pub(super) own_origin: String,
+    /// The resource and its metadata, by each of its addresses.
+    pub(super) addresses: Vec<ProtectedResource>,
     /// The origins whose pages may call, besides its own.
     pub(super) origins: Vec<String>,
-    /// `resource_metadata="…"`.
-    pub(super) where_metadata: String,
     /// The scopes that every token must have.
     pub(super) scopes: Vec<String>,
     /// Who may call what.
@@ -119,9 +120,9 @@ pub(super) struct Config {
     pub(super) binds_sessions: bool,
     /// Longest body that is read before a decision, in bytes.
     pub(super) max_body: usize,
-    /// The audience that the tokens of clients must have, where they are exchanged for
-    /// others: nobody else looks at it then.
-    pub(super) exchanged_from: Option<String>,
+    /// The audiences of which the tokens of clients must have one, where they are
+    /// exchanged for others: nobody else looks at them then.
+    pub(super) exchanged_from: Option<Vec<String>>,
     /// The `config` of the `openid-connect` plugin that checks tokens.
     pub(super) checks: Map<String, Value>,
 }
@@ -133,10 +134,6 @@ impl Config {
         constants: &Constants,
     ) -> Result<Self, ConfigError> {
         let config = Settings(config);
-        let resource = config.text("resource").unwrap_or_default();
-        let url = Url::parse(resource).map_err(|error| wrong("resource", error.to_string()))?;
-        let path = if url.path() == "/" { "" } else { url.path() };
-        let origin = url.origin().ascii_serialization();
         let scopes: Vec<&str> = config.texts("scopes_required").collect();
         if let Some(Err(message)) = scopes
             .iter()
@@ -145,38 +142,67 @@ impl Config {
         {
             return Err(wrong("scopes_required", message));
         }
+        let addresses = addresses(config, &scopes)?;
         let exchanges = config.some_text("upstream_audience").is_some();
-        if exchanges && (config.some_text("client_id").is_none() || path.is_empty()) {
-            let message = "needs client_id and client_secret, and a resource with a path";
+        let has_origin = addresses.iter().any(|address| address.path.is_empty());
+        if exchanges && (config.some_text("client_id").is_none() || has_origin) {
+            let message = "needs client_id and client_secret, and resources with a path";
             return Err(wrong("upstream_audience", message));
         }
         let max_body = config.integer("max_body").unwrap_or_default();
         Ok(Self {
-            resource: ProtectedResource {
-                host: url.host_str().unwrap_or_default().to_owned(),
-                port: url.port(),
-                path: path.to_owned(),
-                metadata: metadata(config, &scopes).to_string().into(),
-            },
-            own_origin: origin.clone(),
+            addresses,
             origins: config.texts("allowed_origins").map(str::to_owned).collect(),
-            where_metadata: format!(
-                "resource_metadata=\"{origin}{}{path}\"",
-                ProtectedResource::WELL_KNOWN
-            ),
             scopes: scopes.iter().map(|&scope| scope.to_owned()).collect(),
             rules: Arc::new(Rules::read(config, constants)?),
             shows_step_up: config.flag("lists_show_step_up"),
             binds_sessions: config.flag("bind_sessions"),
             max_body: usize::try_from(max_body).unwrap_or_default(),
-            exchanged_from: exchanges.then(|| resource.to_owned()),
-            checks: checks(config, &url, &scopes),
+            exchanged_from: exchanges.then(|| audiences(config)),
+            checks: checks(config, &scopes),
         })
     }
 }
 
-/// The metadata (RFC 9728 section 2); what is not set is left out.
-fn metadata(config: Settings<'_>, scopes: &[&str]) -> Value {
+/// The identifiers of the resource: its own address before the others.
+fn identifiers<'c>(config: Settings<'c>) -> impl Iterator<Item = &'c str> {
+    let own = config.text("resource").into_iter();
+    own.chain(config.texts("resource_aliases"))
+}
+
+/// The addresses by which clients may know the resource. The metadata of each name
+/// it by that very one (RFC 9728 section 3.3).
+fn addresses(config: Settings<'_>, scopes: &[&str]) -> Result<Vec<ProtectedResource>, ConfigError> {
+    let all = identifiers(config).map(|identifier| {
+        let url = Url::parse(identifier).map_err(|error| wrong("resource", error.to_string()))?;
+        let path = if url.path() == "/" { "" } else { url.path() };
+        Ok(ProtectedResource {
+            host: url.host_str().unwrap_or_default().to_owned(),
+            port: url.port(),
+            path: path.to_owned(),
+            origin: url.origin().ascii_serialization(),
+            metadata: metadata(config, identifier, scopes).to_string().into(),
+        })
+    });
+    all.collect()
+}
+
+/// The audiences of which a token must have one.
+fn audiences(config: Settings<'_>) -> Vec<String> {
+    let spellings = |identifier: &str| {
+        // Providers differ in how they spell an address without a path.
+        let bare = identifier.trim_end_matches('/');
+        let is_origin = Url::parse(identifier).is_ok_and(|url| url.path() == "/");
+        let slashed = is_origin.then(|| format!("{bare}/"));
+        let first = if is_origin { bare } else { identifier };
+        [Some(first.to_owned()), slashed]
+    };
+    let all = identifiers(config).flat_map(spellings);
+    all.flatten().collect()
+}
+
+/// The metadata by one identifier (RFC 9728 section 2); what is not set is left out.
+fn metadata(config: Settings<'_>, identifier: &str, scopes: &[&str]) -> Value {
     let issuer = config.text("issuer").unwrap_or_default();
     let servers: Vec<&str> = config.texts("authorization_servers").collect();
     let servers = if servers.is_empty() {
@@ -185,7 +211,7 @@ fn metadata(config: Settings<'_>, scopes: &[&str]) -> Value {
         servers
     };
     let mut metadata = json!({
-        "resource": config.text("resource"),
+        "resource": identifier,
         "authorization_servers": servers,
         "bearer_methods_supported": ["header"],
     });
@@ -212,30 +238,24 @@ fn metadata(config: Settings<'_>, scopes: &[&str]) -> Value {
 
 /// What the `openid-connect` plugin is to check: tokens of this issuer for this
 /// resource, from the header alone, which the server never sees.
-fn checks(config: Settings<'_>, url: &Url, scopes: &[&str]) -> Map<String, Value> {
-    let resource = config.text("resource").unwrap_or_default();
-    let mut audiences = vec![resource.to_owned()];
-    // Providers differ in how they spell an address without a path.
-    if url.path() == "/" {
-        let bare = resource.trim_end_matches('/');
-        audiences = vec![bare.to_owned(), format!("{bare}/")];
-    }
+fn checks(config: Settings<'_>, scopes: &[&str]) -> Map<String, Value> {
     let mut checks = json!({
         "issuer": config.text("issuer"),
         "auth_methods": ["bearer"],
         "bearer_token_param_type": ["header"],
-        "audience_required": audiences,
+        "audience_required": audiences(config),
         "hide_credentials": true,
         "end_with_session": config.flag("end_with_session"),
         "upstream_access_token_header": null,
     });
     if let Some(audience) = config.some_text("upstream_audience") {
-        // The new token is judged, and it alone reaches the server.
+        // The new token is judged, and it alone reaches the server. The filter sees to
+        // it that the old one is for the resource.
         checks["audience_required"] = json!([audience]);
         checks["upstream_access_token_header"] = json!("authorization:bearer");
         checks["token_exchange"] = json!({
             "subject_token_issuers": [
-                {"issuer": config.text("issuer"), "conditions": {"has_audience": [resource]}},
+                {"issuer": config.text("issuer"), "conditions": {"missing_audience": [audience]}},
             ],
             "request": {"audience": [audience], "empty_scopes": true},
         });

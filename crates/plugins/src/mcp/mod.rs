@@ -25,9 +25,10 @@ use async_trait::async_trait;
 use http::header::{
     ACCEPT_ENCODING, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
-    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, ORIGIN, VARY,
-    WWW_AUTHENTICATE,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HOST, ORIGIN,
+    VARY, WWW_AUTHENTICATE,
 };
+use http::uri::Authority;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
@@ -146,7 +147,21 @@ impl Mcp {
 
     fn allows(&self, origin: &HeaderValue) -> bool {
         let is = |known: &str| known == "*" || origin.as_bytes() == known.as_bytes();
-        is(&self.config.own_origin) || self.config.origins.iter().any(|known| is(known))
+        let mut own = self.config.addresses.iter();
+        own.any(|own| is(&own.origin)) || self.config.origins.iter().any(|known| is(known))
+    }
+
+    /// The address by which the client knows the resource, among those that the
+    /// configuration names; its own address, if that can't be told.
+    fn address(&self, request: &RequestHeader) -> Option<&ProtectedResource> {
+        let all = &self.config.addresses;
+        let authority = authority(request);
+        let is_here = |one: &&ProtectedResource| {
+            (authority.as_ref()).is_some_and(|at| one.is_at(at.host(), at.port_u16()))
+        };
+        let here = || all.iter().filter(is_here);
+        let exact = here().find(|one| one.path == request.uri.path());
+        exact.or_else(|| here().next()).or(all.first())
     }
 
     /// What is wrong with a request whatever its token.
@@ -158,15 +173,15 @@ impl Mcp {
         if request.uri.query().is_some_and(has_token) {
             return Some(&TOKEN_IN_QUERY);
         }
-        let resource = self.config.exchanged_from.as_deref()?;
-        let is_foreign = tokens(request).any(|token| !is_for(token, resource));
+        let audiences = self.config.exchanged_from.as_deref()?;
+        let is_foreign = tokens(request).any(|token| !is_for(token, audiences));
         is_foreign.then_some(&FOREIGN_TOKEN)
     }
 
     /// The answer to a request that needs no look at its token.
     fn answered_early(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Reply> {
         if let Some(code) = self.obstacle(request) {
-            return Some(self.refuse(code, exchange));
+            return Some(self.refuse(code, request, exchange));
         }
         is_preflight(request).then(|| {
             Reply::empty(StatusCode::NO_CONTENT)
@@ -176,7 +191,12 @@ impl Mcp {
         })
     }
 
-    fn refuse(&self, code: &'static Code, exchange: &mut Exchange) -> Reply {
+    fn refuse(
+        &self,
+        code: &'static Code,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Reply {
         self.refused.inc();
         exchange.refusal = Some(Cow::Borrowed(code.code));
         let (status, text, error) = match code.status {
@@ -184,12 +204,12 @@ impl Mcp {
             401 => (StatusCode::UNAUTHORIZED, "Unauthorized", "invalid_token"),
             _ => (StatusCode::BAD_REQUEST, "Bad request", "invalid_request"),
         };
-        self.challenged(Reply::message(status, text), Some(error), None)
+        self.challenged(request, Reply::message(status, text), Some(error), None)
     }
 
     /// The decision of the plugin that checks tokens, with the challenge that
     /// clients of the protocol go by.
-    fn finish(&self, flow: Flow, exchange: &Exchange) -> Flow {
+    fn finish(&self, flow: Flow, request: &RequestHeader, exchange: &Exchange) -> Flow {
         let Flow::Respond(mut reply) = flow else {
             return flow;
         };
@@ -197,7 +217,9 @@ impl Mcp {
         let why = refusal.map(|refusal| refusal.describe().1);
         let error = match (reply.status, refusal) {
             // Nothing was shown, so nothing is wrong with it.
-            (StatusCode::UNAUTHORIZED, Some(Refusal::NoToken)) => return self.bare(reply),
+            (StatusCode::UNAUTHORIZED, Some(Refusal::NoToken)) => {
+                return Flow::Respond(self.challenged(request, reply, None, None));
+            }
             (StatusCode::UNAUTHORIZED, _) => "invalid_token",
             // A token of another server: signing in again helps. Where it was exchanged,
             // it is the provider that gave another audience, and nothing helps.
@@ -215,23 +237,26 @@ impl Mcp {
                 return Flow::Respond(reply);
             }
         };
-        Flow::Respond(self.challenged(reply, Some(error), why))
-    }
-
-    fn bare(&self, reply: Reply) -> Flow {
-        Flow::Respond(self.challenged(reply, None, None))
+        Flow::Respond(self.challenged(request, reply, Some(error), why))
     }
 
     /// `reply` with one challenge in the place of its own (RFC 6750 section 3,
     /// RFC 9728 section 5.1).
-    fn challenged(&self, reply: Reply, error: Option<&str>, why: Option<&str>) -> Reply {
-        self.challenged_for(&self.config.scopes, reply, error, why)
+    fn challenged(
+        &self,
+        request: &RequestHeader,
+        reply: Reply,
+        error: Option<&str>,
+        why: Option<&str>,
+    ) -> Reply {
+        self.challenged_for(&self.config.scopes, request, reply, error, why)
     }
 
     /// The same, for a call that needs these scopes.
     fn challenged_for(
         &self,
         scopes: &[String],
+        request: &RequestHeader,
         mut reply: Reply,
         error: Option<&str>,
         why: Option<&str>,
@@ -241,7 +266,10 @@ impl Mcp {
         if let Some(error) = error {
             challenge += &format!("error=\"{error}\", ");
         }
-        challenge += &self.config.where_metadata;
+        if let Some(ProtectedResource { origin, path, .. }) = self.address(request) {
+            let place = ProtectedResource::WELL_KNOWN;
+            challenge += &format!("resource_metadata=\"{origin}{place}{path}\"");
+        }
         if !scopes.is_empty() {
             challenge += &format!(", scope=\"{}\"", scopes.join(" "));
         }
@@ -273,7 +301,7 @@ impl Mcp {
             return Verdict::Now(Flow::Respond(sessions::refusal()));
         }
         if self.is_unexchanged(session.req_header(), exchange) {
-            let reply = self.refuse(&FOREIGN_TOKEN, exchange);
+            let reply = self.refuse(&FOREIGN_TOKEN, session.req_header(), exchange);
             return Verdict::Now(Flow::Respond(reply));
         }
         if self.looks_at_calls() {
@@ -306,13 +334,23 @@ fn tokens(request: &RequestHeader) -> impl Iterator<Item = &HeaderValue> {
     all.flat_map(|name| request.headers.get_all(name))
 }
 
-/// Whether a token can be read, and names this audience. Its signature is checked
-/// when it is exchanged.
-fn is_for(token: &HeaderValue, audience: &str) -> bool {
+/// Host and port that the client speaks to.
+fn authority(request: &RequestHeader) -> Option<Authority> {
+    let named = request.uri.authority().cloned();
+    let by_header = || {
+        let host = request.headers.get(HOST)?;
+        Authority::try_from(host.as_bytes()).ok()
+    };
+    named.or_else(by_header)
+}
+
+/// Whether a token can be read, and names one of these audiences. Its signature is
+/// checked when it is exchanged.
+fn is_for(token: &HeaderValue, audiences: &[String]) -> bool {
     let claims = Unverified::parse(bare_token(token)).and_then(|token| token.claims_of_anyone());
     match claims.as_ref().ok().and_then(|claims| claims.get("aud")) {
-        Some(Value::String(one)) => one == audience,
-        Some(Value::Array(all)) => all.iter().any(|one| one == audience),
+        Some(Value::String(one)) => audiences.contains(one),
+        Some(Value::Array(all)) => all.iter().any(|one| audiences.iter().any(|own| one == own)),
         _ => false,
     }
 }
@@ -378,7 +416,7 @@ impl Filter for Mcp {
         exchange.awaits_events = awaited_events(session.req_header());
         match self.plugin.on_request(session, exchange) {
             Verdict::Now(Flow::Continue) => self.admitted(session, exchange),
-            Verdict::Now(flow) => Verdict::Now(self.finish(flow, exchange)),
+            Verdict::Now(flow) => Verdict::Now(self.finish(flow, session.req_header(), exchange)),
             Verdict::Wait => Verdict::Wait,
         }
     }
@@ -386,7 +424,7 @@ impl Filter for Mcp {
     async fn on_request_slow(&self, session: &mut Session, exchange: &mut Exchange) -> Flow {
         if !calls::is_admitted(exchange) {
             let flow = self.plugin.on_request_slow(session, exchange).await;
-            let flow = self.finish(flow, exchange);
+            let flow = self.finish(flow, session.req_header(), exchange);
             if matches!(flow, Flow::Respond(_)) {
                 return flow;
             }
@@ -475,8 +513,8 @@ impl Filter for Mcp {
         self.plugin.secret_fields()
     }
 
-    fn protected_resource(&self) -> Option<&ProtectedResource> {
-        Some(&self.config.resource)
+    fn protected_resource(&self) -> &[ProtectedResource] {
+        &self.config.addresses
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -82,7 +82,7 @@ fn metadata_say_what_is_set_and_nothing_else() {
     let mut config = config();
     config["resource_name"] = json!("Weather");
     let filter = plugin(&KIND, &config).unwrap();
-    let resource = filter.protected_resource().unwrap();
+    let resource = &filter.protected_resource()[0];
     assert_eq!(
         (&*resource.host, resource.port, &*resource.path),
         ("mcp.test", None, "/mcp")
