@@ -163,6 +163,8 @@ $(PEBBLE):
 
 CLIENTS      := tests/clients
 NODE_MODULES := $(CLIENTS)/node_modules/.package-lock.json
+# The inspector needs a newer Node, which is among its packages.
+INSPECTOR    := $(CLIENTS)/inspector/node_modules/.package-lock.json
 VENV         := target/clients/venv
 # The first generation of a library that the environment has in its second.
 MCP_FIRST    := target/clients/mcp-first
@@ -170,10 +172,14 @@ MCP_RUST     := target/clients/rmcp
 
 deps-clients: deps ## Install clients of other makers for the tests: node, python, chromium, their packages.
 	@$(call install,$(NEEDS_CLIENTS))
-	@$(MAKE) --no-print-directory $(NODE_MODULES) $(VENV)/installed $(MCP_FIRST)/installed $(MCP_RUST)/debug/mcp-client
+	@$(MAKE) --no-print-directory $(NODE_MODULES) $(INSPECTOR) $(VENV)/installed $(MCP_FIRST)/installed $(MCP_RUST)/debug/mcp-client
 
 $(NODE_MODULES): $(CLIENTS)/package.json $(CLIENTS)/package-lock.json
 	npm ci --prefix $(CLIENTS) --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+$(INSPECTOR): $(CLIENTS)/inspector/package.json $(CLIENTS)/inspector/package-lock.json
+	npm ci --prefix $(CLIENTS)/inspector --ignore-scripts --no-audit --no-fund
 	@touch $@
 
 # Debian's python3 makes no environments without a package that has no program.

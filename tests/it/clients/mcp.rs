@@ -79,6 +79,12 @@ async fn the_protocols_own_runner_finds_no_difference_behind_the_door() {
 }
 
 #[tokio::test]
+#[ignore = "needs node and its packages, which `make test` installs"]
+async fn the_inspectors_command_line_lists_and_calls_tools() {
+    stage().await.run(node("mcp-inspector.mjs")).await;
+}
+
+#[tokio::test]
 #[ignore = "needs the SDK, which `make test` builds"]
 async fn the_rust_sdk_signs_in_calls_and_steps_up() {
     let program = root().join("target/clients/rmcp/debug/mcp-client");
