@@ -5,8 +5,10 @@ use serde_json::{Map, Value, json};
 
 use super::config::IdentityConfig;
 use super::realm::{Live, Realm};
-use super::{Identity, IdentityError};
+use super::{Identity, IdentityError, federation};
+use doorward_core::model::federation::FederatedIdentity;
 use doorward_core::model::registration::StoredRealm;
+use doorward_store::Store;
 
 impl Identity {
     /// Checks a realm that is to be in the store, below those of `config` and
@@ -38,6 +40,25 @@ impl Identity {
         realms.sort_by(|a, b| a.path.cmp(&b.path));
         let shown = realms.into_iter().map(|realm| describe(&live, realm));
         Ok(shown.collect())
+    }
+}
+
+impl Identity {
+    /// Removes a link of a user, as the running program does, in a realm of `config`
+    /// or of the store. Says whether it was there.
+    ///
+    /// # Errors
+    /// [`IdentityError::Config`] names what is wrong in `config`.
+    pub async fn unlink(
+        config: IdentityConfig,
+        store: &Store,
+        link: &FederatedIdentity,
+        now_ms: i64,
+    ) -> Result<bool, IdentityError> {
+        let live = compiled(config, store.realms().await?)?;
+        let realm = live.realm(&link.realm);
+        let providers = realm.map(|realm| realm.providers()).unwrap_or_default();
+        Ok(federation::unlink(store, providers, link, now_ms).await?)
     }
 }
 

@@ -1,11 +1,12 @@
 //! `doorward users identities …`
 
+use anyhow::Context;
 use serde_json::json;
 use uuid::Uuid;
 
 use super::{CommandContext, instant};
 use doorward_core::model::user::User;
-use doorward_identity as identity;
+use doorward_identity::{self as identity, Identity};
 
 /// Lists the links of a user.
 pub(super) async fn list(user: &User, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
@@ -26,8 +27,11 @@ pub(super) async fn unlink(
     id: Uuid,
     context: &mut CommandContext<'_>,
 ) -> anyhow::Result<()> {
-    let now_ms = context.clock.now_ms();
-    if !context.store.unlink_identity(user.id, id, now_ms).await? {
+    let links = context.store.identities(user.id).await?;
+    let link = links.iter().find(|link| link.id == id);
+    let link = link.with_context(|| format!("{} has no link {id}", user.user_name))?;
+    let (config, now_ms) = (context.identity.clone(), context.clock.now_ms());
+    if !Identity::unlink(config, &context.store, link, now_ms).await? {
         anyhow::bail!("{} has no link {id}", user.user_name);
     }
     let line = format!("link {id} of {} removed", user.user_name);

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{AccountRequest, SessionAndUser};
 use crate::error::{Fault, OAuthError};
 use crate::factors;
-use crate::federation::{ProviderChoices, ProviderLink, leave_groups};
+use crate::federation::{ProviderChoices, ProviderLink, unlink};
 use crate::pages::{self, FormError};
 use crate::sign_in::Proof;
 use crate::{audit, ldap, sessions};
@@ -85,7 +85,7 @@ impl AccountRequest<'_> {
             return self.show(at, Some(FormError::LastWay)).await;
         }
         let state = &call.state;
-        let removed = state.store.unlink_identity(user.id, link.id, call.now_ms);
+        let removed = unlink(&state.store, call.realm.providers(), link, call.now_ms);
         let of_link = |event: Event| {
             let event = event.user(user.id, &user.user_name);
             let event = event.with("issuer", link.issuer.as_str());
@@ -97,7 +97,6 @@ impl AccountRequest<'_> {
         if gone {
             state.read_revocations().await?;
             state.backchannel_logout.wake();
-            leave_groups((state, call.realm.providers()), user, link, call.now_ms).await?;
             let proof = Proof::of(session);
             if let Some(token) = sessions::begin(call, user, &proof).await? {
                 sessions::set_cookie(call, &mut response, &token);

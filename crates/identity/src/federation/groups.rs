@@ -53,6 +53,11 @@ impl GroupMapping {
         Ok(Self { claim, pairs })
     }
 
+    /// The groups here.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.pairs.iter().map(|(_, here)| here.as_str())
+    }
+
     /// Each group here once, and whether these claims bring the user into it. A claim
     /// that is not there names no group.
     fn read(&self, claims: &Map<String, Value>) -> Vec<(&str, bool)> {

@@ -40,14 +40,13 @@ use super::form::Form;
 use super::login::is_confined;
 use super::pages::FormError;
 use super::sign_in::{self, RESUME, SignIn};
-use super::{Call, State, sessions};
+use super::{Call, sessions};
 use doorward_core::model::federation::FederatedIdentity;
 use doorward_core::model::grant::TokenHash;
-use doorward_core::model::user::User;
 use doorward_net::http::outbound::GuardedClient;
 use doorward_net::http::provider_error;
 use doorward_net::telemetry::Metrics;
-use doorward_store::StoreError;
+use doorward_store::{Store, StoreError};
 use exchange::{tokens, user_info};
 use groups::Membership;
 use metadata::{Documents, Metadata};
@@ -326,25 +325,21 @@ fn redirect_uri(call: &Call, provider: &Provider) -> String {
     )
 }
 
-/// Has a user leave the groups that followed those at the provider of a link
-/// which is gone, one of the realm's `providers`.
-pub(super) async fn leave_groups(
-    (state, providers): (&State, &[Arc<Provider>]),
-    user: &User,
+/// Removes a link of a user in a realm with these `providers`. With it the user leaves
+/// the groups that followed those at its provider. Says whether it was there.
+pub(super) async fn unlink(
+    store: &Store,
+    providers: &[Arc<Provider>],
     link: &FederatedIdentity,
     now_ms: i64,
-) -> Result<(), StoreError> {
-    let members = Membership {
-        state,
-        user,
-        now_ms,
+) -> Result<bool, StoreError> {
+    let is_its = |provider: &&Arc<Provider>| {
+        provider.name() == link.provider || provider.issuer_name() == link.issuer
     };
-    for provider in providers {
-        if provider.name() == link.provider || provider.issuer_name() == link.issuer {
-            provider.groups.follow(&members, &Map::new()).await?;
-        }
-    }
-    Ok(())
+    let groups = providers.iter().filter(is_its);
+    let groups = groups.flat_map(|provider| provider.groups.names());
+    let groups: Vec<String> = groups.map(str::to_owned).collect();
+    store.unlink_identity(link, &groups, now_ms).await
 }
 
 /// The path above the realm's endpoints.

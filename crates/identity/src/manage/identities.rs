@@ -9,13 +9,13 @@ use uuid::Uuid;
 use super::Call;
 use super::error::ManageError;
 use super::page::Page;
-use crate::federation::{issuer_name, leave_groups};
+use crate::federation::{issuer_name, unlink};
 use crate::respond;
 use doorward_core::clock::random_uuid;
 use doorward_core::model::federation::FederatedIdentity;
 use doorward_core::model::user::schema::RecordError;
 use doorward_core::model::user::{Owner, User};
-use doorward_store::StoreError;
+use doorward_store::{StoreError, complete};
 
 /// `GET /identity/users/{id}/identities`
 pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
@@ -95,17 +95,13 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     let links = state.store.identities(user.id).await?;
     let link = links.into_iter().find(|link| link.id == id);
     let link = link.ok_or(ManageError::NotFound)?;
-    let gone = state
-        .store
-        .unlink_identity(user.id, id, call.now_ms)
-        .await?;
-    if !gone {
+    complete(|record| record.set_user(user.id, &user.user_name));
+    let realm = call.realm()?;
+    if !unlink(&state.store, realm.providers(), &link, call.now_ms).await? {
         return Err(ManageError::NotFound);
     }
     state.read_revocations().await?;
     state.backchannel_logout.wake();
-    let realm = call.realm()?;
-    leave_groups((state, realm.providers()), &user, &link, call.now_ms).await?;
     Ok(respond::empty(StatusCode::NO_CONTENT))
 }
 

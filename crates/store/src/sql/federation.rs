@@ -2,8 +2,9 @@
 
 use uuid::Uuid;
 
-use super::{Row, Tx, endings, sql, users};
-use crate::{PendingAudit, Store, StoreError};
+use super::{Row, Tx, endings, groups, sql, users};
+use crate::{PendingAudit, Store, StoreError, complete};
+use doorward_core::model::audit::Detail;
 use doorward_core::model::federation::FederatedIdentity;
 use doorward_core::model::user::User;
 
@@ -81,15 +82,16 @@ impl Store {
     }
 
     /// Removes a link of a user, whose refresh tokens and sessions end: one of
-    /// them may have begun with it. Says whether it was there.
+    /// them may have begun with it. The user leaves the groups of these names, which
+    /// came with the link. Says whether it was there.
     pub async fn unlink_identity(
         &self,
-        user_id: Uuid,
-        id: Uuid,
+        link: &FederatedIdentity,
+        groups: &[String],
         now_ms: i64,
     ) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
-        let gone = unlink(&mut tx, user_id, id, now_ms).await?;
+        let gone = unlink(&mut tx, link, groups, now_ms).await?;
         PendingAudit::void_unless(gone);
         self.changed(tx.commit().await)?;
         Ok(gone)
@@ -161,15 +163,25 @@ async fn touch(tx: &mut Tx, identity: &FederatedIdentity) -> Result<(), StoreErr
         .map(drop)
 }
 
-async fn unlink(tx: &mut Tx, user_id: Uuid, id: Uuid, now_ms: i64) -> Result<bool, StoreError> {
+async fn unlink(
+    tx: &mut Tx,
+    link: &FederatedIdentity,
+    groups: &[String],
+    now_ms: i64,
+) -> Result<bool, StoreError> {
+    let user_id = link.user_id;
     let gone = sql("DELETE FROM federated_identities WHERE id = $1 AND user_id = $2")
-        .bind(id)
+        .bind(link.id)
         .bind(user_id)
-        .run(tx)
+        .run(&mut *tx)
         .await?;
     if gone == 0 {
         return Ok(false);
     }
-    endings::end_logins(tx, &user_id.to_string(), now_ms).await?;
+    endings::end_logins(&mut *tx, &user_id.to_string(), now_ms).await?;
+    let left = groups::leave(tx, (&link.realm, user_id), groups, now_ms).await?;
+    if !left.is_empty() {
+        complete(|record| record.set_detail("groups", Detail::Names(left)));
+    }
     Ok(true)
 }

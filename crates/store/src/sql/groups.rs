@@ -286,6 +286,36 @@ async fn remove(tx: &mut Tx, group: Uuid, ids: &[Uuid]) -> Result<u64, StoreErro
     delete.build().run(tx).await
 }
 
+/// Has a user leave the groups of these names; gives those that the user was in.
+pub(super) async fn leave(
+    tx: &mut Tx,
+    (realm, user): (&str, Uuid),
+    names: &[String],
+    now_ms: i64,
+) -> Result<Vec<String>, StoreError> {
+    let mut left = Vec::new();
+    for name in names {
+        let row = sql("SELECT * FROM user_groups WHERE realm = $1 AND name_key = $2")
+            .bind(realm)
+            .bind(fold(name))
+            .one(&mut *tx)
+            .await?;
+        let Some(group) = row.as_ref().map(read).transpose()? else {
+            continue;
+        };
+        if remove(tx, group.id, &[user]).await? == 0 {
+            continue;
+        }
+        sql("UPDATE user_groups SET version = version + 1, updated_ms = $1 WHERE id = $2")
+            .bind(now_ms.max(group.updated_ms))
+            .bind(group.id)
+            .run(&mut *tx)
+            .await?;
+        left.push(group.name);
+    }
+    Ok(left)
+}
+
 async fn delete(
     mut tx: Tx,
     realm: &str,

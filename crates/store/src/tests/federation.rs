@@ -85,7 +85,13 @@ async fn with_a_link_end_sessions_and_with_a_user_its_links() {
     store.link_identity(&first, None).await.expect("linked");
     let token = refresh("token", ann.id);
     store.record_tokens(Some(&token), None).await.expect("kept");
-    let unlink = async |user: &User| store.unlink_identity(user.id, first.id, 5000).await;
+    let unlink = async |user: &User| {
+        let own = FederatedIdentity {
+            user_id: user.id,
+            ..first.clone()
+        };
+        store.unlink_identity(&own, &[], 5000).await
+    };
     assert!(!unlink(&bert).await.expect("an answer"), "it is not his");
     assert!(unlink(&ann).await.expect("an answer"));
     assert!(!unlink(&ann).await.expect("an answer"));

@@ -148,6 +148,30 @@ async fn pay(here: &Door, token: &str) -> Answer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_removes_a_link_takes_the_groups_that_came_with_it() {
+    let (here, there, _upstream) = set().await;
+    group_of(&there, "anna").await;
+    let id = registered(&here).await;
+    token(&here, &there, &id, "anna").await;
+    let groups = here.admin_get("/identity/groups").await.expect(200).json();
+    let group = groups["data"][0]["id"].as_str().expect("an identifier");
+    let members = format!("/identity/groups/{group}/members");
+    let members = async || here.admin_get(&members).await.expect(200).json()["data"].clone();
+    let anna = members().await[0]["id"].clone();
+    let anna = anna.as_str().expect("a member");
+
+    let links = format!("/identity/users/{anna}/identities");
+    let links = here.admin_get(&links).await.expect(200).json();
+    let link = links["data"][0]["id"].as_str().expect("an identifier");
+    here.run_well(&["users", "identities", "anna", "--unlink", link]);
+    assert_eq!(members().await, json!([]));
+    let audit = here.admin_get("/audit?kind=link.delete").await;
+    let audit = audit.expect(200).json();
+    let details = &audit["data"][0]["details"];
+    assert_eq!(details["groups"], json!(["payers"]), "{audit}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn groups_of_a_foreign_provider_decide_on_calls() {
     let (here, there, upstream) = set().await;
     let (group, anna) = group_of(&there, "anna").await;

@@ -252,14 +252,20 @@ async fn groups_that_came_from_a_provider_go_with_the_link_to_it() {
         assert!(links(&provider, &ann).await.is_empty());
         assert_eq!(groups(&provider, &ann).await, ["own"], "{by_operator}");
     }
-    let query = AuditQuery {
-        kinds: vec![Kind::GroupUpdate],
-        limit: 10,
-        ..AuditQuery::default()
-    };
-    let told = provider.store.audit(&query).await.expect("read");
-    assert_eq!(told.len(), 3, "out, in again, out: {told:?}");
-    for record in told {
-        assert_eq!(record["user"]["id"], json!(ann.id), "{record:?}");
+    for (kind, times, groups) in [
+        (Kind::GroupUpdate, 1, json!(null)),
+        (Kind::LinkDelete, 2, json!(["staff"])),
+    ] {
+        let query = AuditQuery {
+            kinds: vec![kind],
+            limit: 10,
+            ..AuditQuery::default()
+        };
+        let told = provider.store.audit(&query).await.expect("read");
+        assert_eq!(told.len(), times, "{told:?}");
+        for record in told {
+            assert_eq!(record["user"]["id"], json!(ann.id), "{record:?}");
+            assert_eq!(record["details"]["groups"], groups, "{record:?}");
+        }
     }
 }
