@@ -20,7 +20,7 @@ async fn door(upstream: &Upstream) -> Door {
       - client_id: app
         client_secret: a-secret
         grant_types: [client_credentials]
-        scope: tools pay
+        scope: tools pay refund
         resources: [\"http://@PROXY@/mcp\", \"{INNER}\", \"https://other.example\"]
       - client_id: gateway
         client_secret: g-secret
@@ -36,7 +36,8 @@ async fn door(upstream: &Upstream) -> Door {
       upstream_audience: \"{INNER}\"
       scopes_required: [tools]
       rules:
-      - {{tools: [pay], scopes_required: [pay]}}"
+      - {{tools: [pay], scopes_required: [pay]}}
+      - {{tools: [refund], scopes_required: [refund]}}"
     );
     let service = service(&upstream.url(""), &config);
     let setup = Setup::new().identity(&identity).services(&service);
@@ -93,6 +94,13 @@ async fn the_server_gets_a_token_of_its_own_for_the_clients() {
     assert!(challenge.contains("scope=\"tools pay\""), "{challenge}");
     let rich = token(&door, "tools pay", &door.proxy_url("/mcp")).await;
     call_with(&door, "pay", &rich).await.expect(200);
+    // The gateway's own client can't have a scope, so no step-up leads there.
+    for scope in ["tools", "tools refund"] {
+        let shown = token(&door, scope, &door.proxy_url("/mcp")).await;
+        let refused = call_with(&door, "refund", &shown).await.expect(200);
+        assert_eq!(refused.json()["error"]["code"], -32003, "{scope}");
+        assert_eq!(refused.header("www-authenticate"), "", "{scope}");
+    }
     let form = [
         ("token", rich.as_str()),
         ("client_id", "app"),

@@ -145,6 +145,35 @@ async fn a_tool_needs_what_its_rule_says_and_the_list_shows_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_can_never_have_a_scope_is_not_told_to_step_up() {
+    let upstream = server().await;
+    let door = door_with(&upstream, RULES).await;
+    let resource = door.proxy_url("/mcp");
+    let form = [
+        ("grant_type", "client_credentials"),
+        ("client_id", "other"),
+        ("client_secret", "other-secret"),
+        ("scope", "openid read"),
+        ("resource", resource.as_str()),
+    ];
+    let token = door.token(&form).await;
+    let refused = post(&door, &token, &tool("pay"), &[]).await.expect(200);
+    assert_eq!(refused.header("www-authenticate"), "");
+    let error = &refused.json()["error"];
+    assert_eq!(error["code"], -32003);
+    assert_eq!(error["message"], "the client can't have a scope for this");
+    assert_eq!(refused.json()["id"], 7);
+    // What has no answer is refused by the transport, and still without a challenge.
+    let unasked = tool("pay").replace("\"id\":7,", "");
+    let refused = post(&door, &token, &unasked, &[]).await.expect(403);
+    assert_eq!(refused.header("www-authenticate"), "");
+    let both = format!("[{},{}]", tool("weather"), tool("pay"));
+    let refused = post(&door, &token, &both, &[]).await.expect(200);
+    assert_eq!(refused.json()[1]["error"]["code"], -32003);
+    assert_eq!(upstream.seen().len(), 0, "nothing was forwarded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_tool_is_not_smuggled_past_the_rules() {
     let upstream = server().await;
     let door = door_with(&upstream, RULES).await;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::State;
 use super::bearer;
+use super::clients::LiveClient;
 use super::realm::{Live, Realm};
 use doorward_core::jose::algorithm::Algorithm;
 use doorward_net::http::outbound::{StatusUnavailable, TokenStatus};
@@ -57,6 +58,29 @@ fn issuer(live: &Live, claims: &Map<String, Value>) -> Issuer {
     }
 }
 
+impl State {
+    /// Whether the client of a token that a realm has issued is such; `true` for tokens
+    /// of others.
+    async fn client_of(
+        &self,
+        claims: &Map<String, Value>,
+        is: impl FnOnce(&LiveClient) -> bool,
+    ) -> Result<bool, StatusUnavailable> {
+        let realm = match issuer(&self.live(), claims) {
+            Issuer::Realm(realm) => realm,
+            Issuer::Gone => return Ok(false),
+            Issuer::Other => return Ok(true),
+        };
+        let client_id = bearer::client_id(claims);
+        let client = self.clients.find(&self.store, &realm, client_id).await;
+        let client = client.map_err(|error| {
+            tracing::error!(%error, "no word on the client of a token of ours");
+            StatusUnavailable
+        })?;
+        Ok(client.is_some_and(|client| is(&client)))
+    }
+}
+
 #[async_trait]
 impl TokenStatus for State {
     fn version(&self) -> u64 {
@@ -91,19 +115,18 @@ impl TokenStatus for State {
         claims: &Map<String, Value>,
         algorithm: Algorithm,
     ) -> Result<bool, StatusUnavailable> {
-        let realm = match issuer(&self.live(), claims) {
-            Issuer::Realm(realm) => realm,
-            Issuer::Gone => return Ok(false),
-            Issuer::Other => return Ok(true),
-        };
-        let client_id = bearer::client_id(claims);
-        let client = self.clients.find(&self.store, &realm, client_id).await;
-        let client = client.map_err(|error| {
-            tracing::error!(%error, "no word on the client of a token of ours");
-            StatusUnavailable
-        })?;
         let alg = algorithm.as_sign_alg();
-        Ok(client.is_some_and(|client| client.may_sign_by(alg)))
+        self.client_of(claims, |client| client.may_sign_by(alg))
+            .await
+    }
+
+    async fn may_have_scopes(
+        &self,
+        claims: &Map<String, Value>,
+        scopes: &[String],
+    ) -> Result<bool, StatusUnavailable> {
+        let may = |client: &LiveClient| scopes.iter().all(|one| client.scopes.contains(one));
+        self.client_of(claims, may).await
     }
 
     async fn claims_of(

@@ -207,7 +207,10 @@ impl Mcp {
         exchange: &mut Exchange,
     ) -> Flow {
         let decided = match self.read_body(session, exchange).await {
-            Ok(body) => self.decide_body(session.req_header(), exchange, &body),
+            Ok(body) => {
+                let request = session.req_header();
+                self.decide_body(request, exchange, &body).await
+            }
             Err(refused) => Err(refused),
         };
         match decided {
@@ -253,7 +256,7 @@ impl Mcp {
         Ok(body)
     }
 
-    fn decide_body(
+    async fn decide_body(
         &self,
         request: &RequestHeader,
         exchange: &mut Exchange,
@@ -270,7 +273,8 @@ impl Mcp {
             };
             Refused { id, ..bad(fault) }
         })?;
-        self.judge(request, exchange, &messages)
+        let decided = self.judge(request, exchange, &messages);
+        self.if_of_use(decided, request, exchange, &messages).await
     }
 
     fn judge(
@@ -322,6 +326,31 @@ impl Mcp {
         Refused {
             scopes,
             ..Refused::new(&CALL_NEEDS_SCOPE, fault)
+        }
+    }
+
+    /// What was decided, but no step-up to scopes that the client can never have: that
+    /// call is denied.
+    async fn if_of_use(
+        &self,
+        decided: Result<(), Refused>,
+        request: &RequestHeader,
+        exchange: &Exchange,
+        messages: &Messages<'_>,
+    ) -> Result<(), Refused> {
+        match decided {
+            Err(refused) if !refused.scopes.is_empty() => {
+                if self.may_step_up(&refused.scopes, request, exchange).await {
+                    return Err(refused);
+                }
+                let fault = Fault::new(FORBIDDEN, "the client can't have a scope for this");
+                Err(Refused {
+                    id: refused.id,
+                    answer: CallAnswer::of(messages),
+                    ..Refused::new(&CALL_DENIED, fault)
+                })
+            }
+            decided => decided,
         }
     }
 

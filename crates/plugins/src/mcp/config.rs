@@ -108,6 +108,8 @@ fn check_origin(text: &str) -> Result<(), String> {
 pub(super) struct Config {
     /// The resource and its metadata, by each of its addresses.
     pub(super) addresses: Vec<ProtectedResource>,
+    /// The provider.
+    pub(super) issuer: Url,
     /// The origins whose pages may call, besides its own.
     pub(super) origins: Vec<String>,
     /// The scopes that every token must have.
@@ -142,6 +144,8 @@ impl Config {
         {
             return Err(wrong("scopes_required", message));
         }
+        let issuer = Url::parse(config.text("issuer").unwrap_or_default());
+        let issuer = issuer.map_err(|error| wrong("issuer", error.to_string()))?;
         let addresses = addresses(config, &scopes)?;
         let exchanges = config.some_text("upstream_audience").is_some();
         let has_origin = addresses.iter().any(|address| address.path.is_empty());
@@ -152,6 +156,7 @@ impl Config {
         let max_body = config.integer("max_body").unwrap_or_default();
         Ok(Self {
             addresses,
+            issuer,
             origins: config.texts("allowed_origins").map(str::to_owned).collect(),
             scopes: scopes.iter().map(|&scope| scope.to_owned()).collect(),
             rules: Arc::new(Rules::read(config, constants)?),

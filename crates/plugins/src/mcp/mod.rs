@@ -15,6 +15,7 @@ mod lists;
 mod message;
 mod rules;
 mod sessions;
+mod step_up;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +37,7 @@ use url::form_urlencoded;
 
 use config::Config;
 use doorward_core::jose::verify::Unverified;
+use doorward_net::http::outbound::Outbound;
 use doorward_net::http::quality;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
@@ -109,6 +111,8 @@ struct Mcp {
     refused: Counter,
     /// What calls are called in metrics and the access log.
     labels: CallLabels,
+    /// Where a provider in this process is asked about its clients.
+    outbound: Arc<Outbound>,
     /// Whose the sessions of the protocol are, where that is looked at.
     sessions: Option<Sessions>,
 }
@@ -131,6 +135,7 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
         config,
         plugin,
         labels,
+        outbound: Arc::clone(&parts.outbound),
         sessions,
         refused: parts.metrics.decision(KIND.name, "refuse"),
     }))

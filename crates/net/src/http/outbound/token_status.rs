@@ -36,6 +36,19 @@ pub trait TokenStatus: Debug + Send + Sync {
         algorithm: Algorithm,
     ) -> Result<bool, StatusUnavailable>;
 
+    /// Whether the client of the token of these claims may be given all of these
+    /// scopes. A token that the provider did not issue may have every scope.
+    ///
+    /// # Errors
+    /// [`StatusUnavailable`] when the provider can't tell now.
+    async fn may_have_scopes(
+        &self,
+        _claims: &Map<String, Value>,
+        _scopes: &[String],
+    ) -> Result<bool, StatusUnavailable> {
+        Ok(true)
+    }
+
     /// The claims of this access token that [`TokenStatus::is_active`] needs, also
     /// when the token has expired. `None`: the provider did not issue it as an
     /// access token.
