@@ -71,6 +71,7 @@ mod mcp;
 mod mcp_attacks;
 mod mcp_client_documents;
 mod mcp_exchange;
+mod mcp_quirks;
 mod mcp_rules;
 mod mcp_streams;
 mod mutual_tls;
