@@ -178,8 +178,9 @@ $(NODE_MODULES): $(CLIENTS)/package.json $(CLIENTS)/package-lock.json
 	npm ci --prefix $(CLIENTS) --ignore-scripts --no-audit --no-fund
 	@touch $@
 
+# One of its optional packages is not to be had, for which `npm ci` refuses the lock file.
 $(INSPECTOR): $(CLIENTS)/inspector/package.json $(CLIENTS)/inspector/package-lock.json
-	npm ci --prefix $(CLIENTS)/inspector --ignore-scripts --no-audit --no-fund
+	cd $(CLIENTS)/inspector && npm install --no-save --ignore-scripts --no-audit --no-fund
 	@touch $@
 
 # Debian's python3 makes no environments without a package that has no program.
