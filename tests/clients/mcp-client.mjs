@@ -107,6 +107,8 @@ async function use(Client, Transport, options) {
 
   // Denied, and no scope would help: the call fails alone.
   await assert.rejects(say(client, 'delete', { name: 'x' }), /the caller may not do this/)
+  // A scope would help that no client can have: nobody is asked for it either.
+  await assert.rejects(say(client, 'refund', {}), /the client can't have a scope for this/)
   assert.equal(await say(client, 'add', { a: 3, b: 4 }), '7')
   assert.equal(application.asked.length, 1, 'nobody was asked for more')
 

@@ -28,13 +28,14 @@ async fn stage() -> Stage {
       - client_id: runner
         client_secret: runner-secret
         grant_types: [client_credentials]
-        scope: tools
+        scope: tools payments
 ";
     let config = "      scopes_required: [tools]
       scopes_supported: [tools, payments]
       rules:
       - {tools: [pay], scopes_required: [payments]}
       - {tools: [delete], action: deny}
+      - {tools: [refund], scopes_required: [refunds]}
       lists_show_step_up: true";
     let service = service(&format!("http://{}", upstream.authority()), config);
     let setup = Setup::new().identity(identity).services(&service);
