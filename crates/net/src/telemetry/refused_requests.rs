@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Most codes that requests are kept of.
+/// Most codes that requests are kept of. Beyond it that of the longest silence goes.
 const CODES: usize = 64;
 /// Most requests that are kept of a code.
 const EACH: usize = 8;
@@ -63,15 +63,20 @@ impl RefusedRequests {
         match place {
             Some(place) if is_early(&codes[place]) => return,
             _ if texts.iter().any(|text| text.len() > TEXT_MAX) => return,
-            None if codes.len() >= CODES => return,
-            None => codes.push(OfCode {
+            _ => {}
+        }
+        let place = place.unwrap_or_else(|| {
+            if codes.len() >= CODES {
+                let oldest = (0..codes.len()).min_by_key(|place| codes[*place].last_ms);
+                codes.swap_remove(oldest.unwrap_or_default());
+            }
+            codes.push(OfCode {
                 code: refused.code.into(),
                 last_ms: now_ms,
                 requests: VecDeque::new(),
-            }),
-            Some(_) => {}
-        }
-        let place = place.unwrap_or(codes.len() - 1);
+            });
+            codes.len() - 1
+        });
         let of_code = &mut codes[place];
         of_code.last_ms = now_ms;
         if of_code.requests.len() >= EACH {
@@ -142,14 +147,20 @@ mod tests {
     fn codes_and_texts_are_bounded() {
         let kept = RefusedRequests::default();
         for n in 0..2 * CODES {
-            kept.note(&refused(&n.to_string(), "/", 1));
+            kept.note(&refused(&n.to_string(), "/", n as i64));
         }
-        assert_eq!(kept.read().len(), CODES);
+        let all = kept.read();
+        assert_eq!(all.len(), CODES);
+        let newest = (2 * CODES - 1).to_string();
+        assert_eq!(
+            all[0].code, newest,
+            "a new code takes the place of an old one"
+        );
         let long = "/".repeat(TEXT_MAX + 1);
-        kept.note(&refused("0", &long, 1000));
+        kept.note(&refused(&newest, &long, 1000));
         assert_eq!(kept.read().len(), CODES);
         // A clock that goes back stops nothing.
-        kept.note(&refused("0", "/back", -5));
+        kept.note(&refused(&newest, "/back", -5));
         assert_eq!(kept.read().len(), CODES + 1);
     }
 }
