@@ -4,7 +4,8 @@ use serde_json::json;
 
 use crate::console::{Browser, attribute};
 use crate::support::http::{client, send};
-use crate::support::{Door, Setup, Upstream};
+use crate::support::raw::Connection;
+use crate::support::{Door, Setup, Upstream, eventually};
 
 async fn door() -> (Door, Upstream) {
     let upstream = Upstream::echo().await;
@@ -82,6 +83,31 @@ async fn no_secret_of_a_refused_request_is_kept() {
         for secret in ["in-the-", "in-another"] {
             assert!(!text.contains(secret), "{secret}: {text}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_name_and_a_password_before_the_host_are_neither_kept_nor_logged() {
+    let (door, _upstream) = door().await;
+    for head in [
+        "GET /in-the-host HTTP/1.1\r\nHost: bob:sesame@web.example\r\n\r\n",
+        "GET http://bob:sesame@web.example/in-the-target HTTP/1.1\r\nHost: web.example\r\n\r\n",
+    ] {
+        let mut connection = Connection::open(&door.proxy()).await;
+        connection.send(head.as_bytes()).await;
+        assert_eq!(connection.head().await.status, 400, "{head}");
+    }
+    let mut browser = Browser::new(&door);
+    let page = browser.get("/console/refusals").await.expect(200).body;
+    assert!(page.contains("malformed_request"), "{page}");
+    assert!(page.contains("/in-the-"), "{page}");
+    let log = eventually("the line of the access log", || async {
+        let log = door.log_text();
+        log.contains("/in-the-").then_some(log)
+    })
+    .await;
+    for text in [page, log] {
+        assert!(!text.contains("sesame"), "{text}");
     }
 }
 

@@ -238,13 +238,15 @@ fn method<'a>(request: &'a RequestHeader, ctx: &'a Ctx) -> &'a str {
     original.map_or(&request.method, |o| &o.method).as_str()
 }
 
-/// The host that the client's request names.
+/// The host that the client's request names. A name and a password before it may be
+/// secrets.
 fn host<'a>(request: &'a RequestHeader, ctx: &'a Ctx) -> &'a str {
     let journey = ctx.journey.as_ref();
     let asked = journey.and_then(|journey| journey.host.as_ref()?.to_str().ok());
     let authority = request.uri.authority().map(|a| a.as_str());
     let named = || request.headers.get(header::HOST)?.to_str().ok();
-    asked.or(authority).or_else(named).unwrap_or("")
+    let host = asked.or(authority).or_else(named).unwrap_or("");
+    host.rsplit_once('@').map_or(host, |(_, host)| host)
 }
 
 fn entry<'a>(
