@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{list, of, of_user, realm, versioned};
+use super::{declared, list, of, of_user, realm, versioned};
 use doorward_core::openapi::{Operation, Parameter, fields, text};
 
 /// The attributes are those of the schema of users, which checks them: the
@@ -22,6 +22,7 @@ pub(in crate::manage) fn list_users() -> Operation {
         realm(),
         Parameter::query("q", text(), begins),
         Parameter::query("name", text(), "The name of the only user to list."),
+        declared(),
     ])
 }
 
@@ -34,7 +35,9 @@ pub(in crate::manage) fn create_user() -> Operation {
 }
 
 pub(in crate::manage) fn show_user() -> Operation {
-    of_user(Operation::new("Shows a user.")).answers(200, "The user.", &of("user"))
+    of_user(Operation::new("Shows a user."))
+        .takes([declared()])
+        .answers(200, "The user.", &of("user"))
 }
 
 pub(in crate::manage) fn patch_user() -> Operation {
