@@ -350,8 +350,12 @@ const STOPS: [bool; 256] = {
 /// long texts: these are searched many bytes at a time.
 fn plain_length(bytes: &[u8]) -> usize {
     let stops = |byte: &u8| STOPS[usize::from(*byte)];
-    if let Some(stop) = bytes.iter().take(SHORT).position(stops) {
-        return stop;
+    // A loop of its own: the search of the library takes three times as long for a byte.
+    let short = bytes.get(..SHORT).unwrap_or(bytes);
+    for (place, byte) in short.iter().enumerate() {
+        if stops(byte) {
+            return place;
+        }
     }
     let Some(long) = bytes.get(SHORT..) else {
         return bytes.len();
