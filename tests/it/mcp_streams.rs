@@ -11,6 +11,10 @@ use crate::support::{Door, Reply, Upstream};
 
 const EVENT: &str = "data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\n";
 
+/// A session that the server has begun and no longer knows, and what it says of that.
+const FORGOTTEN: &str = "forgotten";
+const NOT_HERE: &str = "the server has no such session";
+
 /// A server that sends one event and is silent then. It names sessions, and ends them.
 async fn server() -> Upstream {
     Upstream::start(|seen| {
@@ -22,6 +26,13 @@ async fn server() -> Upstream {
             let name = message["id"].as_str().unwrap_or_default();
             let head = format!("HTTP/1.1 200 OK\r\nMcp-Session-Id: {name}\r\n");
             return Reply::Raw(format!("{head}Content-Length: 0\r\n\r\n").into_bytes());
+        }
+        if seen.header("mcp-session-id") == Some(FORGOTTEN) {
+            let head = format!(
+                "HTTP/1.1 404 Not Found\r\nContent-Length: {}",
+                NOT_HERE.len()
+            );
+            return Reply::Raw(format!("{head}\r\n\r\n{NOT_HERE}").into_bytes());
         }
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
         Reply::Unended(format!("{head}{EVENT}").into_bytes())
@@ -129,5 +140,32 @@ async fn a_silent_stream_ends_with_its_session_of_the_protocol_and_no_other_does
         end(&door, &token, "two").await.expect(204);
         ends(second).await;
         drop(outside);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_has_forgotten_a_session_says_so_to_the_stream_itself() {
+    let upstream = server().await;
+    let door = door_with(&upstream, "").await;
+    let resource = door.proxy_url("/mcp");
+    let token = token_of(&door, "alice", &resource).await;
+    for listens in [false, true] {
+        begin(&door, &token, FORGOTTEN).await;
+        let mut request = client().get(&resource);
+        if listens {
+            let call = r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}"#;
+            let post = client().post(&resource).body(call);
+            request = post.header("mcp-method", "subscriptions/listen");
+        }
+        let request = request
+            .header("accept", "application/json, text/event-stream")
+            .header("content-type", "application/json")
+            .header("mcp-session-id", FORGOTTEN)
+            .bearer_auth(&token);
+        let again = request.try_clone().expect("a request");
+        assert_eq!(send(request).await.expect(404).body, NOT_HERE);
+        // The gateway has forgotten it, too.
+        let answer = send(again).await.expect(404);
+        assert_eq!(answer.json()["error"]["code"], -32001, "{}", answer.body);
     }
 }

@@ -74,12 +74,15 @@ struct Entry {
 struct StreamLiveness {
     over: Arc<AtomicBool>,
     token: Option<Arc<dyn SessionLiveness>>,
+    /// Whether the server has refused the stream: what it says of that goes on.
+    is_refused: AtomicBool,
 }
 
 impl SessionLiveness for StreamLiveness {
     fn is_over(&self) -> bool {
         let of_token = self.token.as_ref();
-        self.over.load(Ordering::Relaxed) || of_token.is_some_and(|token| token.is_over())
+        let over = self.over.load(Ordering::Relaxed) && !self.is_refused.load(Ordering::Relaxed);
+        over || of_token.is_some_and(|token| token.is_over())
     }
 }
 
@@ -226,7 +229,13 @@ impl Sessions {
         };
         if exchange.awaits_events == Some(AwaitedEvents::OfSubscription) {
             let token = exchange.lasting.take();
-            exchange.lasting = Some(Arc::new(StreamLiveness { over, token }));
+            let stream = Arc::new(StreamLiveness {
+                over,
+                token,
+                is_refused: AtomicBool::new(false),
+            });
+            exchange.notes.push(Box::new(Arc::clone(&stream)));
+            exchange.lasting = Some(stream);
         }
         true
     }
@@ -245,6 +254,11 @@ impl Sessions {
         if (ended || status == StatusCode::NOT_FOUND)
             && let Some(session) = used()
         {
+            let mut notes = exchange.notes.iter();
+            let stream = notes.find_map(|note| note.downcast_ref::<Arc<StreamLiveness>>());
+            if let Some(stream) = stream {
+                stream.is_refused.store(true, Ordering::Relaxed);
+            }
             let id = self.hash(&[session.as_bytes()]);
             self.table.0.lock().remove(&id);
             return;
