@@ -144,6 +144,12 @@ async fn a_token_of_the_servers_own_audience_is_not_the_clients_to_show() {
     let both = client().post(door.proxy_url("/mcp")).bearer_auth(&good);
     let both = send(both.header("access-token", of_server)).await;
     assert!([400, 401].contains(&both.status), "{}", both.body);
+    // One with the right audience that nobody signed, where no token is looked for.
+    let (head, _) = good.rsplit_once('.').expect("a signature");
+    let beside = client().post(door.proxy_url("/mcp"));
+    let beside = beside.header("x-access-token", &good);
+    let beside = beside.header("authorization", format!("Other {head}.AAAA"));
+    send(beside).await.expect(401);
     let refused = send(client().post(door.proxy_url("/mcp")))
         .await
         .expect(401);

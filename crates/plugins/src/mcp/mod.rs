@@ -179,8 +179,10 @@ impl Mcp {
             return Some(&TOKEN_IN_QUERY);
         }
         let audiences = self.config.exchanged_from.as_deref()?;
-        let is_foreign = tokens(request).any(|token| !is_for(token, audiences));
-        is_foreign.then_some(&FOREIGN_TOKEN)
+        let first = tokens(request).next().map(bare_token);
+        // Of two tokens one might be verified, and the other be believed.
+        let is_foreign = |token| Some(bare_token(token)) != first || !is_for(token, audiences);
+        tokens(request).any(is_foreign).then_some(&FOREIGN_TOKEN)
     }
 
     /// The answer to a request that needs no look at its token.
@@ -366,13 +368,13 @@ fn bare_token(field: &HeaderValue) -> &str {
     text.rsplit(' ').next().unwrap_or_default()
 }
 
-/// Whether the request of a page only asks what it may do (Fetch standard).
 /// Whether a query has a token.
 fn has_token(query: &str) -> bool {
     let mut parameters = form_urlencoded::parse(query.as_bytes());
     parameters.any(|(name, _)| name == "access_token")
 }
 
+/// Whether the request of a page only asks what it may do (Fetch standard).
 fn is_preflight(request: &RequestHeader) -> bool {
     request.method == Method::OPTIONS && request.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
