@@ -74,6 +74,7 @@ mod mcp_exchange;
 mod mcp_quirks;
 mod mcp_rules;
 mod mcp_streams;
+mod mcp_throttling;
 mod mutual_tls;
 mod names;
 mod naming;
