@@ -23,7 +23,7 @@ use doorward_core::model::schema::{Source, Violations};
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::Owner;
 use doorward_core::model::user::schema::RecordError;
-use doorward_core::yaml::{Document, PathSegment};
+use doorward_core::yaml::{PathSegment, RecordFile};
 use doorward_gateway::control::ChangeError;
 use doorward_plugins::token_broker::Broker;
 use doorward_plugins::token_broker::records::{self, NewRecord};
@@ -390,23 +390,14 @@ fn tell_files<'a>(
         Kind::Application => "consumer_key",
         kind => records::known_by(kind),
     };
-    let list = ["broker", list_of(kind)];
+    let list = ["broker", list_of(kind)].map(PathSegment::from);
     // It is read when a record of it is met.
-    let content = LazyCell::new(|| {
-        let text = std::fs::read_to_string(&file).ok()?;
-        let document = Document::parse_unresolved(&text, &file).ok()?;
-        let lines = document.record_lines();
-        Some((document, lines))
-    });
+    let content = LazyCell::new(|| RecordFile::read(&file));
     for shown in records.filter(|shown| shown.get("owner") == Some(&json!("file"))) {
-        let line = content.as_ref().and_then(|(document, lines)| {
-            let declared = document.value()[list[0]][list[1]].as_array()?;
-            let wanted = shown.get(name);
-            let index = declared.iter().position(|one| one.get(name) == wanted)?;
-            let mut path = list.map(PathSegment::from).to_vec();
-            path.push(index.into());
-            lines.get(&path).copied()
-        });
+        let wanted = shown.get(name);
+        let line = content
+            .as_ref()
+            .and_then(|file| file.line_of_element(&list, |one| one.get(name) == wanted));
         shown.insert(DECLARED_IN.to_owned(), file.display().to_string().into());
         shown.extend(line.map(|line| ("declared_line".to_owned(), line.into())));
     }

@@ -14,6 +14,8 @@ mod relaxed;
 mod sources;
 mod tokens;
 
+pub use record_lines::RecordFile;
+
 #[cfg(test)]
 mod tests;
 
@@ -231,25 +233,6 @@ impl Document {
     /// The lines of all mappings in lists, by their paths; reads the text again, once.
     pub fn record_lines(&self) -> HashMap<Vec<PathSegment>, usize> {
         record_lines::of(&self.text)
-    }
-
-    /// The line of the first element that `is` what is looked for, in the list at
-    /// `path`; reads the text again, as [`Document::line_of`].
-    pub fn line_of_element(
-        &self,
-        path: &[PathSegment],
-        is: impl Fn(&Value) -> bool,
-    ) -> Option<usize> {
-        let list = path
-            .iter()
-            .try_fold(&self.value, |value, segment| match segment {
-                PathSegment::Key(key) => value.get(key),
-                PathSegment::Index(index) => value.get(index),
-            });
-        let index = list?.as_array()?.iter().position(is)?;
-        let mut path = path.to_vec();
-        path.push(index.into());
-        self.line_of(&path)
     }
 
     /// An error about the value at `path`.

@@ -3,10 +3,12 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
+use std::path::Path;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 
-use super::PathSegment;
+use super::{Document, PathSegment};
 
 /// Most records whose lines are kept.
 const MAX_RECORDS: usize = 1_000_000;
@@ -26,6 +28,44 @@ pub(super) fn of(text: &str) -> HashMap<Vec<PathSegment>, usize> {
     match read {
         Ok(()) => found.into_inner().lines,
         Err(_) => HashMap::new(),
+    }
+}
+
+/// A file of records, read to tell on which lines they begin.
+pub struct RecordFile {
+    document: Document,
+    lines: HashMap<Vec<PathSegment>, usize>,
+}
+
+impl RecordFile {
+    /// Reads the file; `None`: it can't be read.
+    pub fn read(file: &Path) -> Option<Self> {
+        let text = std::fs::read_to_string(file).ok()?;
+        let document = Document::parse_unresolved(&text, file).ok()?;
+        let lines = document.record_lines();
+        Some(Self { document, lines })
+    }
+
+    /// As [`Document::line_of`].
+    pub fn line_of(&self, path: &[PathSegment]) -> Option<usize> {
+        self.document.line_of(path)
+    }
+
+    /// The line of the first element that `is` what is looked for, in the list at `path`.
+    pub fn line_of_element(
+        &self,
+        path: &[PathSegment],
+        is: impl Fn(&Value) -> bool,
+    ) -> Option<usize> {
+        let mut steps = path.iter();
+        let list = steps.try_fold(self.document.value(), |value, segment| match segment {
+            PathSegment::Key(key) => value.get(key),
+            PathSegment::Index(index) => value.get(index),
+        });
+        let index = list?.as_array()?.iter().position(is)?;
+        let mut path = path.to_vec();
+        path.push(index.into());
+        self.lines.get(&path).copied()
     }
 }
 
@@ -196,9 +236,6 @@ impl<'de> Visitor<'de> for RecordKey<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use super::super::Document;
     use super::*;
 
     /// Each line that is found in one pass is that of a look-up by path.

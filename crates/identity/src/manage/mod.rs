@@ -219,7 +219,7 @@ impl Call {
     ) -> Result<(), ManageError> {
         if self.query()?.get("declared") == Some("true") {
             let live = self.state.live();
-            let mut places = DeclaredPlaces::of(self.file(), live.config.file.as_deref());
+            let places = DeclaredPlaces::of(self.file(), live.config.file.as_deref());
             records.for_each(|record| places.tell(record));
         }
         Ok(())
