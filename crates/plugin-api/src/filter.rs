@@ -2,6 +2,7 @@
 
 mod decoder;
 mod explanation;
+mod protected_resource;
 mod response;
 
 use std::any::Any;
@@ -31,6 +32,7 @@ use crate::identity::Credential;
 use crate::record::RequestRecord;
 pub use decoder::{BodyDecoder, Malformed};
 pub use explanation::{Code, FilterExplanation};
+pub use protected_resource::ProtectedResource;
 pub use response::{BodyFilter, ResponseCache, ResponseFlow};
 
 /// What clients are told whose body is longer than [`Exchange::body_limit`].
@@ -235,36 +237,6 @@ pub trait Filter: Send + Sync + 'static {
     /// effect, for instance. Logged once when the filter is built.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
-    }
-}
-
-/// A resource that a filter protects (RFC 9728). The gateway serves its metadata at
-/// the well-known address of its host.
-#[derive(Debug, Clone)]
-pub struct ProtectedResource {
-    /// The host of its identifier, in lower case.
-    pub host: String,
-    /// Its port; `None`: that of its scheme.
-    pub port: Option<u16>,
-    /// Its path; empty: the host as a whole.
-    pub path: String,
-    /// Its origin: scheme, host and port.
-    pub origin: String,
-    /// Its metadata, as JSON.
-    pub metadata: Bytes,
-}
-
-impl ProtectedResource {
-    /// Where metadata are on the resource's host, before its path (RFC 9728 section 3.1).
-    pub const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-
-    /// Whether clients that speak to this host and port may mean the resource. A
-    /// default port may be named or not: which one is, only the scheme tells, and a
-    /// proxy in front may have that.
-    #[must_use]
-    pub fn is_at(&self, host: &str, port: Option<u16>) -> bool {
-        let port = port.filter(|port| !matches!(port, 80 | 443));
-        self.port == port && self.host.eq_ignore_ascii_case(host)
     }
 }
 
