@@ -80,9 +80,8 @@ impl ResourceMetadata {
             return None;
         }
         let (host, port) = admit::authority(request)?;
-        // As `ProtectedResource::is_at` has it.
-        let port = port.filter(|port| !matches!(port, 80 | 443));
-        let of_host = self.hosts.get(&(host.to_ascii_lowercase(), port))?;
+        let place = (host.to_ascii_lowercase(), ProtectedResource::port(port));
+        let of_host = self.hosts.get(&place)?;
         Some(match request.method {
             Method::GET | Method::HEAD => found(of_host, path),
             Method::OPTIONS => shared(StatusCode::NO_CONTENT)

@@ -22,12 +22,16 @@ impl ProtectedResource {
     /// Where metadata are on the resource's host, before its path (RFC 9728 section 3.1).
     pub const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-    /// Whether clients that speak to this host and port may mean the resource. A
-    /// default port may be named or not: which one is, only the scheme tells, and a
-    /// proxy in front may have that.
+    /// Whether clients that speak to this host and port may mean the resource.
     #[must_use]
     pub fn is_at(&self, host: &str, port: Option<u16>) -> bool {
-        let port = port.filter(|port| !matches!(port, 80 | 443));
-        self.port == port && self.host.eq_ignore_ascii_case(host)
+        self.port == Self::port(port) && self.host.eq_ignore_ascii_case(host)
+    }
+
+    /// A port that a client names, as resources have it. A default port may be named or
+    /// not: which one is, only the scheme tells, and a proxy in front may have that.
+    #[must_use]
+    pub fn port(named: Option<u16>) -> Option<u16> {
+        named.filter(|port| !matches!(port, 80 | 443))
     }
 }
