@@ -247,16 +247,17 @@ impl Weighter<TokenKey, Arc<VerifiedToken>> for Weight {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::Map;
 
     use super::*;
 
-    fn verified(token: String) -> Arc<VerifiedToken> {
+    /// A token of this text, which takes about this much memory.
+    pub(in crate::provider) fn verified(token: String, weight: u64) -> Arc<VerifiedToken> {
         Arc::new(VerifiedToken {
             verification: VerificationId::next(),
             responses: ProviderResponses::default(),
-            weight: 512 + 5 * token.len() as u64,
+            weight,
             token: Arc::new(AccessToken {
                 token,
                 claims: Map::new(),
@@ -271,6 +272,12 @@ mod tests {
         })
     }
 
+    /// The same, with the memory that such a token takes.
+    fn cached(token: String) -> Arc<VerifiedToken> {
+        let weight = 512 + 5 * token.len() as u64;
+        verified(token, weight)
+    }
+
     fn known(cache: &TokenCache, token: &str) -> Option<Arc<VerifiedToken>> {
         cache.get(token, |_| true)
     }
@@ -278,10 +285,10 @@ mod tests {
     #[test]
     fn a_token_is_found_by_its_text_alone() {
         let cache = TokenCache::new();
-        cache.insert(&verified("abc".into()));
+        cache.insert(&cached("abc".into()));
         assert!(known(&cache, "abc").is_some());
         let long = format!("{}{}", "x".repeat(200), "y".repeat(64));
-        cache.insert(&verified(long.clone()));
+        cache.insert(&cached(long.clone()));
         assert!(known(&cache, &long).is_some());
         let twin = long.replacen('x', "z", 1);
         for other in ["ab", "abcd", "ABC", "", &twin, &long[1..]] {
@@ -293,7 +300,7 @@ mod tests {
     fn a_flood_of_tokens_stays_within_the_bound() {
         let cache = TokenCache::new();
         for n in 0..20_000 {
-            cache.insert(&verified(format!("{n:01000}")));
+            cache.insert(&cached(format!("{n:01000}")));
         }
         assert!(cache.shared.len() <= TOKENS);
         assert!(cache.shared.weight() <= BYTES + BYTES / 8);
@@ -303,7 +310,7 @@ mod tests {
     fn the_longest_token_is_kept() {
         let cache = TokenCache::new();
         let longest = "x".repeat(doorward_core::jose::verify::TOKEN_MAX);
-        cache.insert(&verified(longest.clone()));
+        cache.insert(&cached(longest.clone()));
         assert!(known(&cache, &longest).is_some());
     }
 }

@@ -80,32 +80,8 @@ fn mark(owner: Owner, token: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Map;
-
     use super::*;
-    use crate::provider::revocation::RevocationStatus;
-    use crate::provider::token_cache::{ProviderResponses, VerificationId};
-    use doorward_core::model::token::AccessToken;
-    use doorward_plugin_api::consumers::ConsumerMemo;
-
-    fn verified(token: &str, weight: u64) -> Arc<VerifiedToken> {
-        Arc::new(VerifiedToken {
-            verification: VerificationId::next(),
-            token: Arc::new(AccessToken {
-                token: token.to_owned(),
-                claims: Map::new(),
-                scopes: Vec::new(),
-                expires_at: None,
-            }),
-            ends_at: 0,
-            ends_for_good: true,
-            generation: 0,
-            consumer: ConsumerMemo::default(),
-            revocation: Arc::new(RevocationStatus::default()),
-            weight,
-            responses: ProviderResponses::default(),
-        })
-    }
+    use crate::provider::token_cache::tests::verified;
 
     /// What is found three times, and whether the last one is a copy.
     fn is_copied(shared: &Arc<VerifiedToken>) -> bool {
@@ -126,17 +102,20 @@ mod tests {
 
     #[test]
     fn a_token_that_is_met_again_is_copied_unless_it_is_large() {
-        assert!(is_copied(&verified("head.payload.signature", 1000)));
-        assert!(is_copied(&verified("short", 1000)));
+        assert!(is_copied(&verified(
+            "head.payload.signature".to_owned(),
+            1000
+        )));
+        assert!(is_copied(&verified("short".to_owned(), 1000)));
         assert!(!is_copied(&verified(
-            "head.payload.signature",
+            "head.payload.signature".to_owned(),
             MAX_WEIGHT + 1
         )));
     }
 
     #[test]
     fn a_copy_ends_with_what_ends_the_token() {
-        let shared = verified("head.payload.signature", 1000);
+        let shared = verified("head.payload.signature".to_owned(), 1000);
         let owner = Owner::next();
         let find = |is_current: bool, shared: Option<&Arc<VerifiedToken>>| {
             get(
@@ -154,14 +133,14 @@ mod tests {
         assert!(Arc::ptr_eq(&copy.revocation, &shared.revocation));
         // What is not current is asked of all.
         assert!(find(false, None).is_none());
-        let newer = verified("head.payload.signature", 1000);
+        let newer = verified("head.payload.signature".to_owned(), 1000);
         let found = find(false, Some(&newer)).expect("it is shared");
         assert!(found.is_same(&newer));
     }
 
     #[test]
     fn nobody_finds_the_token_of_another_cache_or_with_the_same_end() {
-        let shared = verified("one.payload.signature", 1000);
+        let shared = verified("one.payload.signature".to_owned(), 1000);
         let owner = Owner::next();
         for _ in 0..3 {
             let found = get(
