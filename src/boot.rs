@@ -229,12 +229,11 @@ pub async fn open(
     if is_mounted && !leads_to_provider {
         tell_of_mount(config, "");
     }
-    let mount = (!leads_to_provider).then(|| unmounted(config, is_mounted, ""));
     let sources = warnings::Sources {
         config,
         files,
         declared: Some((&declared, &snapshot)),
-        mount: mount.flatten(),
+        mount: unmounted(config, leads_to_provider || is_mounted, ""),
         now_secs: clock.now_secs(),
     };
     warnings::keep(&telemetry, sources.warnings());
@@ -356,14 +355,12 @@ pub fn check(config: &Config, clock: &Clock) -> Result<(), BootError> {
     on_access_log(config, access_log::check)?;
     Audit::check(&config.audit)?;
     let read = reading::read(config, clock.now_ms(), HashSet::new())?;
-    let mount = (!read.leads_to_provider()).then(|| {
-        let unless = ", unless the store has such a service";
-        let is_mounted = mounted(config, &Telemetry::default()).is_some();
-        if is_mounted {
-            tell_of_mount(config, unless);
-        }
-        unmounted(config, is_mounted, unless)
-    });
+    let unless = ", unless the store has such a service";
+    let leads_to_provider = read.leads_to_provider();
+    let is_mounted = mounted(config, &Telemetry::default()).is_some();
+    if is_mounted && !leads_to_provider {
+        tell_of_mount(config, unless);
+    }
     let Read {
         declared,
         routes,
@@ -380,7 +377,7 @@ pub fn check(config: &Config, clock: &Clock) -> Result<(), BootError> {
         config,
         files,
         declared: checked.as_ref().ok().map(|(one, two)| (one, two)),
-        mount: mount.flatten(),
+        mount: unmounted(config, leads_to_provider || is_mounted, unless),
         now_secs: clock.now_secs(),
     };
     route_files.load_quietly(routes);
@@ -505,8 +502,8 @@ fn mounted(config: &Config, telemetry: &Telemetry) -> Option<Arc<Routes>> {
 }
 
 /// What is told of a provider that no service leads to and that is mounted nowhere.
-fn unmounted(config: &Config, is_mounted: bool, unless: &str) -> Option<String> {
-    let is_nowhere = config.identity.is_some() && !is_mounted;
+fn unmounted(config: &Config, is_reachable: bool, unless: &str) -> Option<String> {
+    let is_nowhere = config.identity.is_some() && !is_reachable;
     is_nowhere.then(|| format!("{NOT_MOUNTED}{unless}"))
 }
 

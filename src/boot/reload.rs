@@ -199,12 +199,11 @@ impl Reloader {
         let snapshot = control.live().load_full();
         let leads_to_provider = leads_to_provider || has_provider(control);
         let is_mounted = snapshot.mounted().is_some();
-        let mount = (!leads_to_provider).then(|| unmounted(config, is_mounted, ""));
         let sources = warnings::Sources {
             config,
             files,
             declared: Some((declared, &snapshot)),
-            mount: mount.flatten(),
+            mount: unmounted(config, leads_to_provider || is_mounted, ""),
             now_secs: self.clock.now_secs(),
         };
         warnings::keep(&self.parts.telemetry, sources.warnings());
