@@ -380,11 +380,7 @@ pub(crate) async fn create(visit: Visit) -> Result<Response, PageError> {
         )])),
     };
     let named = body.and_then(|body: Map<String, Value>| {
-        let body = Value::Object(body);
-        form::refuse_masks(&visit, &body)?;
-        let Value::Object(body) = body else {
-            return Err(Vec::new());
-        };
+        form::refuse_masks(&visit, &body.clone().into())?;
         let path = body.get("path").and_then(Value::as_str).unwrap_or_default();
         let is_path = path.len() > 1 && path.starts_with('/') && !path.ends_with('/');
         if is_path {

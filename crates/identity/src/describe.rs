@@ -41,9 +41,7 @@ impl Identity {
         let shown = realms.into_iter().map(|realm| describe(&live, realm));
         Ok(shown.collect())
     }
-}
 
-impl Identity {
     /// Removes a link of a user, as the running program does, in a realm of `config`
     /// or of the store. Says whether it was there.
     ///

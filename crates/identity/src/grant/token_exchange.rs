@@ -2,9 +2,9 @@
 //! audiences, with the name of who acts.
 //!
 //! The new token is of the grant of the old one: it can't do more, can't live
-//! longer, and dies with it. Who is the audience of a token may pass it on to
-//! the resources of its own record, and not to those of its realm; who merely got one for others may
-//! narrow it to fewer of them.
+//! longer, and dies with it. Who is the audience of a token may pass it on to the
+//! resources of its own record, and not to those of its realm. Who merely got one for
+//! others may narrow it to fewer of them.
 
 use serde_json::{Value, json};
 

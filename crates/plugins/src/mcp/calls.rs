@@ -274,7 +274,8 @@ impl Mcp {
             Refused { id, ..bad(fault) }
         })?;
         let decided = self.judge(request, exchange, &messages);
-        self.if_of_use(decided, request, exchange, &messages).await
+        self.without_vain_step_up(decided, request, exchange, &messages)
+            .await
     }
 
     fn judge(
@@ -331,7 +332,7 @@ impl Mcp {
 
     /// What was decided, but no step-up to scopes that the client can never have: that
     /// call is denied.
-    async fn if_of_use(
+    async fn without_vain_step_up(
         &self,
         decided: Result<(), Refused>,
         request: &RequestHeader,
