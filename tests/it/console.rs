@@ -526,30 +526,6 @@ async fn a_request_is_explained_and_counted_live() {
 }
 
 #[tokio::test]
-async fn an_explanation_shows_what_each_filter_decides() {
-    let upstream = Upstream::echo().await;
-    let door = Setup::new().start().await;
-    door.expose("web", &upstream.url("/"), "web.example").await;
-    for name in ["correlation-id", "key-auth", "acl"] {
-        let config = match name {
-            "acl" => serde_json::json!({"allow": ["staff"]}),
-            _ => serde_json::json!({}),
-        };
-        let plugin = serde_json::json!({"name": name, "config": config});
-        let path = "/services/web/plugins";
-        door.admin_post(path, &plugin).await.expect(201);
-    }
-    let asked = [("method", "GET"), ("url", "http://web.example/x")];
-    let mut browser = Browser::new(&door);
-    let answer = browser.post("/console/explain", &asked).await.expect(200);
-    let table = answer.body.split("id=\"filters\"").nth(1).expect("a table");
-    let decisions = ["runs", "401 no_credential", "not reached"];
-    let places = decisions.map(|text| table.find(text).expect(text));
-    assert!(places.is_sorted(), "{table}");
-    assert!(table.contains("the request carries no key"), "{table}");
-}
-
-#[tokio::test]
 async fn the_language_is_the_browsers_until_somebody_chooses() {
     let door = Setup::new().start().await;
     let mut browser = Browser::new(&door);

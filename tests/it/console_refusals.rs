@@ -1,4 +1,4 @@
-//! From a refusal in the overview to its explanation in one click.
+//! Explanations, and the way to one from a refusal in the overview in one click.
 
 use serde_json::json;
 
@@ -129,4 +129,28 @@ async fn hostile_texts_of_refused_requests_are_shown_as_text() {
     let with_headers = format!("{address}&headers=apikey%3A%20x");
     let shown = browser.get(&with_headers).await.expect(200).body;
     assert!(shown.contains("401 no_credential"), "{shown}");
+}
+
+#[tokio::test]
+async fn an_explanation_shows_what_each_filter_decides() {
+    let upstream = Upstream::echo().await;
+    let door = Setup::new().start().await;
+    door.expose("web", &upstream.url("/"), "web.example").await;
+    for name in ["correlation-id", "key-auth", "acl"] {
+        let config = match name {
+            "acl" => json!({"allow": ["staff"]}),
+            _ => json!({}),
+        };
+        let plugin = json!({"name": name, "config": config});
+        let path = "/services/web/plugins";
+        door.admin_post(path, &plugin).await.expect(201);
+    }
+    let asked = [("method", "GET"), ("url", "http://web.example/x")];
+    let mut browser = Browser::new(&door);
+    let answer = browser.post("/console/explain", &asked).await.expect(200);
+    let table = answer.body.split("id=\"filters\"").nth(1).expect("a table");
+    let decisions = ["runs", "401 no_credential", "not reached"];
+    let places = decisions.map(|text| table.find(text).expect(text));
+    assert!(places.is_sorted(), "{table}");
+    assert!(table.contains("the request carries no key"), "{table}");
 }

@@ -245,19 +245,13 @@ async fn the_description_is_for_operators_alone() {
 }
 
 /// A self-signed certificate and its key.
-fn certificate() -> (String, String) {
+fn certificate(names: &[&str], is_ca: IsCa) -> (String, String) {
     let key = KeyPair::generate().expect("a key");
-    let params = CertificateParams::new(vec!["tls.test".to_owned()]).expect("parameters");
+    let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+    let mut params = CertificateParams::new(names).expect("parameters");
+    params.is_ca = is_ca;
     let certificate = params.self_signed(&key).expect("a certificate");
     (certificate.pem(), key.serialize_pem())
-}
-
-/// A certificate of an authority.
-fn authority() -> String {
-    let key = KeyPair::generate().expect("a key");
-    let mut params = CertificateParams::new(vec![]).expect("parameters");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.self_signed(&key).expect("a certificate").pem()
 }
 
 /// The public key of RFC 7517, appendix A.1.
@@ -267,7 +261,8 @@ const JWK: &str = r#"{"kty":"EC","crv":"P-256","kid":"1",
 
 /// Records of every kind: their collection, and what makes one.
 fn samples() -> Vec<(&'static str, Value)> {
-    let (cert, key) = certificate();
+    let (cert, key) = certificate(&["tls.test"], IsCa::NoCa);
+    let (authority, _) = certificate(&[], IsCa::Ca(BasicConstraints::Unconstrained));
     vec![
         (
             "/services",
@@ -294,7 +289,7 @@ fn samples() -> Vec<(&'static str, Value)> {
             "/keys",
             json!({"name": "k", "kid": "1", "set": {"name": "ks"}, "jwk": JWK}),
         ),
-        ("/ca_certificates", json!({"cert": authority()})),
+        ("/ca_certificates", json!({"cert": authority})),
         (
             "/vaults",
             json!({"name": "env", "prefix": "my-env", "config": {"prefix": "MY_"}}),
