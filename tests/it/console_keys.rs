@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::console_sign_in::{Office, TOKEN};
 use crate::console_users::newest;
+use crate::support::eventually;
 use crate::support::http::{client, send};
 
 const KEYS: &str = "/console/identity/keys";
@@ -70,7 +71,11 @@ async fn an_owner_rotates_the_signing_keys_after_the_difference() {
 #[tokio::test]
 async fn nobody_but_an_owner_rotates_keys() {
     let office = Office::open().await;
-    let before = keys(&office).await;
+    // That of RS256 is made while the first one serves.
+    let before = eventually("both keys", async || {
+        Some(keys(&office).await).filter(|keys| keys.len() == 2)
+    });
+    let before = before.await;
     let mut owner = office.signed_in("alice").await;
     let fields = [("rotation", "replace")];
     let shown = owner.post(ROTATE, &fields).await.expect(200).body;
