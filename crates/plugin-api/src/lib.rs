@@ -1,6 +1,7 @@
 //! What a plugin is made of: the contract between the gateway and a filter, and
 //! what a plugin may use to build its filter. It names no plugin.
 
+pub mod config;
 pub mod consumers;
 pub mod filter;
 pub mod identity;
@@ -80,6 +81,19 @@ pub struct ConfigError {
     pub field: String,
     /// What is wrong and what is allowed.
     pub message: String,
+}
+
+impl ConfigError {
+    /// The error where what is wrong lies in the field or element `outer`.
+    #[must_use]
+    pub fn within(mut self, outer: &str) -> Self {
+        let joint = match self.field.as_bytes().first() {
+            None | Some(b'[') => "",
+            Some(_) => ".",
+        };
+        self.field = format!("{outer}{joint}{}", self.field);
+        self
+    }
 }
 
 /// A kind of plugin.

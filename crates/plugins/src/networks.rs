@@ -3,6 +3,12 @@
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
+use serde_json::Value;
+
+use crate::settings::wrong;
+use doorward_core::model::schema::Type;
+use doorward_plugin_api::ConfigError;
+use doorward_plugin_api::config::FieldValue;
 
 /// An address or a network. One of IPv4 written as one of IPv6 is the former,
 /// as clients' addresses are.
@@ -65,6 +71,23 @@ impl Networks {
         let after = self.ranges.partition_point(|(first, _)| *first <= place);
         let before = after.checked_sub(1).and_then(|at| self.ranges.get(at));
         before.is_some_and(|(_, last)| place <= *last)
+    }
+}
+
+/// A list of texts. Null is an empty one.
+impl FieldValue for Networks {
+    fn kind() -> Type {
+        Type::array(Type::checked(check))
+    }
+
+    fn of_null() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn read(value: &Value) -> Result<Self, ConfigError> {
+        let texts = <Vec<String> as FieldValue>::read(value)?;
+        let networks = Self::read(texts.iter().map(String::as_str));
+        networks.map_err(|message| wrong("", message))
     }
 }
 

@@ -3,10 +3,10 @@
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
-use url::Url;
 
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_plugin_api::ConfigError;
+pub(crate) use doorward_plugin_api::config::{header_name, url_text};
 
 /// The `config` of a plugin, complete and valid by its schema.
 #[derive(Clone, Copy)]
@@ -98,38 +98,6 @@ pub(crate) fn wrong(field: &str, message: impl Into<String>) -> ConfigError {
     }
 }
 
-/// The check of a header's name.
-pub(crate) fn header_name(text: &str) -> Result<(), String> {
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-    if text.is_empty() {
-        return Err("length must be at least 1".to_owned());
-    }
-    if !text.bytes().all(allowed) {
-        return Err(format!(
-            "bad header name '{text}', allowed characters are A-Z, a-z, 0-9, '_', and '-'"
-        ));
-    }
-    Ok(())
-}
-
-/// The check of a URL: it has a scheme and a host.
-pub(crate) fn url_text(text: &str) -> Result<(), String> {
-    let (scheme, rest) = match text.split_once("://") {
-        Some((scheme, rest)) => (scheme, rest),
-        None => ("", text.trim_start_matches('/')),
-    };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    if host.is_empty() || (scheme.is_empty() && !text.starts_with("//")) {
-        return Err("missing host in url".to_owned());
-    }
-    if scheme.is_empty() {
-        return Err("missing scheme in url".to_owned());
-    }
-    Url::parse(text).map_err(|error| format!("could not parse url. {error}"))?;
-    Ok(())
-}
-
 /// The status of an error, as the imitated gateway gives it: a number that is no
 /// status of an error ends in 500.
 pub(crate) fn error_status(number: f64) -> Option<StatusCode> {
@@ -167,12 +135,5 @@ mod tests {
         for number in [-1.0, 0.0, 200.0, 399.9, 600.0, f64::NAN] {
             assert_eq!(error_status(number), None, "{number}");
         }
-    }
-
-    #[test]
-    fn a_header_name_has_letters_digits_dashes_and_underscores() {
-        assert!(header_name("X-A_1").is_ok());
-        assert!(header_name("").is_err());
-        assert!(header_name("x y").is_err());
     }
 }

@@ -4,31 +4,49 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// The head of every table.
-const HEAD: &str = "\n| field | type | default | more |\n|---|---|---|---|\n";
-
 /// The table of the fields of a schema; nothing if it has none.
 pub(super) fn table(fields: &Value) -> String {
-    let mut rows = String::new();
+    let mut rows = Vec::new();
     add(&mut rows, "", fields);
     if rows.is_empty() {
         return "\nIt has no fields.\n".to_owned();
     }
-    format!("{HEAD}{rows}")
+    let has_meanings = rows.iter().any(|row| !row[4].is_empty());
+    let columns = if has_meanings { 5 } else { 4 };
+    let head = ["field", "type", "default", "more", "meaning"];
+    let mut table = String::from("\n");
+    add_row(&mut table, &head[..columns]);
+    add_row(&mut table, &["---"; 5][..columns]);
+    for row in &rows {
+        add_row(&mut table, &row[..columns]);
+    }
+    table
+}
+
+fn add_row(table: &mut String, cells: &[impl AsRef<str>]) {
+    for cell in cells {
+        let cell = cell.as_ref();
+        let _ = match cell {
+            "---" => write!(table, "|---"),
+            cell => write!(table, "| {cell} "),
+        };
+    }
+    table.push_str("|\n");
 }
 
 /// Adds a row for each field, and for those that are inside of it.
-fn add(rows: &mut String, prefix: &str, fields: &Value) {
+fn add(rows: &mut Vec<[String; 5]>, prefix: &str, fields: &Value) {
     for field in fields.as_array().into_iter().flatten() {
         for (name, schema) in field.as_object().into_iter().flatten() {
             let name = format!("{prefix}{name}");
-            let _ = writeln!(
-                rows,
-                "| `{name}` | {} | {} | {} |",
+            let meaning = schema["description"].as_str().unwrap_or_default();
+            rows.push([
+                format!("`{name}`"),
                 kind(schema),
                 default(schema),
-                more(schema)
-            );
+                more(schema),
+                meaning.replace('|', "\\|"),
+            ]);
             add(rows, &format!("{name}."), &schema["fields"]);
             add(rows, &format!("{name}[]."), &schema["elements"]["fields"]);
         }
@@ -120,7 +138,12 @@ fn a_field_is_shown_with_all_that_its_schema_says() {
                "elements": {"type": "string", "one_of": ["x|y", "z"]}}},
         {"b": {"type": "record", "fields": [{"c": {"type": "integer", "between": [1, 9], "required": true}}]}},
     ]);
+    let head = "\n| field | type | default | more |\n|---|---|---|---|\n";
     let wanted = "| `a` | set of string | `[\"x\\|y\"]` | not null; not empty; each one of \
                   `x\\|y`, `z` |\n| `b` | record |  |  |\n| `b.c` | integer |  | required; 1 to 9 |\n";
-    assert_eq!(table(&fields), format!("{HEAD}{wanted}"));
+    assert_eq!(table(&fields), format!("{head}{wanted}"));
+    let described = serde_json::json!([{"a": {"type": "any", "description": "Some | any."}}]);
+    let wanted = "\n| field | type | default | more | meaning |\n|---|---|---|---|---|\n\
+                  | `a` | any |  |  | Some \\| any. |\n";
+    assert_eq!(table(&described), wanted);
 }

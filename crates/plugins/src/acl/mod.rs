@@ -15,15 +15,14 @@ use pingora::http::RequestHeader;
 use serde_json::{Map, Value};
 
 use crate::authentication::status;
-use crate::settings::Settings;
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_core::model::schema::{Schema, Violations};
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::consumers::header_value;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::identity::{self, AUTHENTICATED_GROUPS, CONSUMER_GROUPS};
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -42,30 +41,36 @@ const NOBODY: Code = Code::new(
 );
 const NOT_ALLOWED: Code = Code::new("not_in_group", 403, "the consumer's groups are not let in");
 
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// The groups whose members get in.
+        allow: Vec<Box<str>>,
+        /// The groups whose members do not get in.
+        deny: Vec<Box<str>>,
+        /// Whether the upstream is not told the groups.
+        #[field(default(false), required)]
+        hide_groups_header: bool,
+        /// Whether groups that another plugin vouches for count before the consumer's.
+        #[field(default(false), required)]
+        always_use_authenticated_groups: bool,
+    }
+}
+
 fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let groups = |name| Field::new(name, Type::array(Type::some_text()));
-        let flag = |name| {
-            let field = Field::new(name, Type::Boolean);
-            field.default(false).required()
-        };
-        Schema::new(vec![
-            groups("allow"),
-            groups("deny"),
-            flag("hide_groups_header"),
-            flag("always_use_authenticated_groups"),
-        ])
-        .check(one_list)
-    });
+    static SCHEMA: LazyLock<Schema> =
+        LazyLock::new(|| Schema::new(Config::fields()).check(one_list));
     &SCHEMA
 }
 
 fn one_list(config: &Map<String, Value>, violations: &mut Violations) {
-    let some = |list| Settings(config).texts(list).next().is_some();
-    let counts: &[&str] = match (some("allow"), some("deny")) {
-        (true, true) => &["exactly"],
+    let Ok(config) = Config::read(config) else {
+        return;
+    };
+    let counts: &[&str] = match (config.allow.is_empty(), config.deny.is_empty()) {
+        (false, false) => &["exactly"],
         // The imitated gateway has a rule for either, and tells both.
-        (false, false) => &["exactly", "at least"],
+        (true, true) => &["exactly", "at least"],
         _ => return,
     };
     for count in counts {
@@ -87,15 +92,15 @@ struct Acl {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
+    let config = Config::read(config)?;
     let decision = |decision| parts.metrics.decision(KIND.name, decision);
-    let allows = config.texts("allow").next().is_some();
-    let list = if allows { "allow" } else { "deny" };
+    let allows = !config.allow.is_empty();
+    let groups = if allows { config.allow } else { config.deny };
     Ok(Arc::new(Acl {
-        groups: config.texts(list).map(Into::into).collect(),
+        groups: groups.into(),
         allows,
-        hides: config.flag("hide_groups_header"),
-        prefers_authenticated: config.flag("always_use_authenticated_groups"),
+        hides: config.hide_groups_header,
+        prefers_authenticated: config.always_use_authenticated_groups,
         passed: decision("pass"),
         refused: decision("refuse"),
     }))

@@ -19,12 +19,13 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::settings::{Settings, header_name, wrong};
+use crate::settings::wrong;
 use doorward_core::clock::{Clock, random_uuid};
-use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_core::model::schema::{Schema, Type};
 use doorward_net::http::session::Session;
+use doorward_plugin_api::config::header_name;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config, words};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -41,35 +42,37 @@ pub(crate) const KIND: Kind = Kind {
 /// The header, unless another one is configured.
 const DEFAULT: &str = "Kong-Request-ID";
 
-/// The fields of `config`: types, defaults and bounds. The Admin API, files and
-/// `/schemas` all work from this.
-fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        Schema::new(vec![
-            Field::new("header_name", Type::checked(header_name)).default(DEFAULT),
-            Field::new(
-                "generator",
-                Type::word(&["uuid", "uuid#counter", "tracker"]),
-            )
-            .default("uuid#counter")
-            .required(),
-            Field::new("echo_downstream", Type::Boolean)
-                .default(false)
-                .required(),
-        ])
-    });
-    &SCHEMA
+config! {
+    /// The fields of `config`: types, defaults and bounds. The Admin API, files and
+    /// `/schemas` all work from this, and `build` reads it.
+    struct Config {
+        /// The header that carries the identifier.
+        #[field(kind(Type::checked(header_name)), default(DEFAULT))]
+        header_name: Option<String>,
+        /// How identifiers are made.
+        #[field(default("uuid#counter"), required)]
+        generator: Generator,
+        /// Whether the client gets the identifier, too.
+        #[field(default(false), required)]
+        echo_downstream: bool,
+    }
 }
 
-/// How identifiers are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Generator {
-    /// A random UUID each.
-    Uuid,
-    /// One UUID for the filter, and a number that counts up.
-    Counter,
-    /// Address, port, process, number and time.
-    Tracker,
+words! {
+    /// How identifiers are made.
+    enum Generator {
+        /// A random UUID each.
+        Uuid = "uuid",
+        /// One UUID for the filter, and a number that counts up.
+        Counter = "uuid#counter",
+        /// Address, port, process, number and time.
+        Tracker = "tracker",
+    }
+}
+
+fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Config::fields()));
+    &SCHEMA
 }
 
 /// Bytes of a UUID and what is between it and a number, and of the longest number.
@@ -91,22 +94,14 @@ struct CorrelationId {
 
 /// Reads `config` once. Requests meet no texts, only what is made of them here.
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    let default = HeaderName::try_from(DEFAULT).map_err(|_| wrong("header_name", DEFAULT))?;
+    let config = Config::read(config)?;
+    let header_name = config.header_name.unwrap_or_else(|| DEFAULT.to_owned());
+    let header = HeaderName::try_from(&header_name);
     Ok(Arc::new(CorrelationId {
-        header: config.header("header_name")?.unwrap_or(default),
-        generator: match config.text("generator") {
-            Some("uuid") => Generator::Uuid,
-            Some("tracker") => Generator::Tracker,
-            _ => Generator::Counter,
-        },
-        echo: config.flag("echo_downstream"),
-        name: Bytes::from(
-            config
-                .some_text("header_name")
-                .unwrap_or(DEFAULT)
-                .to_owned(),
-        ),
+        header: header.map_err(|_| wrong("header_name", "is no name of a header"))?,
+        name: Bytes::from(header_name),
+        generator: config.generator,
+        echo: config.echo_downstream,
         prefix: prefix(random_uuid()),
         count: AtomicU64::new(0),
         clock: parts.clock.clone(),

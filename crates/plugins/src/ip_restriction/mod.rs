@@ -12,14 +12,14 @@ use http::StatusCode;
 use pingora::http::RequestHeader;
 use serde_json::{Map, Value};
 
-use crate::networks::{self, Networks};
-use crate::settings::{Settings, UNEXPECTED, error_status, wrong};
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use crate::networks::Networks;
+use crate::settings::{UNEXPECTED, error_status};
+use doorward_core::model::schema::{Schema, Violations};
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -37,27 +37,29 @@ const NOT_ALLOWED: Code = Code::new(
     "the client's address is denied, or not among those allowed (or the status of the plugin)",
 );
 
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// Addresses and networks that may come in. Empty: all that are not denied.
+        allow: Networks,
+        /// Addresses and networks that may not come in, even if they are allowed, too.
+        deny: Networks,
+        /// The status of a refusal. Null: 403.
+        status: Option<f64>,
+        /// What a refused client is told. Null: its address.
+        message: Option<Box<str>>,
+    }
+}
+
 fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let list = || Type::array(Type::checked(networks::check));
-        Schema::new(vec![
-            Field::new("allow", list()),
-            Field::new("deny", list()),
-            Field::new("status", Type::Number),
-            Field::new("message", Type::some_text()),
-        ])
-        .check(restricts_something)
-    });
+    static SCHEMA: LazyLock<Schema> =
+        LazyLock::new(|| Schema::new(Config::fields()).check(restricts_something));
     &SCHEMA
 }
 
 fn restricts_something(config: &Map<String, Value>, violations: &mut Violations) {
-    let config = Settings(config);
-    let empty = |field| {
-        let list = config.get(field);
-        list.is_none_or(|list| list.as_array().is_some_and(Vec::is_empty))
-    };
-    if empty("allow") && empty("deny") {
+    let is_empty = |config: Config| config.allow.is_empty() && config.deny.is_empty();
+    if Config::read(config).is_ok_and(is_empty) {
         violations.put_holder(
             "at least one of these fields must be non-empty: 'config.allow', 'config.deny'",
         );
@@ -77,14 +79,10 @@ struct IpRestriction {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    let read = |field| {
-        let networks = Networks::read(config.texts(field));
-        networks.map_err(|message| wrong(field, message))
-    };
-    let mut message = config.some_text("message").map(Box::from);
+    let config = Config::read(config)?;
+    let mut message = config.message;
     let mut warnings = Vec::new();
-    let status = match config.number("status") {
+    let status = match config.status {
         None => StatusCode::FORBIDDEN,
         Some(number) => error_status(number).unwrap_or_else(|| {
             warnings.push(format!(
@@ -96,8 +94,8 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
     };
     let decision = |decision| parts.metrics.decision(KIND.name, decision);
     Ok(Arc::new(IpRestriction {
-        allow: read("allow")?,
-        deny: read("deny")?,
+        allow: config.allow,
+        deny: config.deny,
         status,
         message,
         warnings,

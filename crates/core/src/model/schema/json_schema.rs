@@ -114,9 +114,14 @@ impl Field {
         if self.len_min > 0 {
             shown["minItems"] = self.len_min.into();
         }
-        if self.referenceable {
-            let says = "A reference to a vault, `{vault://…}`, may stand for it.";
-            shown["description"] = says.into();
+        let vault = "A reference to a vault, `{vault://…}`, may stand for it.";
+        let says = [
+            self.description,
+            if self.referenceable { vault } else { "" },
+        ];
+        let says = says.join(" ");
+        if !says.trim().is_empty() {
+            shown["description"] = says.trim().into();
         }
         if !self.required || self.auto {
             shown = nullable(shown);

@@ -87,6 +87,8 @@ pub struct Field {
     pub referenceable: bool,
     /// Whether records have the field only where it is not null.
     pub is_rare: bool,
+    /// What it means, for people; empty: nothing is said.
+    pub description: &'static str,
 }
 
 /// What a field holds.
@@ -251,7 +253,22 @@ impl Field {
             aliases: &[],
             referenceable: false,
             is_rare: false,
+            description: "",
         }
+    }
+
+    /// Says what the field means.
+    #[must_use]
+    pub fn described(mut self, description: &'static str) -> Self {
+        self.description = description.trim_ascii();
+        self
+    }
+
+    /// Says what the field holds, where its type alone does not.
+    #[must_use]
+    pub fn kind(mut self, kind: Type) -> Self {
+        self.kind = kind;
+        self
     }
 
     /// Leaves the field out of records that do not use it: the imitated gateway's have

@@ -31,6 +31,9 @@ impl Field {
     fn to_json(&self) -> Value {
         let mut map = self.kind.to_json();
         let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
+        if !self.description.is_empty() {
+            put("description", self.description.into());
+        }
         if let Some(default) = &self.default {
             put("default", default.clone());
         }

@@ -1,0 +1,177 @@
+//! Typed configuration: one struct is the schema of a record and what it is read into.
+//!
+//! A plugin lists its fields once, with [`config!`](crate::config). Each has its name,
+//! its type, its default, its bounds and what it means. The schema is made of the
+//! list, and so is the reader. A field that nobody reads is a warning of the compiler.
+//!
+//! ```ignore
+//! config! {
+//!     struct Config {
+//!         /// The header that has the identifier.
+//!         #[field(default("X-Request-ID"))]
+//!         header_name: HeaderName,
+//!         /// How long to wait, in milliseconds.
+//!         #[field(kind(Type::Integer(1, 60_000)), default(1000), required)]
+//!         timeout: u32,
+//!     }
+//! }
+//! ```
+
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Map, Value};
+
+use crate::ConfigError;
+use doorward_core::model::schema::Type;
+pub use values::{header_name, url_text};
+
+// The macros name them by this path, whatever their user imports.
+#[doc(hidden)]
+pub use doorward_core::model::schema::{Field, Schema, Type as FieldType};
+#[doc(hidden)]
+pub use serde_json::{Map as JsonMap, Value as JsonValue};
+
+/// A type that a field can have.
+pub trait FieldValue: Sized {
+    /// What the schema says of it, if the field says nothing else.
+    fn kind() -> Type;
+
+    /// What a field that is null holds. `None`: the schema has to refuse null.
+    fn of_null() -> Option<Self> {
+        None
+    }
+
+    /// Reads a value that satisfies the schema and is not null.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a value that the schema can't judge. Its field is a path
+    /// inside the value, and empty for the value itself.
+    fn read(value: &Value) -> Result<Self, ConfigError>;
+}
+
+/// Reads the field `name` of a record that satisfies its schema.
+///
+/// # Errors
+/// [`ConfigError`] with the path of what is wrong.
+pub fn read_field<T: FieldValue>(
+    config: &Map<String, Value>,
+    name: &str,
+) -> Result<T, ConfigError> {
+    let value = match config.get(name) {
+        None | Some(Value::Null) => T::of_null().ok_or_else(|| wrong("required field missing")),
+        Some(value) => T::read(value),
+    };
+    value.map_err(|error| error.within(name))
+}
+
+/// An error of a value itself.
+pub(crate) fn wrong(message: impl Into<String>) -> ConfigError {
+    ConfigError {
+        field: String::new(),
+        message: message.into(),
+    }
+}
+
+/// Defines a struct whose fields are those of a record: see [the module](crate::config).
+///
+/// The documentation of a field is its description in the schema. `#[field(…)]` names
+/// methods of [`Field`](doorward_core::model::schema::Field) that are called on its row
+/// of the schema. `as "name"` gives a field another name in the record.
+#[macro_export]
+macro_rules! config {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $(
+                $(#[doc = $doc:literal])*
+                $(#[field($($method:ident $(($($arg:expr),* $(,)?))?),* $(,)?)])?
+                $field_vis:vis $field:ident $(as $wire:literal)? : $type:ty
+            ),* $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        $vis struct $name {
+            $($(#[doc = $doc])* $field_vis $field: $type,)*
+        }
+
+        impl $name {
+            /// The rows of the schema.
+            $vis fn fields() -> Vec<$crate::config::Field> {
+                vec![$(
+                    $crate::config::Field::new(
+                        $crate::config!(@name $field $($wire)?),
+                        <$type as $crate::config::FieldValue>::kind(),
+                    )
+                    .described(concat!($($doc),*))
+                    $($(.$method($($($arg),*)?))*)?
+                ),*]
+            }
+
+            /// Reads a record that satisfies the schema.
+            $vis fn read(
+                config: &$crate::config::JsonMap<String, $crate::config::JsonValue>,
+            ) -> Result<Self, $crate::ConfigError> {
+                Ok(Self {
+                    $($field: $crate::config::read_field(
+                        config,
+                        $crate::config!(@name $field $($wire)?),
+                    )?,)*
+                })
+            }
+        }
+
+        impl $crate::config::FieldValue for $name {
+            fn kind() -> $crate::config::FieldType {
+                $crate::config::FieldType::Record($crate::config::Schema::new(Self::fields()))
+            }
+
+            fn read(value: &$crate::config::JsonValue) -> Result<Self, $crate::ConfigError> {
+                match value {
+                    $crate::config::JsonValue::Object(record) => Self::read(record),
+                    _ => Err($crate::config::not_a("record")),
+                }
+            }
+        }
+    };
+    (@name $field:ident) => { stringify!($field) };
+    (@name $field:ident $wire:literal) => { $wire };
+}
+
+/// Defines an enum whose variants are the words that a field can have.
+#[macro_export]
+macro_rules! words {
+    (
+        $(#[$meta:meta])*
+        $vis:vis enum $name:ident {
+            $($(#[doc = $doc:literal])* $variant:ident = $word:literal),* $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $name {
+            $($(#[doc = $doc])* $variant,)*
+        }
+
+        impl $crate::config::FieldValue for $name {
+            fn kind() -> $crate::config::FieldType {
+                $crate::config::FieldType::word(&[$($word),*])
+            }
+
+            fn read(value: &$crate::config::JsonValue) -> Result<Self, $crate::ConfigError> {
+                match value.as_str() {
+                    $(Some($word) => Ok(Self::$variant),)*
+                    _ => Err($crate::config::not_a(concat!("word: " $(, $word, " ")*))),
+                }
+            }
+        }
+    };
+}
+
+/// The error of a value that has another type than its field.
+#[doc(hidden)]
+pub fn not_a(expected: &str) -> ConfigError {
+    wrong(format!("expected a {}", expected.trim_end()))
+}
