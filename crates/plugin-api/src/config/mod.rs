@@ -39,9 +39,16 @@ pub trait FieldValue: Sized {
     /// What the schema says of it, if the field says nothing else.
     fn kind() -> Type;
 
-    /// What a field that is null holds. `None`: the schema has to refuse null.
+    /// What a field that is null holds. `None`: its default, and without one the schema
+    /// has to refuse null.
     fn of_null() -> Option<Self> {
         None
+    }
+
+    /// Whether a value says nothing, as null does: an empty text in the place of one
+    /// that may be missing.
+    fn is_blank(_value: &Value) -> bool {
+        false
     }
 
     /// Reads a value that satisfies the schema and is not null.
@@ -52,16 +59,25 @@ pub trait FieldValue: Sized {
     fn read(value: &Value) -> Result<Self, ConfigError>;
 }
 
-/// Reads the field `name` of a record that satisfies its schema.
+/// Reads the field of a record that satisfies its schema. A field that is null has its
+/// default, where its type makes nothing of null.
 ///
 /// # Errors
 /// [`ConfigError`] with the path of what is wrong.
+#[doc(hidden)]
 pub fn read_field<T: FieldValue>(
     config: &Map<String, Value>,
+    row: impl Fn() -> Field,
     name: &str,
 ) -> Result<T, ConfigError> {
     let value = match config.get(name) {
-        None | Some(Value::Null) => T::of_null().ok_or_else(|| wrong("required field missing")),
+        None | Some(Value::Null) => T::of_null().map_or_else(
+            || match row().default {
+                None | Some(Value::Null) => Err(wrong("required field missing")),
+                Some(default) => T::read(&default),
+            },
+            Ok,
+        ),
         Some(value) => T::read(value),
     };
     value.map_err(|error| error.within(name))
@@ -101,12 +117,10 @@ macro_rules! config {
             /// The rows of the schema.
             $vis fn fields() -> Vec<$crate::config::Field> {
                 vec![$(
-                    $crate::config::Field::new(
-                        $crate::config!(@name $field $($wire)?),
-                        <$type as $crate::config::FieldValue>::kind(),
+                    $crate::config!(@row
+                        $crate::config!(@name $field $($wire)?), $type, concat!($($doc),*)
+                        $($(, $method $(($($arg),*))?)*)?
                     )
-                    .described(concat!($($doc),*))
-                    $($(.$method($($($arg),*)?))*)?
                 ),*]
             }
 
@@ -117,6 +131,10 @@ macro_rules! config {
                 Ok(Self {
                     $($field: $crate::config::read_field(
                         config,
+                        || $crate::config!(@row
+                            $crate::config!(@name $field $($wire)?), $type, ""
+                            $($(, $method $(($($arg),*))?)*)?
+                        ),
                         $crate::config!(@name $field $($wire)?),
                     )?,)*
                 })
@@ -135,6 +153,11 @@ macro_rules! config {
                 }
             }
         }
+    };
+    (@row $name:expr, $type:ty, $doc:expr $(, $method:ident $(($($arg:expr),*))?)*) => {
+        $crate::config::Field::new($name, <$type as $crate::config::FieldValue>::kind())
+            .described($doc)
+            $(.$method($($($arg),*)?))*
     };
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $wire:literal) => { $wire };
@@ -155,16 +178,27 @@ macro_rules! words {
             $($(#[doc = $doc])* $variant,)*
         }
 
+        impl $name {
+            /// The words.
+            $vis const WORDS: &'static [&'static str] = &[$($word),*];
+
+            /// What a word stands for.
+            $vis fn named(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+
         impl $crate::config::FieldValue for $name {
             fn kind() -> $crate::config::FieldType {
-                $crate::config::FieldType::word(&[$($word),*])
+                $crate::config::FieldType::word(Self::WORDS)
             }
 
             fn read(value: &$crate::config::JsonValue) -> Result<Self, $crate::ConfigError> {
-                match value.as_str() {
-                    $(Some($word) => Ok(Self::$variant),)*
-                    _ => Err($crate::config::not_a(concat!("word: " $(, $word, " ")*))),
-                }
+                let word = value.as_str().and_then(Self::named);
+                word.ok_or_else(|| $crate::config::not_one_of(Self::WORDS))
             }
         }
     };
@@ -173,5 +207,11 @@ macro_rules! words {
 /// The error of a value that has another type than its field.
 #[doc(hidden)]
 pub fn not_a(expected: &str) -> ConfigError {
-    wrong(format!("expected a {}", expected.trim_end()))
+    wrong(format!("expected a {expected}"))
+}
+
+/// The error of a word that is none of these.
+#[doc(hidden)]
+pub fn not_one_of(words: &[&str]) -> ConfigError {
+    wrong(format!("expected one of: {}", words.join(", ")))
 }

@@ -91,14 +91,22 @@ fn a_record_is_read_as_its_schema_completes_it() {
 
 #[test]
 fn null_is_what_the_type_makes_of_it() {
-    let config = complete(&json!({"mode": "fast", "names": null, "limit": null}));
+    let config = complete(&json!({"mode": null, "names": null, "limit": null}));
     let config = Config::read(&config).expect("a configuration");
     assert_eq!((config.mode, config.limit), (Mode::Fast, None));
     assert!(config.secret.is_none() && config.names.is_empty() && config.labels.is_empty());
     assert!(config.inner.is_empty() && config.other.is_null());
-    let no_mode = complete(&json!({"mode": null}));
-    let error = Config::read(&no_mode).expect_err("a mode");
-    assert_eq!(error.to_string(), "mode: required field missing");
+    let empty = complete(&json!({"secret": "x"}));
+    let empty = empty.into_iter().map(|(name, value)| match &*name {
+        "secret" => (name, json!("")),
+        _ => (name, value),
+    });
+    let config = Config::read(&empty.collect()).expect("a configuration");
+    assert!(config.secret.is_none(), "an empty text is none");
+    let mut no_url = complete(&json!({}));
+    no_url.insert("inner".to_owned(), json!([{"url": null}]));
+    let error = Config::read(&no_url).expect_err("an address");
+    assert_eq!(error.to_string(), "inner[1].url: required field missing");
 }
 
 #[test]
@@ -109,7 +117,7 @@ fn an_error_names_the_path_of_what_is_wrong() {
         (json!({"names": ["a", 1]}), "names[2]"),
         (json!({"labels": {"x": "y"}}), "labels.x"),
         (
-            json!({"inner": [{"url": "https://a.example"}]}),
+            json!({"inner": [{"url": "https://a.example", "maxTries": "1"}]}),
             "inner[1].maxTries",
         ),
         (

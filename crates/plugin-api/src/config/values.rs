@@ -70,6 +70,10 @@ impl FieldValue for String {
         Type::some_text()
     }
 
+    fn is_blank(value: &Value) -> bool {
+        value == ""
+    }
+
     fn read(value: &Value) -> Result<Self, ConfigError> {
         let text = value.as_str().ok_or_else(|| not_a("string"))?;
         Ok(text.to_owned())
@@ -79,6 +83,10 @@ impl FieldValue for String {
 impl FieldValue for Box<str> {
     fn kind() -> Type {
         String::kind()
+    }
+
+    fn is_blank(value: &Value) -> bool {
+        value == ""
     }
 
     fn read(value: &Value) -> Result<Self, ConfigError> {
@@ -91,6 +99,10 @@ impl FieldValue for Secret {
         String::kind()
     }
 
+    fn is_blank(value: &Value) -> bool {
+        value == ""
+    }
+
     fn read(value: &Value) -> Result<Self, ConfigError> {
         <String as FieldValue>::read(value).map(Self::new)
     }
@@ -99,6 +111,10 @@ impl FieldValue for Secret {
 impl FieldValue for HeaderName {
     fn kind() -> Type {
         Type::checked(header_name)
+    }
+
+    fn is_blank(value: &Value) -> bool {
+        value == ""
     }
 
     fn read(value: &Value) -> Result<Self, ConfigError> {
@@ -111,6 +127,10 @@ impl FieldValue for HeaderName {
 impl FieldValue for Url {
     fn kind() -> Type {
         Type::checked(url_text)
+    }
+
+    fn is_blank(value: &Value) -> bool {
+        value == ""
     }
 
     fn read(value: &Value) -> Result<Self, ConfigError> {
@@ -158,7 +178,7 @@ macro_rules! whole_numbers {
 
 whole_numbers!(u16: i64::from(u16::MAX), u32: i64::from(u32::MAX), u64: i64::MAX, usize: i64::MAX);
 
-/// Null is none.
+/// Null is none, and so is an empty text.
 impl<T: FieldValue> FieldValue for Option<T> {
     fn kind() -> Type {
         T::kind()
@@ -169,6 +189,9 @@ impl<T: FieldValue> FieldValue for Option<T> {
     }
 
     fn read(value: &Value) -> Result<Self, ConfigError> {
+        if T::is_blank(value) {
+            return Ok(None);
+        }
         T::read(value).map(Some)
     }
 }
