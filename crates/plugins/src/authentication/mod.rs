@@ -17,15 +17,14 @@ use std::sync::Arc;
 use http::header::{AUTHORIZATION, PROXY_AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use crate::settings::{Settings, UNEXPECTED, wrong};
+use crate::settings::{UNEXPECTED, wrong};
 use doorward_core::clock::Clock;
-use doorward_core::model::schema::{Field, Type};
 use doorward_net::http::reply::Reply;
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::consumers::{Anonymous, Consumers};
 use doorward_plugin_api::filter::{Code, Exchange, FilterExplanation, Flow};
 use doorward_plugin_api::identity::Credential;
-use doorward_plugin_api::{ConfigError, Parts};
+use doorward_plugin_api::{ConfigError, Parts, config};
 
 pub use index::{Credentials, Directory, Entry, Index};
 
@@ -36,12 +35,15 @@ pub(crate) const NO_ANONYMOUS: Code =
 /// The headers that carry credentials, in the order in which they are read.
 pub(crate) const CREDENTIAL_HEADERS: [HeaderName; 2] = [PROXY_AUTHORIZATION, AUTHORIZATION];
 
-/// The fields that all these plugins have.
-pub(crate) fn fields() -> [Field; 2] {
-    [
-        Field::new("anonymous", Type::some_text()),
-        Field::new("realm", Type::some_text()),
-    ]
+config! {
+    /// The fields that all these plugins have.
+    pub(crate) struct Config {
+        /// The consumer that requests without a good credential count as, by identifier
+        /// or name. Null: they are refused.
+        pub(crate) anonymous: Option<Box<str>>,
+        /// The realm that clients are told.
+        pub(crate) realm: Option<Box<str>>,
+    }
 }
 
 /// What is refused, and how.
@@ -80,13 +82,13 @@ pub(crate) struct Authentication {
 }
 
 impl Authentication {
-    /// Reads the fields that all these plugins have.
-    pub(crate) fn new(kind: &'static str, config: Settings<'_>, parts: &Parts) -> Self {
+    /// That of a plugin of this kind; `anonymous` is the field of its configuration.
+    pub(crate) fn new(kind: &'static str, anonymous: Option<&str>, parts: &Parts) -> Self {
         let decision = |decision| parts.metrics.decision(kind, decision);
         Self {
             credentials: parts.slots.get_or_default(),
             clock: parts.clock.clone(),
-            anonymous: Anonymous::new(config.text("anonymous")),
+            anonymous: Anonymous::new(anonymous),
             consumers: Arc::clone(&parts.consumers),
             passed: decision("pass"),
             nobody: decision("anonymous"),
@@ -191,8 +193,8 @@ pub(crate) struct Challenge(HeaderValue);
 
 impl Challenge {
     /// `scheme` and the plugin's realm, if it has one.
-    pub(crate) fn new(scheme: &str, config: Settings<'_>) -> Result<Self, ConfigError> {
-        let text = match config.text("realm") {
+    pub(crate) fn new(scheme: &str, realm: Option<&str>) -> Result<Self, ConfigError> {
+        let text = match realm {
             Some(realm) => format!("{scheme} realm=\"{realm}\""),
             None => scheme.to_owned(),
         };

@@ -20,11 +20,10 @@ use crate::authentication::brake::{Brake, network};
 use crate::authentication::checks::{PasswordChecks, Proof};
 use crate::authentication::login::Login;
 use crate::authentication::{self, Authentication, Challenge, Entry, Refusal};
-use crate::settings::Settings;
-use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_core::model::schema::Schema;
 use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
-use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config, identity};
 use password::Argon2Hash;
 
 pub use password::{LEGACY, StoredPassword, hash, hash_of, is_hash, is_legacy_hash};
@@ -64,18 +63,23 @@ const GUESSING: Code = Code::new(
 );
 const BUSY: Code = Code::new("busy", 503, "too many passwords are being checked");
 
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// The consumer that requests without a good credential count as, by identifier
+        /// or name. Null: they are refused.
+        anonymous: Option<Box<str>>,
+        /// Whether the upstream does not see the credential.
+        #[field(default(false), required)]
+        hide_credentials: bool,
+        /// The realm that clients are told.
+        #[field(default("service"), required)]
+        realm: Box<str>,
+    }
+}
+
 fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        Schema::new(vec![
-            Field::new("anonymous", Type::some_text()),
-            Field::new("hide_credentials", Type::Boolean)
-                .default(false)
-                .required(),
-            Field::new("realm", Type::some_text())
-                .default("service")
-                .required(),
-        ])
-    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Config::fields()));
     &SCHEMA
 }
 
@@ -89,11 +93,11 @@ struct BasicAuth {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
+    let config = Config::read(config)?;
     Ok(Arc::new(BasicAuth {
-        hides: config.flag("hide_credentials"),
-        challenge: Challenge::new("Basic", config)?,
-        authentication: Authentication::new(KIND.name, config, parts),
+        hides: config.hide_credentials,
+        challenge: Challenge::new("Basic", Some(&config.realm))?,
+        authentication: Authentication::new(KIND.name, config.anonymous.as_deref(), parts),
         checks: parts.slots.get_or_default(),
         brake: parts.slots.get_or_default(),
     }))

@@ -20,12 +20,11 @@ use serde_json::{Map, Value, json};
 use crate::authentication::{
     self, Authentication, CREDENTIAL_HEADERS, Challenge, Directory, Entry, Refusal,
 };
-use crate::settings::Settings;
 use doorward_core::clock::http_date;
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_core::model::schema::{Schema, Violations};
 use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
-use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config, identity};
 use signature::{Hash, Signature};
 
 pub use signature::SigningKeys;
@@ -72,31 +71,38 @@ const NO_MATCH: &str = "HMAC signature does not match";
 const X_DATE: HeaderName = HeaderName::from_static("x-date");
 const DIGEST: HeaderName = HeaderName::from_static("digest");
 
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// Whether the upstream does not see the signature.
+        #[field(default(false), required)]
+        hide_credentials: bool,
+        /// How far the date of a request may be from the clock, in seconds.
+        #[field(default(300))]
+        clock_skew: f64,
+        /// Whether the body must have the digest that its header says.
+        #[field(default(false), required)]
+        validate_request_body: bool,
+        /// Headers that every signature must cover.
+        #[field(default(json!([])))]
+        enforce_headers: Vec<Box<str>>,
+        /// Hashes that signatures may be made with.
+        #[field(default(json!(Hash::WORDS)))]
+        algorithms: Vec<Hash>,
+    }
+}
+
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let flag = |name| {
-            let field = Field::new(name, Type::Boolean);
-            field.default(false).required()
-        };
-        let mut fields = vec![
-            flag("hide_credentials"),
-            Field::new("clock_skew", Type::Number).default(300),
-            flag("validate_request_body"),
-            Field::new("enforce_headers", Type::array(Type::some_text())).default(json!([])),
-            Field::new("algorithms", Type::array(Type::word(Hash::NAMES)))
-                .default(json!(Hash::NAMES)),
-        ];
-        fields.extend(authentication::fields());
+        let mut fields = Config::fields();
+        fields.extend(authentication::Config::fields());
         Schema::new(fields).check(skew_is_positive)
     });
     &SCHEMA
 }
 
 fn skew_is_positive(config: &Map<String, Value>, violations: &mut Violations) {
-    if Settings(config)
-        .number("clock_skew")
-        .is_some_and(|skew| skew <= 0.0)
-    {
+    if Config::read(config).is_ok_and(|config| config.clock_skew <= 0.0) {
         violations.put("clock_skew", "value must be greater than 0");
     }
 }
@@ -114,16 +120,16 @@ struct HmacAuth {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    let hashes: Box<[Hash]> = config.texts("algorithms").filter_map(Hash::named).collect();
+    let authentication::Config { anonymous, realm } = authentication::Config::read(config)?;
+    let config = Config::read(config)?;
     Ok(Arc::new(HmacAuth {
-        hides: config.flag("hide_credentials"),
-        skew: config.number("clock_skew").unwrap_or(300.0),
-        validates_body: config.flag("validate_request_body"),
-        enforced: config.texts("enforce_headers").map(Into::into).collect(),
-        hashes,
-        challenge: Challenge::new("hmac", config)?,
-        authentication: Authentication::new(KIND.name, config, parts),
+        hides: config.hide_credentials,
+        skew: config.clock_skew,
+        validates_body: config.validate_request_body,
+        enforced: config.enforce_headers.into(),
+        hashes: config.algorithms.into(),
+        challenge: Challenge::new("hmac", realm.as_deref())?,
+        authentication: Authentication::new(KIND.name, anonymous.as_deref(), parts),
     }))
 }
 

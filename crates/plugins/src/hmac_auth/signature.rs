@@ -8,28 +8,23 @@ use pingora::http::RequestHeader;
 
 use crate::authentication::after_scheme;
 use doorward_core::model::secret::Secret;
+use doorward_plugin_api::words;
 
 /// Names of headers that a signature may list.
 const HEADERS_MAX: usize = 64;
 
-/// A hash that signatures are made with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hash {
-    Sha1,
-    Sha256,
-    Sha384,
-    Sha512,
+words! {
+    /// A hash that signatures are made with.
+    pub(super) enum Hash {
+        Sha1 = "hmac-sha1",
+        Sha256 = "hmac-sha256",
+        Sha384 = "hmac-sha384",
+        Sha512 = "hmac-sha512",
+    }
 }
 
 impl Hash {
-    pub(super) const NAMES: &[&str] = &["hmac-sha1", "hmac-sha256", "hmac-sha384", "hmac-sha512"];
     const ALL: [Self; 4] = [Self::Sha1, Self::Sha256, Self::Sha384, Self::Sha512];
-
-    /// The hash of this name.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        let at = Self::NAMES.iter().position(|known| *known == name)?;
-        Self::ALL.get(at).copied()
-    }
 
     fn algorithm(self) -> hmac::Algorithm {
         match self {

@@ -9,58 +9,73 @@ use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
 use crate::authentication::{self, after_scheme};
-use crate::settings::{Settings, header_name, wrong};
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use crate::settings::header_name;
+use doorward_core::model::schema::{Schema, Type, Violations};
 use doorward_net::session::cookie;
-use doorward_plugin_api::ConfigError;
+use doorward_plugin_api::config::FieldValue;
+use doorward_plugin_api::{config, words};
 
 /// Longest life of a token that can be asked for, in seconds.
 const MAX_EXPIRATION: i64 = 31_536_000;
 /// Parameters of a query that are looked at.
 const PARAMETERS_MAX: usize = 100;
 
+config! {
+    /// The fields of `config`.
+    pub(super) struct Config {
+        /// Parameters of the query that may carry the token.
+        #[field(kind(Type::set(Type::some_text())), default(json!(["jwt"])))]
+        uri_param_names: Vec<Box<str>>,
+        /// Cookies that may carry the token.
+        #[field(kind(Type::set(Type::some_text())), default(json!([])))]
+        cookie_names: Vec<Box<str>>,
+        /// The claim that names the credential.
+        #[field(default("iss"))]
+        pub(super) key_claim_name: Box<str>,
+        /// Whether secrets of credentials are written in Base64.
+        #[field(default(false), required)]
+        pub(super) secret_is_base64: bool,
+        /// Claims whose times are checked.
+        #[field(kind(Type::set(TimeClaim::kind())))]
+        pub(super) claims_to_verify: Vec<TimeClaim>,
+        /// Whether preflights of browsers need a token, too.
+        #[field(default(true), required)]
+        pub(super) run_on_preflight: bool,
+        /// How far away the end of a token may be, in seconds. 0: as far as it likes.
+        #[field(kind(Type::Between(0, MAX_EXPIRATION)), default(0))]
+        pub(super) maximum_expiration: f64,
+        /// Headers that may carry the token, behind Bearer.
+        #[field(kind(Type::set(Type::checked(header_name))), default(json!(["authorization"])))]
+        header_names: Vec<HeaderName>,
+    }
+}
+
+words! {
+    /// A claim that is a time.
+    pub(super) enum TimeClaim {
+        /// When the token ends.
+        Exp = "exp",
+        /// When the token begins.
+        Nbf = "nbf",
+    }
+}
+
 pub(super) fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let flag = |name, default: bool| {
-            let field = Field::new(name, Type::Boolean);
-            field.default(default).required()
-        };
-        let texts = |name| Field::new(name, Type::set(Type::some_text()));
-        let mut fields = vec![
-            texts("uri_param_names").default(json!(["jwt"])),
-            texts("cookie_names").default(json!([])),
-            Field::new("key_claim_name", Type::some_text()).default("iss"),
-            flag("secret_is_base64", false),
-            Field::new("claims_to_verify", Type::set(Type::word(&["exp", "nbf"]))),
-            flag("run_on_preflight", true),
-            Field::new("maximum_expiration", Type::Between(0, MAX_EXPIRATION)).default(0),
-            Field::new("header_names", Type::set(Type::checked(header_name)))
-                .default(json!(["authorization"])),
-        ];
-        fields.extend(authentication::fields());
+        let mut fields = Config::fields();
+        fields.extend(authentication::Config::fields());
         Schema::new(fields).check(expiration_is_verified)
     });
     &SCHEMA
 }
 
 fn expiration_is_verified(config: &Map<String, Value>, violations: &mut Violations) {
-    let config = Settings(config);
-    let limited = config.number("maximum_expiration").unwrap_or(0.0) > 0.0;
-    if limited && !config.texts("claims_to_verify").any(|claim| claim == "exp") {
+    let is_verified = |config: Config| {
+        config.maximum_expiration <= 0.0 || config.claims_to_verify.contains(&TimeClaim::Exp)
+    };
+    if Config::read(config).is_ok_and(|config| !is_verified(config)) {
         violations.put("claims_to_verify", "expected to contain: exp");
     }
-}
-
-/// The fields, read.
-pub(super) struct Config {
-    pub(super) places: Places,
-    pub(super) key_claim: Box<str>,
-    pub(super) secret_is_base64: bool,
-    pub(super) verifies_exp: bool,
-    pub(super) verifies_nbf: bool,
-    /// In seconds.
-    pub(super) maximum_expiration: Option<f64>,
-    pub(super) run_on_preflight: bool,
 }
 
 /// Where tokens are looked for.
@@ -75,28 +90,13 @@ pub(super) struct Places {
 pub(super) struct Ambiguous;
 
 impl Config {
-    pub(super) fn read(config: Settings<'_>) -> Result<Self, ConfigError> {
-        let texts = |field| config.texts(field).map(Into::into).collect();
-        let verifies = |claim| config.texts("claims_to_verify").any(|text| text == claim);
-        let headers = config.texts("header_names").map(|text| {
-            let name = HeaderName::try_from(text);
-            name.map_err(|_| wrong("header_names", "expected names of headers"))
-        });
-        Ok(Self {
-            places: Places {
-                parameters: texts("uri_param_names"),
-                cookies: texts("cookie_names"),
-                headers: headers.collect::<Result<_, _>>()?,
-            },
-            key_claim: config.text("key_claim_name").unwrap_or("iss").into(),
-            secret_is_base64: config.flag("secret_is_base64"),
-            verifies_exp: verifies("exp"),
-            verifies_nbf: verifies("nbf"),
-            maximum_expiration: config
-                .number("maximum_expiration")
-                .filter(|longest| *longest > 0.0),
-            run_on_preflight: config.flag("run_on_preflight"),
-        })
+    /// Where tokens are looked for.
+    pub(super) fn places(&self) -> Places {
+        Places {
+            parameters: self.uri_param_names.clone().into(),
+            cookies: self.cookie_names.clone().into(),
+            headers: self.header_names.clone().into(),
+        }
     }
 }
 

@@ -20,8 +20,8 @@ use quick_cache::sync::Cache;
 use serde_json::{Map, Value, json};
 
 use crate::authentication::{self, Authentication, Challenge, Directory, Entry, Refusal, status};
-use crate::settings::{Settings, json_message};
-use config::Config;
+use crate::settings::json_message;
+use config::{Config, Places, TimeClaim};
 use doorward_core::model::credential::KeyDigest;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::http::session::Session;
@@ -79,6 +79,7 @@ const CLAIMS: Code = Code::new(
 /// A running filter.
 struct Jwt {
     config: Config,
+    places: Places,
     /// For requests without a token, and for those with a bad one.
     challenges: [Challenge; 2],
     authentication: Authentication,
@@ -97,13 +98,15 @@ struct Verified<'a> {
 const REMEMBERED: usize = 4096;
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let settings = Settings(config);
-    let challenge = Challenge::new("Bearer", settings)?;
+    let authentication::Config { anonymous, realm } = authentication::Config::read(config)?;
+    let config = Config::read(config)?;
+    let challenge = Challenge::new("Bearer", realm.as_deref())?;
     let with_error = challenge.with("error=\"invalid_token\"")?;
     Ok(Arc::new(Jwt {
-        config: Config::read(settings)?,
+        places: config.places(),
+        config,
         challenges: [challenge, with_error],
-        authentication: Authentication::new(KIND.name, settings, parts),
+        authentication: Authentication::new(KIND.name, anonymous.as_deref(), parts),
         verified: Cache::new(REMEMBERED),
     }))
 }
@@ -129,7 +132,7 @@ impl Jwt {
         directory: &'a Directory,
     ) -> Result<Verified<'a>, Refusal> {
         let [challenge, with_error] = &self.challenges;
-        let text = match self.config.places.token(request) {
+        let text = match self.places.token(request) {
             Ok(Some(text)) => text,
             Ok(None) => return Err(challenge.add(message(&NO_TOKEN, "Unauthorized"))),
             Err(_) => {
@@ -142,7 +145,7 @@ impl Jwt {
 
     fn verify<'a>(&self, text: &str, directory: &'a Directory) -> Result<Verified<'a>, Refusal> {
         let token = Token::read(text).map_err(|what| message(&MALFORMED, what))?;
-        let claim = &*self.config.key_claim;
+        let claim = &*self.config.key_claim_name;
         let name = match token.text(claim) {
             Some("") => {
                 let text = format!("Invalid '{claim}' in claims");
@@ -203,10 +206,11 @@ impl Jwt {
         let now = self.authentication.clock.now_secs();
         #[expect(clippy::cast_precision_loss, reason = "a time of this age")]
         let now = now as f64;
+        let verifies = |claim| self.config.claims_to_verify.contains(&claim);
         let mut wrong = Map::new();
         for (claim, wanted, judge) in [
-            ("exp", self.config.verifies_exp, over as fn(f64, f64) -> _),
-            ("nbf", self.config.verifies_nbf, too_early),
+            ("exp", verifies(TimeClaim::Exp), over as fn(f64, f64) -> _),
+            ("nbf", verifies(TimeClaim::Nbf), too_early),
         ] {
             if !wanted {
                 continue;
@@ -223,8 +227,9 @@ impl Jwt {
             return Err(refusal(&CLAIMS, &Value::Object(wrong)));
         }
         let exp = token.claims.get("exp").and_then(Value::as_f64);
-        match (self.config.maximum_expiration, exp) {
-            (Some(longest), Some(exp)) if exp - now > longest => {
+        let longest = self.config.maximum_expiration;
+        match exp {
+            Some(exp) if longest > 0.0 && exp - now > longest => {
                 let fault = json!({"exp": "exceeds maximum allowed expiration"});
                 Err(refusal(&CLAIMS, &fault))
             }
@@ -248,7 +253,7 @@ fn too_early(nbf: f64, now: f64) -> Option<&'static str> {
 #[async_trait]
 impl Filter for Jwt {
     fn secret_fields(&self) -> Vec<&str> {
-        self.config.places.names()
+        self.places.names()
     }
 
     fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {

@@ -15,12 +15,12 @@ use pingora::http::RequestHeader;
 use serde_json::{Map, Value, json};
 
 use crate::authentication::{self, Authentication, Challenge, Directory, Entry, Refusal};
-use crate::settings::{Settings, header_name};
+use crate::settings::header_name;
 use doorward_core::model::credential::KeyDigest;
-use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_core::model::schema::{Schema, Type};
 use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
-use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config, identity};
 use guesses::Guesses;
 use http::HeaderName;
 use places::{Place, Places};
@@ -56,23 +56,34 @@ const GUESSING: Code = Code::new(
     "the address has been wrong too often in this minute",
 );
 
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// The names under which keys are looked for.
+        #[field(kind(Type::array(Type::checked(header_name))), default(json!(["apikey"])), required)]
+        key_names: Vec<Box<str>>,
+        /// Whether the upstream does not see the key.
+        #[field(default(false), required)]
+        hide_credentials: bool,
+        /// Whether headers may carry the key.
+        #[field(default(true), required)]
+        key_in_header: bool,
+        /// Whether parameters of the query may carry the key.
+        #[field(default(true), required)]
+        key_in_query: bool,
+        /// Whether the body may carry the key.
+        #[field(default(false), required)]
+        key_in_body: bool,
+        /// Whether preflights of browsers need a key, too.
+        #[field(default(true), required)]
+        run_on_preflight: bool,
+    }
+}
+
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let flag = |name, default: bool| {
-            let field = Field::new(name, Type::Boolean);
-            field.default(default).required()
-        };
-        let mut fields = vec![
-            Field::new("key_names", Type::array(Type::checked(header_name)))
-                .default(json!(["apikey"]))
-                .required(),
-            flag("hide_credentials", false),
-            flag("key_in_header", true),
-            flag("key_in_query", true),
-            flag("key_in_body", false),
-            flag("run_on_preflight", true),
-        ];
-        fields.extend(authentication::fields());
+        let mut fields = Config::fields();
+        fields.extend(authentication::Config::fields());
         Schema::new(fields)
     });
     &SCHEMA
@@ -89,13 +100,14 @@ struct KeyAuth {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
+    let authentication::Config { anonymous, realm } = authentication::Config::read(config)?;
+    let config = Config::read(config)?;
     Ok(Arc::new(KeyAuth {
-        places: Places::read(config)?,
-        hides: config.flag("hide_credentials"),
-        run_on_preflight: config.flag("run_on_preflight"),
-        challenge: Challenge::new("Key", config)?,
-        authentication: Authentication::new(KIND.name, config, parts),
+        places: Places::new(&config)?,
+        hides: config.hide_credentials,
+        run_on_preflight: config.run_on_preflight,
+        challenge: Challenge::new("Key", realm.as_deref())?,
+        authentication: Authentication::new(KIND.name, anonymous.as_deref(), parts),
         guesses: parts.slots.get_or_default(),
     }))
 }

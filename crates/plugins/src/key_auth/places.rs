@@ -7,8 +7,9 @@ use http::{HeaderName, Uri};
 use pingora::http::RequestHeader;
 use url::form_urlencoded;
 
+use super::Config;
 use super::body::Body;
-use crate::settings::{Settings, wrong};
+use crate::settings::wrong;
 use doorward_net::http::form::without;
 use doorward_net::http::path::with_path_and_query;
 use doorward_plugin_api::ConfigError;
@@ -81,14 +82,14 @@ impl KeyName {
 }
 
 impl Places {
-    /// Reads the names and the places.
-    pub(super) fn read(config: Settings<'_>) -> Result<Self, ConfigError> {
-        let names = config.texts("key_names").map(KeyName::new);
+    /// The names and the places of a configuration.
+    pub(super) fn new(config: &Config) -> Result<Self, ConfigError> {
+        let names = config.key_names.iter().map(|name| KeyName::new(name));
         Ok(Self {
             names: names.collect::<Result<_, _>>()?,
-            header: config.flag("key_in_header"),
-            query: config.flag("key_in_query"),
-            body: config.flag("key_in_body"),
+            header: config.key_in_header,
+            query: config.key_in_query,
+            body: config.key_in_body,
         })
     }
 

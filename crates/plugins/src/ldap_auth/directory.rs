@@ -7,8 +7,9 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
+use super::Config;
 use crate::authentication::login::Login;
-use crate::settings::{Settings, wrong};
+use crate::settings::wrong;
 use doorward_plugin_api::ConfigError;
 
 /// Most connections at once; requests beyond that wait for one.
@@ -42,37 +43,32 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    pub(super) fn read(config: Settings<'_>) -> Result<Self, ConfigError> {
-        let host = config.text("ldap_host").unwrap_or_default();
-        let port = config.integer("ldap_port").unwrap_or(389);
-        let scheme = if config.flag("ldaps") {
-            "ldaps"
-        } else {
-            "ldap"
-        };
+    /// The directory of a configuration.
+    pub(super) fn new(config: &Config) -> Result<Self, ConfigError> {
+        let (host, port) = (&config.ldap_host, config.ldap_port);
+        let scheme = if config.ldaps { "ldaps" } else { "ldap" };
         let host = if host.contains(':') && !host.starts_with('[') {
             format!("[{host}]")
         } else {
-            host.to_owned()
+            host.clone()
         };
         let url = format!("{scheme}://{host}:{port}");
         if url::Url::parse(&url).is_err() {
             return Err(wrong("ldap_host", format!("invalid value: {host}")));
         }
-        let time = |field, default: f64| {
-            let time = config.number(field).unwrap_or(default) / 1000.0;
-            Duration::try_from_secs_f64(time)
+        let time = |field, milliseconds: f64| {
+            Duration::try_from_secs_f64(milliseconds / 1000.0)
                 .map_err(|_| wrong(field, "expected a number of milliseconds"))
         };
         Ok(Self {
             url,
-            start_tls: config.flag("start_tls"),
-            verifies: config.flag("verify_ldap_host"),
-            encrypts: config.flag("ldaps") || config.flag("start_tls"),
-            base_dn: config.text("base_dn").unwrap_or_default().into(),
-            attribute: config.text("attribute").unwrap_or_default().into(),
-            timeout: time("timeout", 10_000.0)?,
-            keepalive: time("keepalive", 60_000.0)?,
+            start_tls: config.start_tls,
+            verifies: config.verify_ldap_host,
+            encrypts: config.ldaps || config.start_tls,
+            base_dn: config.base_dn.clone(),
+            attribute: config.attribute.clone(),
+            timeout: time("timeout", config.timeout)?,
+            keepalive: time("keepalive", config.keepalive)?,
             turns: Semaphore::new(CONNECTIONS),
             idle: Mutex::default(),
         })

@@ -20,12 +20,12 @@ use crate::authentication::brake::{Brake, network};
 use crate::authentication::checks::{PasswordChecks, Proof};
 use crate::authentication::login::Login;
 use crate::authentication::{self, Authentication, Challenge, Refusal};
-use crate::settings::{Settings, UNEXPECTED};
+use crate::settings::UNEXPECTED;
 use directory::Directory;
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_core::model::schema::{Schema, Violations};
 use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
-use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config, identity};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -67,37 +67,59 @@ const REMEMBERED: usize = 16_384;
 /// Credentials of directories have identifiers of this name space.
 const NAMESPACE: Uuid = Uuid::from_u128(0x5a0b_6f1e_7d7c_4f0e_9b1d_2c53_8d0e_4a11);
 
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// The host of the directory.
+        #[field(required)]
+        ldap_host: String,
+        /// The port of the directory.
+        #[field(default(389), required)]
+        ldap_port: u16,
+        /// Whether the directory is spoken to by TLS from the beginning.
+        #[field(default(false), required)]
+        ldaps: bool,
+        /// Whether a connection changes to TLS before names and passwords are sent.
+        #[field(default(false), required)]
+        start_tls: bool,
+        /// Whether the certificate of the directory is checked.
+        #[field(default(false), required)]
+        verify_ldap_host: bool,
+        /// The entry below which people are.
+        #[field(required)]
+        base_dn: Box<str>,
+        /// The attribute that has the name, such as cn or uid.
+        #[field(required)]
+        attribute: Box<str>,
+        /// How long answers of the directory are remembered, in seconds.
+        #[field(default(60), required)]
+        cache_ttl: f64,
+        /// Whether the upstream does not see the credential.
+        #[field(default(false), required)]
+        hide_credentials: bool,
+        /// How long an answer may take, in milliseconds.
+        #[field(default(10_000))]
+        timeout: f64,
+        /// How long an idle connection stays open, in milliseconds.
+        #[field(default(60_000))]
+        keepalive: f64,
+        /// The scheme of the header that has name and password.
+        #[field(default("ldap"))]
+        header_type: Box<str>,
+    }
+}
+
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let flag = |name| {
-            let field = Field::new(name, Type::Boolean);
-            field.default(false).required()
-        };
-        let mut fields = vec![
-            Field::new("ldap_host", Type::some_text()).required(),
-            Field::new("ldap_port", Type::Integer(0, 65_535))
-                .default(389)
-                .required(),
-            flag("ldaps"),
-            flag("start_tls"),
-            flag("verify_ldap_host"),
-            Field::new("base_dn", Type::some_text()).required(),
-            Field::new("attribute", Type::some_text()).required(),
-            Field::new("cache_ttl", Type::Number).default(60).required(),
-            flag("hide_credentials"),
-            Field::new("timeout", Type::Number).default(10_000),
-            Field::new("keepalive", Type::Number).default(60_000),
-            Field::new("header_type", Type::some_text()).default("ldap"),
-        ];
-        fields.extend(authentication::fields());
+        let mut fields = Config::fields();
+        fields.extend(authentication::Config::fields());
         Schema::new(fields).check(one_kind_of_tls)
     });
     &SCHEMA
 }
 
 fn one_kind_of_tls(config: &Map<String, Value>, violations: &mut Violations) {
-    let config = Settings(config);
-    if config.flag("ldaps") && config.flag("start_tls") {
+    if Config::read(config).is_ok_and(|config| config.ldaps && config.start_tls) {
         violations.put_entity("'ldaps' and 'start_tls' cannot be enabled simultaneously");
     }
 }
@@ -118,21 +140,21 @@ struct LdapAuth {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    let scheme = config.some_text("header_type").unwrap_or("ldap");
-    let shown = match scheme {
+    let authentication::Config { anonymous, realm } = authentication::Config::read(config)?;
+    let config = Config::read(config)?;
+    let shown = match &*config.header_type {
         "ldap" => "LDAP",
         other => other,
     };
     #[expect(clippy::cast_possible_truncation, reason = "a time in milliseconds")]
-    let ttl_ms = (config.number("cache_ttl").unwrap_or(60.0) * 1000.0) as i64;
+    let ttl_ms = (config.cache_ttl * 1000.0) as i64;
     Ok(Arc::new(LdapAuth {
-        directory: Directory::read(config)?,
-        scheme: scheme.into(),
-        hides: config.flag("hide_credentials"),
+        directory: Directory::new(&config)?,
+        hides: config.hide_credentials,
         ttl_ms,
-        challenge: Challenge::new(shown, config)?,
-        authentication: Authentication::new(KIND.name, config, parts),
+        challenge: Challenge::new(shown, realm.as_deref())?,
+        scheme: config.header_type,
+        authentication: Authentication::new(KIND.name, anonymous.as_deref(), parts),
         checks: parts.slots.get_or_default(),
         brake: parts.slots.get_or_default(),
         outcomes: Cache::new(REMEMBERED),

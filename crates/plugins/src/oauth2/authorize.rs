@@ -70,8 +70,8 @@ impl OAuth2 {
 
     fn check_response_type(&self, parameters: &Parameters) -> Result<(), Fault> {
         let enabled = match parameters.get("response_type") {
-            Some("code") => self.config.code,
-            Some("token") => self.config.implicit,
+            Some("code") => self.config.enable_authorization_code,
+            Some("token") => self.config.enable_implicit_grant,
             _ => false,
         };
         if enabled {

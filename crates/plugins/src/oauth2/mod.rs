@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 use crate::authentication::brake::Brake;
 use crate::authentication::{self, Authentication, Challenge, Entry, Refusal};
-use crate::settings::{Settings, UNEXPECTED, json_message};
+use crate::settings::{UNEXPECTED, json_message};
 use config::Config;
 use doorward_core::model::oauth2::{OAuth2Facts, StoredOAuth2Token};
 use doorward_net::http::reply::Reply;
@@ -108,16 +108,17 @@ struct OAuth2 {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let settings = Settings(config);
-    let challenge = Challenge::new("Bearer", settings)?;
+    let authentication::Config { anonymous, realm } = authentication::Config::read(config)?;
+    let config = Config::read(config)?;
+    let challenge = Challenge::new("Bearer", realm.as_deref())?;
     let told = format!("error=\"invalid_token\" error_description=\"{INVALID}\"");
     let with_error = challenge.with(&told)?;
     Ok(Arc::new(OAuth2 {
-        config: Config::read(settings)?,
+        config,
         tokens: parts.slots.get(),
         scope: Arc::clone(&parts.scope),
         challenges: [challenge, with_error],
-        authentication: Authentication::new(KIND.name, settings, parts),
+        authentication: Authentication::new(KIND.name, anonymous.as_deref(), parts),
         brake: parts.slots.get_or_default(),
         issued: parts.metrics.decision(KIND.name, "issue"),
     }))
@@ -171,7 +172,7 @@ impl OAuth2 {
     /// The token that a request carries: any text of the header, or else the
     /// parameter.
     fn shown(&self, request: &RequestHeader, exchange: &Exchange) -> Option<PresentedToken> {
-        let Some(header) = request.headers.get(&self.config.header) else {
+        let Some(header) = request.headers.get(&self.config.auth_header_name) else {
             let parameters = Parameters::read(request, exchange.body.as_ref());
             let text = parameters.get(ACCESS_TOKEN)?.to_owned();
             let in_header = false;
@@ -191,11 +192,11 @@ impl OAuth2 {
 
     /// Takes the token out of the request.
     fn hide(&self, shown: &PresentedToken, request: &mut RequestHeader, exchange: &mut Exchange) {
-        if !self.config.hides {
+        if !self.config.hide_credentials {
             return;
         }
         if shown.in_header {
-            request.remove_header(&self.config.header);
+            request.remove_header(&self.config.auth_header_name);
         } else {
             hide(request, exchange);
         }
@@ -212,7 +213,7 @@ impl OAuth2 {
         let token = token.filter(|token| token.is_good(now_ms));
         let token = token.ok_or_else(refused)?;
         match token.facts.service {
-            None if !self.config.global => {
+            None if !self.config.global_credentials => {
                 return Err(refusal(&UNKNOWN, "invalid_token", GLOBAL));
             }
             Some(service) if exchange.service != Some(service) => return Err(refused()),
@@ -248,7 +249,8 @@ impl OAuth2 {
     /// may say so.
     fn check_transport(&self, request: &Request<'_>) -> Result<(), Fault> {
         let exchange = request.exchange;
-        let terminated = self.config.accepts_terminated && exchange.trusted && exchange.secure;
+        let terminated =
+            self.config.accept_http_if_already_terminated && exchange.trusted && exchange.secure;
         if exchange.handshake.is_some() || terminated {
             return Ok(());
         }
@@ -265,7 +267,7 @@ impl OAuth2 {
         }
         let shown = request.parameters.get("provision_key").unwrap_or_default();
         let own = self.config.provision_key.as_ref();
-        if own.is_some_and(|own| client::are_equal(own, shown)) {
+        if own.is_some_and(|own| client::are_equal(&own.0, shown)) {
             return Ok(());
         }
         self.brake.note(address, guessed, now);
@@ -299,7 +301,7 @@ impl OAuth2 {
 
     /// The service that tokens of this request are for; `None`: any.
     fn service(&self, request: &Request<'_>) -> Result<Option<Uuid>, Fault> {
-        if self.config.global {
+        if self.config.global_credentials {
             return Ok(None);
         }
         let service = request.exchange.service.ok_or_else(Fault::no_service)?;
@@ -308,7 +310,9 @@ impl OAuth2 {
 
     /// The plugin that codes are for which are for no service.
     fn plugin(&self) -> Option<String> {
-        self.config.global.then(|| self.scope.to_string())
+        self.config
+            .global_credentials
+            .then(|| self.scope.to_string())
     }
 
     /// What a token of this request stands for.
@@ -324,7 +328,7 @@ impl OAuth2 {
             service: self.service(request)?,
             authenticated_userid: user.map(str::to_owned),
             scope,
-            expires_in: self.config.token_expiration,
+            expires_in: self.config.token_expiration.whole(),
             plugin: None,
             challenge: None,
         })
@@ -335,7 +339,7 @@ impl OAuth2 {
             credential,
             facts,
             refreshes,
-            refresh_ttl: self.config.refresh_token_ttl,
+            refresh_ttl: self.config.refresh_token_ttl.whole(),
         }
     }
 
@@ -407,7 +411,7 @@ fn is_bearer(scheme: &str) -> bool {
 impl Filter for OAuth2 {
     fn secret_fields(&self) -> Vec<&str> {
         vec![
-            self.config.header.as_str(),
+            self.config.auth_header_name.as_str(),
             ACCESS_TOKEN,
             "client_secret",
             "code",
@@ -475,7 +479,7 @@ impl Filter for OAuth2 {
             return has_body(&request.method);
         }
         let query = request.uri.query().unwrap_or_default();
-        !request.headers.contains_key(&self.config.header)
+        !request.headers.contains_key(&self.config.auth_header_name)
             && !query.contains(ACCESS_TOKEN)
             && may_be_in_body(request)
     }

@@ -66,9 +66,9 @@ impl OAuth2 {
         let parameters = &request.parameters;
         let grant = parameters.get("grant_type").unwrap_or_default();
         let enabled = match grant {
-            "authorization_code" => self.config.code,
-            "client_credentials" => self.config.client_credentials,
-            "password" => self.config.password,
+            "authorization_code" => self.config.enable_authorization_code,
+            "client_credentials" => self.config.enable_client_credentials,
+            "password" => self.config.enable_password_grant,
             "refresh_token" => true,
             _ => false,
         };
@@ -142,7 +142,7 @@ impl OAuth2 {
     fn credentials(&self, request: &Request<'_>) -> ClientCredentials {
         let parameters = &request.parameters;
         let text = |name| parameters.get(name).map(str::to_owned);
-        let header = request.head.headers.get(&self.config.header);
+        let header = request.head.headers.get(&self.config.auth_header_name);
         let from_header = || {
             let encoded = after_scheme(header?, "basic")?.trim();
             let decoded = String::from_utf8(STANDARD.decode(encoded).ok()?).ok()?;
@@ -194,7 +194,7 @@ impl OAuth2 {
         let facts = OAuth2Facts {
             plugin: None,
             challenge: None,
-            expires_in: self.config.token_expiration,
+            expires_in: self.config.token_expiration.whole(),
             ..code.facts
         };
         let wish = self.wish(entry.credential.id, facts, true);
@@ -260,11 +260,11 @@ impl OAuth2 {
         }
         let facts = OAuth2Facts {
             client_id: entry.material.client_id.to_string(),
-            expires_in: self.config.token_expiration,
+            expires_in: self.config.token_expiration.whole(),
             ..old.facts.clone()
         };
         let wish = self.wish(entry.credential.id, facts, true);
-        let keeps = self.config.reuses_refresh_token;
+        let keeps = self.config.reuse_refresh_token;
         let issued = tokens.refresh(&old, shown, wish, keeps, now_ms).await?;
         issued.ok_or_else(refused)
     }
