@@ -4,7 +4,7 @@
 use http::header::{CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::settings::{Settings, header_name, wrong};
+use crate::settings::{header_name, wrong};
 use doorward_plugin_api::ConfigError;
 
 /// Headers that say where a message ends or belong to one connection. They are
@@ -73,26 +73,35 @@ pub(crate) struct FieldRules<V> {
     pub(crate) append: Box<[(HeaderName, V)]>,
 }
 
+/// What a configuration lists for each operation on headers.
+pub(crate) struct RuleLists<'a> {
+    pub(crate) remove: &'a [Box<str>],
+    pub(crate) rename: &'a [Box<str>],
+    pub(crate) replace: &'a [Box<str>],
+    pub(crate) add: &'a [Box<str>],
+    pub(crate) append: &'a [Box<str>],
+}
+
 impl<V> FieldRules<V> {
-    /// The rules in `config`, where `value` reads what is behind the colon.
+    /// The rules of these lists, where `value` reads what is behind the colon.
     pub(crate) fn read(
-        config: Settings<'_>,
+        lists: &RuleLists<'_>,
         mut value: impl FnMut(&str) -> Result<V, String>,
     ) -> Result<Self, ConfigError> {
-        let mut pairs = |operation: &'static str| {
+        let mut pairs = |operation: &'static str, entries: &[Box<str>]| {
             let at = |message: String| wrong(&format!("{operation}.headers"), message);
-            let entries = config.record(operation).texts("headers");
-            let entries = entries.map(|text| {
+            let entries = entries.iter().map(|text| {
                 let (name, rest) =
                     pair(text).ok_or_else(|| at(format!("invalid value: {text}")))?;
                 Ok((header(name).map_err(at)?, value(rest).map_err(at)?))
             });
             entries.collect::<Result<Box<[_]>, ConfigError>>()
         };
-        let (replace, add, append) = (pairs("replace")?, pairs("add")?, pairs("append")?);
-        let names = config.record("remove").texts("headers").map(to_remove);
-        let names: Result<_, _> = names.collect();
-        let renames = config.record("rename").texts("headers").map(|text| {
+        let replace = pairs("replace", lists.replace)?;
+        let add = pairs("add", lists.add)?;
+        let append = pairs("append", lists.append)?;
+        let names: Result<_, _> = lists.remove.iter().map(|text| to_remove(text)).collect();
+        let renames = lists.rename.iter().map(|text| {
             let (old, new) = pair(text).ok_or_else(|| format!("invalid value: {text}"))?;
             Ok((header(old)?, header(new)?))
         });

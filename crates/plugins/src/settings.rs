@@ -110,6 +110,19 @@ pub(crate) fn error_status(number: f64) -> Option<StatusCode> {
     StatusCode::from_u16(code).ok()
 }
 
+/// The status of an answer in the field `status_code`.
+///
+/// # Errors
+/// [`ConfigError`] for one that ends no request.
+pub(crate) fn final_status(code: u16) -> Result<StatusCode, ConfigError> {
+    let status = StatusCode::from_u16(code).ok();
+    let status = status.filter(|status| !status.is_informational());
+    status.ok_or_else(|| {
+        let message = "an informational status ends no request: use one from 200 to 599";
+        wrong("status_code", message)
+    })
+}
+
 /// The text of an answer to a failure inside the gateway.
 pub(crate) const UNEXPECTED: &str = "An unexpected error occurred";
 

@@ -17,13 +17,13 @@ use pingora::http::RequestHeader;
 use regex::bytes::{RegexSet, RegexSetBuilder};
 use serde_json::{Map, Value, json};
 
-use crate::settings::{Settings, wrong};
-use doorward_core::model::schema::{Field, Schema, Type};
+use crate::settings::wrong;
+use doorward_core::model::schema::{Schema, Type};
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -49,14 +49,20 @@ const TWO_AGENTS: Code = Code::new(
 /// Largest compiled form of a list of patterns, in bytes.
 const MAX_PATTERNS: usize = 4 << 20;
 
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// Patterns of user agents that pass, whatever else is said of them.
+        #[field(kind(Type::array(Type::checked(check_pattern))), default(json!([])))]
+        allow: Vec<String>,
+        /// Patterns of user agents that are refused, besides those of well-known bots.
+        #[field(kind(Type::array(Type::checked(check_pattern))), default(json!([])))]
+        deny: Vec<String>,
+    }
+}
+
 fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let list = || Type::array(Type::checked(check_pattern));
-        Schema::new(vec![
-            Field::new("allow", list()).default(json!([])),
-            Field::new("deny", list()).default(json!([])),
-        ])
-    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Config::fields()));
     &SCHEMA
 }
 
@@ -65,11 +71,11 @@ fn check_pattern(pattern: &str) -> Result<(), String> {
         // It is in every name of a client.
         return Err("length must be at least 1".to_owned());
     }
-    patterns(&[pattern]).map(drop)
+    patterns(&[pattern.to_owned()]).map(drop)
 }
 
 /// Patterns that are searched for at once, in time linear in the text.
-fn patterns(patterns: &[&str]) -> Result<RegexSet, String> {
+fn patterns(patterns: &[String]) -> Result<RegexSet, String> {
     let mut builder = RegexSetBuilder::new(patterns);
     let set = builder.size_limit(MAX_PATTERNS).build();
     set.map_err(|error| {
@@ -90,17 +96,14 @@ struct BotDetection {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    let read = |field| {
-        let all: Vec<_> = config.texts(field).collect();
-        patterns(&all).map_err(|message| wrong(field, message))
-    };
+    let config = Config::read(config)?;
+    let read = |field, texts: &[String]| patterns(texts).map_err(|message| wrong(field, message));
     // Compiled now, not with the first request.
     LazyLock::force(&user_agents::BOTS);
     let decision = |decision| parts.metrics.decision(KIND.name, decision);
     Ok(Arc::new(BotDetection {
-        allow: read("allow")?,
-        deny: read("deny")?,
+        allow: read("allow", &config.allow)?,
+        deny: read("deny", &config.deny)?,
         passed: decision("pass"),
         refused: decision("refuse"),
     }))

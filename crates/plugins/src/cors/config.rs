@@ -3,77 +3,104 @@
 use std::sync::LazyLock;
 
 use http::HeaderValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::origins::{self, Origins};
-use crate::settings::{Settings, wrong};
-use doorward_core::model::schema::{Field, Schema, Type};
-use doorward_plugin_api::ConfigError;
+use crate::settings::wrong;
+use doorward_core::model::schema::{Schema, Type};
+use doorward_plugin_api::config::FieldValue;
+use doorward_plugin_api::{ConfigError, config};
 
 const METHODS: &[&str] = &[
     "GET", "HEAD", "PUT", "PATCH", "POST", "DELETE", "OPTIONS", "TRACE", "CONNECT",
 ];
 
+config! {
+    /// The fields of `config`. Values of headers are made once.
+    pub(super) struct Config {
+        /// The origins whose pages may call: texts, patterns, or an asterisk for all.
+        pub(super) origins: Origins,
+        /// The request headers that pages may send. Null: those that they ask for.
+        pub(super) headers: JoinedList,
+        /// The response headers that pages may read.
+        pub(super) exposed_headers: JoinedList,
+        /// The methods that pages may use.
+        #[field(kind(Type::array(Type::word(METHODS))), default(json!(METHODS)))]
+        pub(super) methods: JoinedList,
+        /// How long a browser may remember the answer to a preflight, in seconds.
+        pub(super) max_age: Option<MaxAge>,
+        /// Whether pages may send cookies and other credentials.
+        #[field(default(false), required)]
+        pub(super) credentials: bool,
+        /// Whether pages of public networks may call a private one.
+        #[field(default(false), required)]
+        pub(super) private_network: bool,
+        /// Whether preflights go on to the upstream.
+        #[field(default(false), required)]
+        pub(super) preflight_continue: bool,
+    }
+}
+
 /// The fields of `config`.
 pub(super) fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let flag = |name| Field::new(name, Type::Boolean).default(false).required();
-        let texts = || Type::array(Type::some_text());
-        Schema::new(vec![
-            Field::new("origins", Type::array(Type::checked(origins::check))),
-            Field::new("headers", texts()),
-            Field::new("exposed_headers", texts()),
-            Field::new("methods", Type::array(Type::word(METHODS))).default(json!(METHODS)),
-            Field::new("max_age", Type::Number),
-            flag("credentials"),
-            flag("private_network"),
-            flag("preflight_continue"),
-        ])
-    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Config::fields()));
     &SCHEMA
 }
 
-/// A configuration as it runs: values of headers are made once.
-pub(super) struct Config {
-    pub(super) origins: Origins,
-    pub(super) headers: Option<HeaderValue>,
-    pub(super) exposed_headers: Option<HeaderValue>,
-    pub(super) methods: Option<HeaderValue>,
-    pub(super) max_age: Option<HeaderValue>,
-    pub(super) credentials: bool,
-    pub(super) private_network: bool,
-    pub(super) preflight_continue: bool,
+/// Texts as one value of a header; none, if there are none.
+pub(super) struct JoinedList(pub(super) Option<HeaderValue>);
+
+impl FieldValue for JoinedList {
+    fn kind() -> Type {
+        Type::array(Type::some_text())
+    }
+
+    fn of_null() -> Option<Self> {
+        Some(Self(None))
+    }
+
+    fn read(value: &Value) -> Result<Self, ConfigError> {
+        let texts = <Vec<String> as FieldValue>::read(value)?;
+        if texts.is_empty() {
+            return Ok(Self(None));
+        }
+        let value = HeaderValue::try_from(texts.join(","));
+        let value = value.map_err(|_| wrong("", "has a character that no header can have"))?;
+        Ok(Self(Some(value)))
+    }
+}
+
+/// A number of seconds as the value of a header.
+pub(super) struct MaxAge(pub(super) HeaderValue);
+
+impl FieldValue for MaxAge {
+    fn kind() -> Type {
+        Type::Number
+    }
+
+    fn read(value: &Value) -> Result<Self, ConfigError> {
+        let value = HeaderValue::try_from(number(value));
+        value.map(Self).map_err(|_| wrong("", "expected a number"))
+    }
+}
+
+impl FieldValue for Origins {
+    fn kind() -> Type {
+        Type::array(Type::checked(origins::check))
+    }
+
+    fn of_null() -> Option<Self> {
+        Some(Self::Any)
+    }
+
+    fn read(value: &Value) -> Result<Self, ConfigError> {
+        let texts = <Vec<String> as FieldValue>::read(value)?;
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        Self::read(&texts).map_err(|message| wrong("", message))
+    }
 }
 
 impl Config {
-    /// Reads a complete `config`.
-    pub(super) fn read(config: &Map<String, Value>) -> Result<Self, ConfigError> {
-        let config = Settings(config);
-        let joined = |field| {
-            let all: Vec<_> = config.texts(field).collect();
-            if all.is_empty() {
-                return Ok(None);
-            }
-            let value = HeaderValue::try_from(all.join(","));
-            value
-                .map(Some)
-                .map_err(|_| wrong(field, "has a character that no header can have"))
-        };
-        let origins: Vec<_> = config.texts("origins").collect();
-        Ok(Self {
-            origins: Origins::read(&origins).map_err(|message| wrong("origins", message))?,
-            headers: joined("headers")?,
-            exposed_headers: joined("exposed_headers")?,
-            methods: joined("methods")?,
-            max_age: config
-                .get("max_age")
-                .and_then(|seconds| HeaderValue::try_from(number(seconds)).ok()),
-            credentials: config.flag("credentials"),
-            private_network: config.flag("private_network"),
-            preflight_continue: config.flag("preflight_continue"),
-        })
-    }
-
     /// What an operator may not have meant.
     pub(super) fn warnings(&self) -> Vec<String> {
         if self.credentials && self.origins.is_any() {

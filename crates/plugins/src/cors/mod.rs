@@ -140,15 +140,15 @@ impl Cors {
             put(ACCESS_CONTROL_ALLOW_CREDENTIALS, TRUE);
         }
         let of_client = request.get(ACCESS_CONTROL_REQUEST_HEADERS);
-        let allowed = self.config.headers.as_ref().or(of_client);
+        let allowed = self.config.headers.0.as_ref().or(of_client);
         if let Some(allowed) = allowed {
             put(ACCESS_CONTROL_ALLOW_HEADERS, allowed.clone());
         }
-        if let Some(methods) = &self.config.methods {
+        if let Some(methods) = &self.config.methods.0 {
             put(ACCESS_CONTROL_ALLOW_METHODS, methods.clone());
         }
         if let Some(seconds) = &self.config.max_age {
-            put(ACCESS_CONTROL_MAX_AGE, seconds.clone());
+            put(ACCESS_CONTROL_MAX_AGE, seconds.0.clone());
         }
         let private = request.get(REQUEST_PRIVATE_NETWORK);
         if self.config.private_network && private.is_some_and(|asked| *asked == TRUE) {
@@ -174,7 +174,7 @@ impl Cors {
         if told.credentials {
             put("access-control-allow-credentials", TRUE);
         }
-        if let Some(exposed) = &self.config.exposed_headers {
+        if let Some(exposed) = &self.config.exposed_headers.0 {
             put("access-control-expose-headers", exposed.clone());
         }
         match told.origin {

@@ -14,13 +14,13 @@ use pingora::http::RequestHeader;
 use serde_json::{Map, Value};
 use url::{Position, Url};
 
-use crate::settings::{Settings, UNEXPECTED, wrong};
-use doorward_core::model::schema::{Field, Schema, Type};
+use crate::settings::{UNEXPECTED, final_status, wrong};
+use doorward_core::model::schema::{Schema, Type};
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -38,16 +38,23 @@ const REDIRECTED: Code = Code::new(
     "redirect has led the client elsewhere (with the status of its configuration)",
 );
 
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// The status of the answer.
+        #[field(kind(Type::Integer(100, 599)), default(301), required)]
+        status_code: u16,
+        /// The address that clients are led to.
+        #[field(kind(Type::checked(check_location)), required)]
+        location: String,
+        /// Whether path and query of the request take the place of the address's own.
+        #[field(default(false))]
+        keep_incoming_path: bool,
+    }
+}
+
 fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        Schema::new(vec![
-            Field::new("status_code", Type::Integer(100, 599))
-                .default(301)
-                .required(),
-            Field::new("location", Type::checked(check_location)).required(),
-            Field::new("keep_incoming_path", Type::Boolean).default(false),
-        ])
-    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Config::fields()));
     &SCHEMA
 }
 
@@ -71,16 +78,9 @@ struct Redirect {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    let code = config.integer("status_code").unwrap_or(301);
-    let status = u16::try_from(code).ok();
-    let status = status.and_then(|code| StatusCode::from_u16(code).ok());
-    let status = status.filter(|status| !status.is_informational());
-    let status = status.ok_or_else(|| {
-        let message = "an informational status ends no request: use one from 200 to 599";
-        wrong("status_code", message)
-    })?;
-    let text = config.text("location").unwrap_or_default();
+    let config = Config::read(config)?;
+    let status = final_status(config.status_code)?;
+    let text = &*config.location;
     let location = HeaderValue::from_str(text);
     let location = location.map_err(|_| wrong("location", "is no value of a header"))?;
     let url = Url::parse(text).map_err(|error| wrong("location", error.to_string()))?;
@@ -88,7 +88,7 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
     Ok(Arc::new(Redirect {
         status,
         location,
-        origin: config.flag("keep_incoming_path").then(|| origin.into()),
+        origin: config.keep_incoming_path.then(|| origin.into()),
         redirected: parts.metrics.decision(KIND.name, "redirect"),
     }))
 }

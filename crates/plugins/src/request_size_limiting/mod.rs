@@ -13,15 +13,14 @@ use http::{HeaderMap, StatusCode};
 use pingora::http::RequestHeader;
 use serde_json::{Map, Value};
 
-use crate::settings::Settings;
-use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_core::model::schema::Schema;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{
     Code, Exchange, Filter, FilterExplanation, Flow, TOO_LARGE, Verdict,
 };
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config, words};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -44,21 +43,35 @@ const LENGTH_REQUIRED: Code = Code::new(
     "the request announces no length, and require_content_length is set",
 );
 
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// The longest body, in units of size_unit.
+        #[field(default(128))]
+        allowed_payload_size: i64,
+        /// The unit of allowed_payload_size.
+        #[field(default("megabytes"), required)]
+        size_unit: SizeUnit,
+        /// Whether requests that announce no length are refused.
+        #[field(default(false), required)]
+        require_content_length: bool,
+    }
+}
+
+words! {
+    /// A unit of sizes.
+    enum SizeUnit {
+        /// 1,048,576 bytes.
+        Megabytes = "megabytes",
+        /// 1,024 bytes.
+        Kilobytes = "kilobytes",
+        /// One byte.
+        Bytes = "bytes",
+    }
+}
+
 fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        Schema::new(vec![
-            Field::new("allowed_payload_size", Type::Integer(i64::MIN, i64::MAX)).default(128),
-            Field::new(
-                "size_unit",
-                Type::word(&["megabytes", "kilobytes", "bytes"]),
-            )
-            .default("megabytes")
-            .required(),
-            Field::new("require_content_length", Type::Boolean)
-                .default(false)
-                .required(),
-        ])
-    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Config::fields()));
     &SCHEMA
 }
 
@@ -72,18 +85,18 @@ struct RequestSizeLimiting {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    let unit = match config.text("size_unit") {
-        Some("bytes") => 1,
-        Some("kilobytes") => 1 << 10,
-        _ => 1 << 20,
+    let config = Config::read(config)?;
+    let unit = match config.size_unit {
+        SizeUnit::Bytes => 1,
+        SizeUnit::Kilobytes => 1 << 10,
+        SizeUnit::Megabytes => 1 << 20,
     };
-    let size = config.integer("allowed_payload_size").unwrap_or(128);
+    let size = config.allowed_payload_size;
     let decision = |decision| parts.metrics.decision(KIND.name, decision);
     Ok(Arc::new(RequestSizeLimiting {
         // Below nothing, nothing is allowed.
         limit: u64::try_from(size).unwrap_or(0).saturating_mul(unit),
-        length_required: config.flag("require_content_length"),
+        length_required: config.require_content_length,
         passed: decision("pass"),
         refused: decision("refuse"),
     }))

@@ -15,14 +15,14 @@ use pingora::http::RequestHeader;
 use serde_json::{Map, Value};
 use url::form_urlencoded;
 
-use crate::settings::{Settings, header_name, json_message, wrong};
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use crate::settings::{final_status, header_name, json_message, wrong};
+use doorward_core::model::schema::{Schema, Type, Violations};
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::Metrics;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config};
 use echo::Echo;
 
 /// What the registry knows of the plugin.
@@ -41,35 +41,46 @@ const TERMINATED: Code = Code::new(
     "request-termination has answered (with the status of its configuration)",
 );
 
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// The status of the answer.
+        #[field(kind(Type::Integer(100, 599)), default(503), required)]
+        status_code: u16,
+        /// The text of an answer in JSON. Null: one that suits the status.
+        message: Option<Box<str>>,
+        /// The media type of body.
+        content_type: Option<Box<str>>,
+        /// The body of the answer, as it stands.
+        body: Option<Box<str>>,
+        /// Whether the answer shows the request with its route and its service.
+        #[field(default(false), required)]
+        echo: bool,
+        /// A header or a parameter. Requests that have neither pass.
+        #[field(kind(Type::checked(header_name)))]
+        trigger: Option<Box<str>>,
+    }
+}
+
 fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        Schema::new(vec![
-            Field::new("status_code", Type::Integer(100, 599))
-                .default(503)
-                .required(),
-            Field::new("message", Type::some_text()),
-            Field::new("content_type", Type::some_text()),
-            Field::new("body", Type::some_text()),
-            Field::new("echo", Type::Boolean).default(false).required(),
-            Field::new("trigger", Type::checked(header_name)),
-        ])
-        .check(one_form_of_body)
-    });
+    static SCHEMA: LazyLock<Schema> =
+        LazyLock::new(|| Schema::new(Config::fields()).check(one_form_of_body));
     &SCHEMA
 }
 
 /// Empty texts count as absent.
 fn one_form_of_body(config: &Map<String, Value>, violations: &mut Violations) {
-    let config = Settings(config);
-    let has = |field| config.some_text(field).is_some();
-    let (body, content_type) = (has("body"), has("content_type"));
-    if has("message") && (content_type || body) {
+    let Ok(config) = Config::read(config) else {
+        return;
+    };
+    let (body, content_type) = (config.body.is_some(), config.content_type.is_some());
+    if config.message.is_some() && (content_type || body) {
         violations.put_whole("message cannot be used with content_type or body");
     }
     if content_type && !body {
         violations.put_whole("content_type requires a body");
     }
-    if config.flag("echo") && (content_type || body) {
+    if config.echo && (content_type || body) {
         violations.put_whole("echo cannot be used with content_type and body");
     }
 }
@@ -90,40 +101,36 @@ struct RequestTermination {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    let trigger = config.header("trigger")?;
-    let trigger = trigger.zip(config.some_text("trigger").map(Box::from));
+    let mut config = Config::read(config)?;
+    let trigger = config.trigger.take().map(|text| {
+        let name = HeaderName::try_from(&*text);
+        let name = name.map_err(|_| wrong("trigger", "is no name of a header"))?;
+        Ok((name, text))
+    });
     let decision = |decision| parts.metrics.decision(KIND.name, decision);
     Ok(Arc::new(RequestTermination {
         answer: answer(config, &parts.metrics)?,
-        trigger,
+        trigger: trigger.transpose()?,
         terminated: decision("refuse"),
         passed: decision("pass"),
     }))
 }
 
 /// The answer to every request that is not passed on.
-fn answer(config: Settings<'_>, metrics: &Arc<Metrics>) -> Result<Answer, ConfigError> {
-    let code = config.integer("status_code").unwrap_or(503);
-    let status = u16::try_from(code).ok();
-    let status = status.and_then(|code| StatusCode::from_u16(code).ok());
-    let status = status.filter(|status| !status.is_informational());
-    let status = status.ok_or_else(|| {
-        let message = "an informational status ends no request: use one from 200 to 599";
-        wrong("status_code", message)
-    })?;
-    if let Some(body) = config.some_text("body") {
+fn answer(config: Config, metrics: &Arc<Metrics>) -> Result<Answer, ConfigError> {
+    let status = final_status(config.status_code)?;
+    if let Some(body) = config.body {
         let mut reply = Reply::empty(status);
-        reply.body = ReplyBody::Own(Bytes::copy_from_slice(body.as_bytes()));
-        if let Some(content_type) = config.some_text("content_type") {
-            let value = HeaderValue::from_str(content_type)
+        reply.body = ReplyBody::Own(Bytes::from(body.into_boxed_bytes()));
+        if let Some(content_type) = config.content_type {
+            let value = HeaderValue::from_str(&content_type)
                 .map_err(|_| wrong("content_type", "is no value of a header"))?;
             reply = reply.header(CONTENT_TYPE, value);
         }
         return Ok(Answer::Fixed(reply));
     }
-    let message = config.some_text("message").or(default_message(status));
-    if config.flag("echo") {
+    let message = config.message.as_deref().or(default_message(status));
+    if config.echo {
         let echo = Echo::new(status, message, metrics);
         return Ok(Answer::Echo(Box::new(echo)));
     }

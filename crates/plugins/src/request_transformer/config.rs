@@ -7,44 +7,102 @@ use http::{HeaderValue, Method};
 use serde_json::{Map, Value, json};
 
 use super::query::QueryRules;
-use crate::field_rules::{FieldRules, check_header_to_remove, header, pair};
-use crate::settings::{Settings, wrong};
+use crate::field_rules::{FieldRules, RuleLists, check_header_to_remove, header, pair};
+use crate::settings::wrong;
 use crate::template::Template;
-use doorward_core::model::schema::{Field, Schema, TextCheck, Type};
-use doorward_plugin_api::ConfigError;
+use doorward_core::model::schema::{Schema, Type};
+use doorward_plugin_api::{ConfigError, config};
 
-/// What rules do, in this order.
-const OPERATIONS: [&str; 5] = ["remove", "rename", "replace", "add", "append"];
+config! {
+    /// The fields of `config`. The operations run in this order.
+    struct Fields {
+        /// The method that the upstream gets in the place of the client's.
+        #[field(kind(Type::checked(check_method)))]
+        http_method: Option<Box<str>>,
+        /// What is taken away, by its name.
+        #[field(required)]
+        remove: Removals,
+        /// What gets another name, as old:new.
+        #[field(required)]
+        rename: Renames,
+        /// What gets another value where it is there, as name:value.
+        #[field(required)]
+        replace: Replacements,
+        /// What is added where it is not there, as name:value.
+        #[field(required)]
+        add: Additions,
+        /// What is added to what may be there, as name:value.
+        #[field(required)]
+        append: Additions,
+    }
+}
+
+config! {
+    /// What is taken away.
+    struct Removals {
+        /// Members of the body, where that is JSON or a form.
+        #[field(kind(Type::array(Type::text())), default(json!([])), required)]
+        body: Vec<Box<str>>,
+        /// Headers.
+        #[field(kind(Type::array(Type::checked(check_header_to_remove))), default(json!([])), required)]
+        headers: Vec<Box<str>>,
+        /// Parameters of the query.
+        #[field(kind(Type::array(Type::text())), default(json!([])), required)]
+        querystring: Vec<Box<str>>,
+    }
+}
+
+config! {
+    /// What gets another name.
+    struct Renames {
+        /// Members of the body, where that is JSON or a form.
+        #[field(kind(Type::array(Type::checked(check_value))), default(json!([])), required)]
+        body: Vec<Box<str>>,
+        /// Headers.
+        #[field(kind(Type::array(Type::checked(check_rename))), default(json!([])), required)]
+        headers: Vec<Box<str>>,
+        /// Parameters of the query.
+        #[field(kind(Type::array(Type::checked(check_value))), default(json!([])), required)]
+        querystring: Vec<Box<str>>,
+    }
+}
+
+config! {
+    /// What gets another value.
+    struct Replacements {
+        /// Members of the body, where that is JSON or a form.
+        #[field(kind(Type::array(Type::checked(check_value))), default(json!([])), required)]
+        body: Vec<Box<str>>,
+        /// Headers.
+        #[field(kind(Type::array(Type::checked(check_field))), default(json!([])), required)]
+        headers: Vec<Box<str>>,
+        /// Parameters of the query.
+        #[field(kind(Type::array(Type::checked(check_value))), default(json!([])), required)]
+        querystring: Vec<Box<str>>,
+        /// The path that the upstream gets in the place of the client's.
+        #[field(kind(Type::checked(check_template)))]
+        uri: Option<Box<str>>,
+    }
+}
+
+config! {
+    /// What is added.
+    struct Additions {
+        /// Members of the body, where that is JSON or a form.
+        #[field(kind(Type::array(Type::checked(check_value))), default(json!([])), required)]
+        body: Vec<Box<str>>,
+        /// Headers.
+        #[field(kind(Type::array(Type::checked(check_field))), default(json!([])), required)]
+        headers: Vec<Box<str>>,
+        /// Parameters of the query.
+        #[field(kind(Type::array(Type::checked(check_value))), default(json!([])), required)]
+        querystring: Vec<Box<str>>,
+    }
+}
 
 /// The fields of `config`.
 pub(super) fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let records = OPERATIONS.map(|operation| {
-            let (of_headers, of_others): (TextCheck, Option<TextCheck>) = match operation {
-                "remove" => (check_header_to_remove, None),
-                "rename" => (check_rename, Some(check_value)),
-                _ => (check_field, Some(check_value)),
-            };
-            let list = |name, of| {
-                Field::new(name, Type::array(of))
-                    .default(json!([]))
-                    .required()
-            };
-            let others = || of_others.map_or_else(Type::text, Type::checked);
-            let mut fields = vec![
-                list("body", others()),
-                list("headers", Type::checked(of_headers)),
-                list("querystring", others()),
-            ];
-            if operation == "replace" {
-                fields.push(Field::new("uri", Type::checked(check_template)));
-            }
-            Field::new(operation, Type::Record(Schema::new(fields))).required()
-        });
-        let mut fields = vec![Field::new("http_method", Type::checked(check_method))];
-        fields.extend(records);
-        Schema::new(fields)
-    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Fields::fields()));
     &SCHEMA
 }
 
@@ -132,37 +190,71 @@ pub(super) struct Config {
 impl Config {
     /// Reads a complete `config`.
     pub(super) fn read(config: &Map<String, Value>) -> Result<Self, ConfigError> {
-        let config = Settings(config);
+        let fields = Fields::read(config)?;
         let mut templates = Vec::new();
-        let uri = config.record("replace").text("uri");
+        let uri = fields.replace.uri.as_deref();
         let uri = uri.map(|text| Text::read(text, &mut templates)).transpose();
-        let mut headers = FieldRules::read(config, |text| Text::read(text, &mut templates))?;
+        let mut headers =
+            FieldRules::read(&fields.headers(), |text| Text::read(text, &mut templates))?;
         let host = take_host(&mut headers);
         Ok(Self {
-            method: method(config)?,
+            method: fields.http_method.as_deref().map(method).transpose()?,
             uri: uri.map_err(|message| wrong("replace.uri", message))?,
             host,
             headers,
-            query: QueryRules::read(config, "querystring", |text| {
+            query: QueryRules::read("querystring", &fields.query(), |text| {
                 Text::read(text, &mut templates)
             })?,
-            body: QueryRules::read(config, "body", |text| Text::read_any(text, &mut templates))?,
+            body: QueryRules::read("body", &fields.body(), |text| {
+                Text::read_any(text, &mut templates)
+            })?,
             templates,
         })
     }
 }
 
-fn method(config: Settings<'_>) -> Result<Option<Method>, ConfigError> {
-    let Some(text) = config.text("http_method") else {
-        return Ok(None);
-    };
+impl Fields {
+    /// The lists of headers.
+    fn headers(&self) -> RuleLists<'_> {
+        RuleLists {
+            remove: &self.remove.headers,
+            rename: &self.rename.headers,
+            replace: &self.replace.headers,
+            add: &self.add.headers,
+            append: &self.append.headers,
+        }
+    }
+
+    /// The lists of parameters of the query.
+    fn query(&self) -> RuleLists<'_> {
+        RuleLists {
+            remove: &self.remove.querystring,
+            rename: &self.rename.querystring,
+            replace: &self.replace.querystring,
+            add: &self.add.querystring,
+            append: &self.append.querystring,
+        }
+    }
+
+    /// The lists of members of the body.
+    fn body(&self) -> RuleLists<'_> {
+        RuleLists {
+            remove: &self.remove.body,
+            rename: &self.rename.body,
+            replace: &self.replace.body,
+            add: &self.add.body,
+            append: &self.append.body,
+        }
+    }
+}
+
+fn method(text: &str) -> Result<Method, ConfigError> {
     if ["HEAD", "CONNECT", "TRACE"].contains(&text) {
         let message = format!("'{text}' can't take the place of another: its answer has no body");
         return Err(wrong("http_method", message));
     }
     let method = Method::from_bytes(text.as_bytes());
-    let method = method.map_err(|_| wrong("http_method", "is no method"))?;
-    Ok(Some(method))
+    method.map_err(|_| wrong("http_method", "is no method"))
 }
 
 /// The rule for `Host`, which the gateway always writes: it can be replaced and

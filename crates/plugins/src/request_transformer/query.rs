@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use url::form_urlencoded;
 
 use super::config::Text;
-use crate::settings::{Settings, wrong};
+use crate::field_rules::RuleLists;
+use crate::settings::wrong;
 use doorward_plugin_api::ConfigError;
 
 /// Rules on the parameters of a query. Names count with their case.
@@ -22,34 +23,29 @@ pub(super) struct QueryRules {
 type Parameter<'a> = (Cow<'a, str>, Option<Cow<'a, str>>);
 
 impl QueryRules {
-    /// The rules in the lists of this name, where `value` reads what is behind the
-    /// colon.
+    /// The rules of these lists, which are called `name` in the configuration. `value`
+    /// reads what is behind the colon.
     pub(super) fn read(
-        config: Settings<'_>,
-        list: &str,
+        name: &str,
+        lists: &RuleLists<'_>,
         mut value: impl FnMut(&str) -> Result<Text, String>,
     ) -> Result<Self, ConfigError> {
-        let mut pairs = |operation: &str| {
-            let entries = config.record(operation).texts(list);
-            let entries = entries.map(|text| {
-                let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let mut pairs = |operation: &str, entries: &[Box<str>]| {
+            let entries = entries.iter().map(|text| {
+                let (key, rest) = text.split_once(':').unwrap_or((text, ""));
                 let value = value(rest);
                 let value =
-                    value.map_err(|message| wrong(&format!("{operation}.{list}"), message))?;
-                Ok((name.into(), value))
+                    value.map_err(|message| wrong(&format!("{operation}.{name}"), message))?;
+                Ok((key.into(), value))
             });
             entries.collect::<Result<Box<[_]>, ConfigError>>()
         };
         Ok(Self {
-            rename: pairs("rename")?,
-            replace: pairs("replace")?,
-            add: pairs("add")?,
-            append: pairs("append")?,
-            remove: config
-                .record("remove")
-                .texts(list)
-                .map(Into::into)
-                .collect(),
+            rename: pairs("rename", lists.rename)?,
+            replace: pairs("replace", lists.replace)?,
+            add: pairs("add", lists.add)?,
+            append: pairs("append", lists.append)?,
+            remove: lists.remove.into(),
         })
     }
 

@@ -6,8 +6,8 @@ use http::header::{
 };
 use pingora::http::ResponseHeader;
 
+use super::{Config, JsonType, Values};
 use crate::json_object::{JsonObject, quoted};
-use crate::settings::Settings;
 use doorward_plugin_api::filter::BodyFilter;
 
 /// Longest body that is changed; longer ones pass as they are.
@@ -33,16 +33,16 @@ pub(super) struct JsonRules {
 }
 
 impl JsonRules {
-    pub(super) fn read(config: Settings<'_>) -> Self {
+    /// The rules of a configuration.
+    pub(super) fn new(config: &Config) -> Self {
         let mut warnings = Vec::new();
         let pair = |text: &'_ str| -> (Box<str>, Box<str>) {
             let (name, value) = text.split_once(':').unwrap_or((text, ""));
             (name.into(), value.into())
         };
-        let mut values = |operation: &str| -> Box<[_]> {
-            let rules = config.record(operation);
-            let mut types = rules.texts("json_types");
-            let entries = rules.texts("json").filter_map(|text| {
+        let mut values = |operation: &str, rules: &Values| -> Box<[_]> {
+            let mut types = rules.json_types.iter().copied();
+            let entries = rules.json.iter().filter_map(|text| {
                 let (name, value) = pair(text);
                 let value = typed(&value, types.next());
                 if value.is_none() {
@@ -54,17 +54,15 @@ impl JsonRules {
             });
             entries.collect()
         };
-        let (replace, add, append) = (values("replace"), values("add"), values("append"));
+        let replace = values("replace", &config.replace);
+        let add = values("add", &config.add);
+        let append = values("append", &config.append);
         Self {
             replace,
             add,
             append,
-            remove: config
-                .record("remove")
-                .texts("json")
-                .map(Into::into)
-                .collect(),
-            rename: config.record("rename").texts("json").map(pair).collect(),
+            remove: config.remove.json.clone().into(),
+            rename: config.rename.json.iter().map(|text| pair(text)).collect(),
             warnings,
         }
     }
@@ -106,14 +104,14 @@ impl JsonRules {
 }
 
 /// A value of this type as JSON; `None`: it is no number.
-fn typed(value: &str, json_type: Option<&str>) -> Option<Box<str>> {
+fn typed(value: &str, json_type: Option<JsonType>) -> Option<Box<str>> {
     match json_type {
-        Some("number") => {
+        Some(JsonType::Number) => {
             let number: serde_json::Number = serde_json::from_str(value.trim()).ok()?;
             Some(number.to_string().into())
         }
-        Some("boolean") => Some(if value == "true" { "true" } else { "false" }.into()),
-        _ => Some(quoted(value).into()),
+        Some(JsonType::Boolean) => Some(if value == "true" { "true" } else { "false" }.into()),
+        Some(JsonType::Text) | None => Some(quoted(value).into()),
     }
 }
 

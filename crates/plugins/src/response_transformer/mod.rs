@@ -15,15 +15,14 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value, json};
 
 use crate::field_rules::{
-    FieldRules, check_header_names, check_header_pair, check_header_to_remove,
+    FieldRules, RuleLists, check_header_names, check_header_pair, check_header_to_remove,
 };
-use crate::settings::Settings;
-use doorward_core::model::schema::{Field, Schema, TextCheck, Type};
+use doorward_core::model::schema::{Schema, Type};
 use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{
     Exchange, Filter, FilterExplanation, Flow, ResponseFlow, Verdict,
 };
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config, words};
 
 use body::{Change, JsonRules};
 
@@ -38,32 +37,80 @@ pub(crate) const KIND: Kind = Kind {
     build,
 };
 
-/// What rules do, in this order.
-const OPERATIONS: [&str; 5] = ["remove", "rename", "replace", "add", "append"];
+config! {
+    /// The fields of `config`. The operations run in this order.
+    struct Config {
+        /// What is taken away, by its name.
+        #[field(required)]
+        remove: Removals,
+        /// What gets another name, as old:new.
+        #[field(required)]
+        rename: Renames,
+        /// What gets another value where it is there, as name:value.
+        #[field(required)]
+        replace: Values,
+        /// What is added where it is not there, as name:value.
+        #[field(required)]
+        add: Values,
+        /// What is added to what may be there, as name:value.
+        #[field(required)]
+        append: Values,
+    }
+}
+
+config! {
+    /// What is taken away.
+    struct Removals {
+        /// Members of a body in JSON.
+        #[field(default(json!([])), required)]
+        json: Vec<Box<str>>,
+        /// Headers.
+        #[field(kind(Type::array(Type::checked(check_header_to_remove))), default(json!([])), required)]
+        headers: Vec<Box<str>>,
+    }
+}
+
+config! {
+    /// What gets another name.
+    struct Renames {
+        /// Members of a body in JSON.
+        #[field(kind(Type::array(Type::checked(check_pair))), default(json!([])), required)]
+        json: Vec<Box<str>>,
+        /// Headers.
+        #[field(kind(Type::array(Type::checked(check_header_names))), default(json!([])), required)]
+        headers: Vec<Box<str>>,
+    }
+}
+
+config! {
+    /// What gets a value.
+    struct Values {
+        /// Members of a body in JSON.
+        #[field(kind(Type::array(Type::checked(check_pair))), default(json!([])), required)]
+        json: Vec<Box<str>>,
+        /// The types of the values in json, in the same order.
+        #[field(default(json!([])), required)]
+        json_types: Vec<JsonType>,
+        /// Headers.
+        #[field(kind(Type::array(Type::checked(check_header_pair))), default(json!([])), required)]
+        headers: Vec<Box<str>>,
+    }
+}
+
+words! {
+    /// What a text becomes in JSON.
+    enum JsonType {
+        /// True or false.
+        Boolean = "boolean",
+        /// A number.
+        Number = "number",
+        /// A text.
+        Text = "string",
+    }
+}
 
 fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let fields = OPERATIONS.map(|operation| {
-            let (headers, body): (TextCheck, Type) = match operation {
-                "remove" => (check_header_to_remove, Type::some_text()),
-                "rename" => (check_header_names, Type::checked(check_pair)),
-                _ => (check_header_pair, Type::checked(check_pair)),
-            };
-            let list = |name, of| {
-                Field::new(name, Type::array(of))
-                    .default(json!([]))
-                    .required()
-            };
-            let mut fields = vec![list("json", body)];
-            if !["remove", "rename"].contains(&operation) {
-                let types = Type::word(&["boolean", "number", "string"]);
-                fields.push(list("json_types", types));
-            }
-            fields.push(list("headers", Type::checked(headers)));
-            Field::new(operation, Type::Record(Schema::new(fields))).required()
-        });
-        Schema::new(fields.into())
-    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Config::fields()));
     &SCHEMA
 }
 
@@ -82,13 +129,20 @@ struct ResponseTransformer {
 }
 
 fn build(config: &Map<String, Value>, _: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
+    let config = Config::read(config)?;
+    let lists = RuleLists {
+        remove: &config.remove.headers,
+        rename: &config.rename.headers,
+        replace: &config.replace.headers,
+        add: &config.add.headers,
+        append: &config.append.headers,
+    };
     let value = |text: &str| {
         HeaderValue::from_bytes(text.as_bytes()).map_err(|_| format!("invalid value: {text}"))
     };
     Ok(Arc::new(ResponseTransformer {
-        rules: FieldRules::read(config, value)?,
-        json: Arc::new(JsonRules::read(config)),
+        rules: FieldRules::read(&lists, value)?,
+        json: Arc::new(JsonRules::new(&config)),
     }))
 }
 

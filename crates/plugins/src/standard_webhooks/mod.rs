@@ -15,14 +15,15 @@ use http::{HeaderMap, StatusCode};
 use pingora::http::RequestHeader;
 use serde_json::{Map, Value};
 
-use crate::settings::{Settings, wrong};
+use crate::settings::wrong;
 use doorward_core::clock::Clock;
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_core::model::schema::{Schema, Type, Violations};
+use doorward_core::model::secret::Secret;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -45,24 +46,26 @@ const ENCODED: &str = "whsec_";
 /// Most signatures of one request that are looked at.
 const MAX_SIGNATURES: usize = 16;
 
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// The secret that the sender signs with. Behind whsec_ it is Base64.
+        #[field(kind(Type::text()), required, referenceable)]
+        secret_v1: Option<Secret>,
+        /// How far the time of a webhook may be from the clock, in seconds.
+        #[field(default(300), required)]
+        tolerance_second: i64,
+    }
+}
+
 fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let fields = vec![
-            Field::new("secret_v1", Type::text())
-                .required()
-                .referenceable(),
-            Field::new("tolerance_second", Type::Integer(i64::MIN, i64::MAX))
-                .default(300)
-                .required(),
-        ];
-        Schema::new(fields).check(check)
-    });
+    static SCHEMA: LazyLock<Schema> =
+        LazyLock::new(|| Schema::new(Config::fields()).check(tolerance_is_positive));
     &SCHEMA
 }
 
-fn check(config: &Map<String, Value>, violations: &mut Violations) {
-    let tolerance = Settings(config).integer("tolerance_second");
-    if tolerance.is_some_and(|tolerance| tolerance < 0) {
+fn tolerance_is_positive(config: &Map<String, Value>, violations: &mut Violations) {
+    if Config::read(config).is_ok_and(|config| config.tolerance_second < 0) {
         violations.put("tolerance_second", "value must be greater than -1");
     }
 }
@@ -78,9 +81,10 @@ struct StandardWebhooks {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    let secret = config.some_text("secret_v1");
-    let secret = secret.ok_or_else(|| wrong("secret_v1", "length must be at least 1"))?;
+    let config = Config::read(config)?;
+    let secret =
+        (config.secret_v1).ok_or_else(|| wrong("secret_v1", "length must be at least 1"))?;
+    let secret = secret.expose();
     let key = |bytes: &[u8]| hmac::Key::new(hmac::HMAC_SHA256, bytes);
     let mut keys = vec![key(secret.as_bytes())];
     let encoded = secret.strip_prefix(ENCODED);
@@ -90,7 +94,7 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
     let decision = |decision| parts.metrics.decision(KIND.name, decision);
     Ok(Arc::new(StandardWebhooks {
         keys,
-        tolerance: config.integer("tolerance_second").unwrap_or(300),
+        tolerance: config.tolerance_second,
         clock: parts.clock.clone(),
         passed: decision("pass"),
         refused: decision("refuse"),
