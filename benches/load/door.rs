@@ -15,6 +15,9 @@ use crate::process::{Port, Process};
 pub(crate) const PASSWORD: &str = "grant_type=password&client_id=people\
     &client_secret=bench-secret&username=demo&password=bench-password&scope=read";
 
+/// The service that everyday plugins are compared with: its route is like theirs.
+pub(crate) const WITHOUT_PLUGIN: &str = "without-plugin";
+
 /// Everyday plugins that are in the way of a request by themselves, with a `config`
 /// that lets it pass.
 pub(crate) const EVERYDAY: [(&str, &str); 10] = [
@@ -309,13 +312,15 @@ fn routes_file(port: &Port, upstream: &Port) -> String {
             file += &format!("  plugins:\n{plugins}");
         }
     }
-    for (name, config) in EVERYDAY {
+    for (name, config) in EVERYDAY.into_iter().chain([(WITHOUT_PLUGIN, "")]) {
         file += &format!(
             "- name: {name}\n  url: http://{}\n  routes: [{{name: {name}, paths: \
-             [/everyday/{name}], strip_path: false}}]\n  plugins: [{{name: {name}, config: \
-             {{{config}}}}}]\n",
+             [/everyday/{name}], strip_path: false}}]\n",
             upstream.address()
         );
+        if name != WITHOUT_PLUGIN {
+            file += &format!("  plugins: [{{name: {name}, config: {{{config}}}}}]\n");
+        }
     }
     // The upstream echoes what comes after an upgrade of this path.
     file += &format!(

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::callgrind::{Count, Runner};
 use crate::client::Client;
-use crate::door::{Door, EVERYDAY};
+use crate::door::{Door, EVERYDAY, WITHOUT_PLUGIN};
 use crate::floor::Floor;
 use crate::http;
 use crate::http2::Http2Client;
@@ -21,6 +21,8 @@ use crate::{FORWARDER_KEPT, FORWARDER_POOL};
 const TOLERANCE: f64 = 3.0;
 /// Requests before the counted ones: what is done once is done by then.
 const WARM_UP: usize = 100;
+/// How often each row is counted.
+const ROUNDS: usize = 2;
 /// The row that all others are compared with.
 const FLOOR: &str = "bare Pingora (floor)";
 /// Functions of ours that are named.
@@ -127,12 +129,13 @@ impl Row {
     }
 
     /// What asking `requests` times costs; every answer must be the right one. The
-    /// connection stays the same from the warming up to the end.
+    /// connection stays the same from the warming up to the end. It is counted several
+    /// times: what the program does by the clock only adds, so the least counts.
     fn count(
         &self,
         port: &Port,
         requests: usize,
-        count: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> Result<Count>,
+        count: impl Fn(&mut dyn FnMut() -> Result<()>) -> Result<Count>,
     ) -> Result<Count> {
         let mut asker = self.request.asker(port)?;
         // Where refusals are counted, this one is let in.
@@ -144,7 +147,14 @@ impl Row {
             })
         };
         ask(WARM_UP)?;
-        count(&mut || ask(requests))
+        let mut least = count(&mut || ask(requests))?;
+        for _ in 1..ROUNDS {
+            let other = count(&mut || ask(requests))?;
+            if other.total < least.total {
+                least = other;
+            }
+        }
+        Ok(least)
     }
 }
 
@@ -353,14 +363,16 @@ fn floor(upstream: &Port, bearer: &str, table: &mut Table) -> Result<()> {
 /// Each everyday plugin on a route of its own, and the same request to a route without
 /// one: its fields cost something by themselves.
 fn everyday(door: &Door) -> impl Iterator<Item = (Row, &Port)> {
-    let plain = (WITHOUT, "/plain/everyday".to_owned());
-    let plugins = EVERYDAY
-        .iter()
-        .map(|(name, _)| (*name, format!("/everyday/{name}")));
-    std::iter::once(plain).chain(plugins).map(|(name, path)| {
-        let lines = "Origin: https://app.example\r\nUser-Agent: Mozilla/5.0\r\n";
-        (Row::get(name, door.port(), &path, lines, 200), door.port())
-    })
+    let plain = (WITHOUT, WITHOUT_PLUGIN);
+    let plugins = EVERYDAY.iter().map(|(name, _)| (*name, *name));
+    std::iter::once(plain)
+        .chain(plugins)
+        .map(|(name, service)| {
+            // All are as long: each byte of a path is looked at.
+            let path = format!("{:x<40}", format!("/everyday/{service}/"));
+            let lines = "Origin: https://app.example\r\nUser-Agent: Mozilla/5.0\r\n";
+            (Row::get(name, door.port(), &path, lines, 200), door.port())
+        })
 }
 
 /// The row whose functions are printed.
