@@ -9,6 +9,10 @@ use crate::support::issuer::claims_of;
 use crate::support::{Answer, Door, Setup, Upstream};
 
 const INNER: &str = "https://inner.example/api";
+/// A further address of the server, which is an audience of the gateway's client.
+const ALIAS: &str = "https://alias.example/mcp";
+/// Another, which the gateway's client lacks.
+const FORGOTTEN: &str = "https://forgotten.example/mcp";
 
 async fn door(upstream: &Upstream) -> Door {
     let identity = format!(
@@ -21,12 +25,12 @@ async fn door(upstream: &Upstream) -> Door {
         client_secret: a-secret
         grant_types: [client_credentials]
         scope: tools pay refund
-        resources: [\"http://@PROXY@/mcp\", \"{INNER}\", \"https://other.example\"]
+        resources: [\"http://@PROXY@/mcp\", \"{ALIAS}\", \"{FORGOTTEN}\", \"{INNER}\", \"https://other.example\"]
       - client_id: gateway
         client_secret: g-secret
         grant_types: [\"urn:ietf:params:oauth:grant-type:token-exchange\"]
         scope: tools pay
-        audiences: [\"http://@PROXY@/mcp\"]
+        audiences: [\"http://@PROXY@/mcp\", \"{ALIAS}\"]
         resources: [\"{INNER}\"]
 "
     );
@@ -34,6 +38,7 @@ async fn door(upstream: &Upstream) -> Door {
         "      client_id: gateway
       client_secret: g-secret
       upstream_audience: \"{INNER}\"
+      resource_aliases: [\"{ALIAS}\", \"{FORGOTTEN}\"]
       scopes_required: [tools]
       rules:
       - {{tools: [pay], scopes_required: [pay]}}
@@ -109,6 +114,22 @@ async fn the_server_gets_a_token_of_its_own_for_the_clients() {
     let url = door.proxy_url("/oauth2/token/revoke");
     send(client().post(url).form(&form)).await.expect(200);
     call_with(&door, "pay", &rich).await.expect(401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_for_an_alias_is_exchanged_if_the_gateways_client_is_its_audience() {
+    let upstream = Upstream::echo().await;
+    let door = door(&upstream).await;
+    let shown = token(&door, "tools", ALIAS).await;
+    call_with(&door, "add", &shown).await.expect(200);
+    let bearer = upstream.last();
+    let bearer = bearer.header("authorization").expect("a token");
+    let given = bearer.strip_prefix("Bearer ").expect("Bearer");
+    assert_eq!(claims_of(given)["aud"], INNER);
+
+    let shown = token(&door, "tools", FORGOTTEN).await;
+    call_with(&door, "add", &shown).await.expect(401);
+    assert_eq!(upstream.seen().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
