@@ -215,6 +215,48 @@ fn every_code_of_a_failed_federated_sign_in_is_in_the_page() {
 }
 
 #[test]
+fn every_reason_of_a_closed_connection_is_in_the_page() {
+    let listeners = include_str!("../../crates/net/src/telemetry/listeners.rs");
+    let mut wanted = codes(part(listeners, "pub const ALL", "];"));
+    let aborts = include_str!("../../crates/net/src/telemetry/client_aborts.rs");
+    wanted.extend(codes(part(aborts, "pub const ALL", "];")));
+    let exposition = include_str!("../../crates/net/src/telemetry/exposition.rs");
+    let refused = part(exposition, "for (reason, n) in [", "]");
+    wanted.extend(codes(refused));
+    assert_eq!(wanted.len(), 15, "{wanted:?}");
+    compare(&wanted, &section("## Connections"));
+}
+
+#[test]
+fn every_number_of_json_rpc_is_in_the_page() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut wanted = BTreeSet::new();
+    for source in sources(&root.join("crates/plugins/src/mcp")) {
+        let constants = source.split(": i64 = -").skip(1);
+        let numbers = constants.filter_map(|rest| rest.split(';').next());
+        wanted.extend(numbers.map(|number| format!("-{number}")));
+    }
+    compare(&wanted, &section("### Numbers of JSON-RPC"));
+}
+
+#[test]
+fn every_status_of_the_endpoints_below_json_is_in_the_page() {
+    let description = include_str!("../../docs/openapi/provider.json");
+    let description: serde_json::Value = serde_json::from_str(description).expect("JSON");
+    let paths = description["paths"].as_object().expect("paths").iter();
+    let paths = paths.filter(|(path, _)| path.starts_with("/json/"));
+    let operations = paths.filter_map(|(_, path)| path.as_object()).flatten();
+    let answers = operations.filter_map(|(_, operation)| operation["responses"].as_object());
+    let mut wanted: BTreeSet<String> = answers.flat_map(|all| all.keys().cloned()).collect();
+    assert!(wanted.remove("5XX"), "{wanted:?}");
+    wanted.retain(|status| status.starts_with('4'));
+    // A plugin in front answers so, and what is no operation, and faults.
+    wanted.remove("429");
+    wanted.extend(["405", "500", "503"].map(str::to_owned));
+    compare(&wanted, &section("## Endpoints below /json"));
+}
+
+#[test]
 fn every_type_of_an_error_of_scim_is_in_the_page() {
     let mut wanted = BTreeSet::new();
     for source in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/identity/src")) {
@@ -263,9 +305,10 @@ fn section(heading: &str) -> BTreeSet<String> {
     let (_, rest) = PAGE
         .split_once(&format!("\n{heading}\n"))
         .expect("the heading");
+    let level = &heading[..=heading.find(' ').unwrap_or_default()];
     let rows = rest
         .lines()
-        .take_while(|line| !line.starts_with("## "))
+        .take_while(|line| !line.starts_with("## ") && !line.starts_with(level))
         .filter_map(|line| line.strip_prefix("| `"));
     let cells = rows.filter_map(|row| row.split(" | ").next());
     let codes = cells.flat_map(|cell| cell.split("`, `"));
