@@ -122,7 +122,7 @@ pictures: deps-clients ## Take the pictures in docs/pictures anew.
 NEEDS       := cc:build-essential cmake:cmake curl:curl redis-server:redis-server memcached:memcached
 NEEDS_BENCH := wrk:wrk valgrind:valgrind
 # What reads the rules for Prometheus, builds packages and stands in front.
-NEEDS_DEPLOY := promtool:prometheus dpkg-deb:dpkg rpmbuild:rpm nginx:nginx-light haproxy:haproxy
+NEEDS_DEPLOY := promtool:prometheus dpkg-deb:dpkg rpmbuild:rpm nginx:nginx-light haproxy:haproxy caddy:caddy
 # What the clients of other makers run in, which the tests put before the door.
 NEEDS_CLIENTS := node:nodejs npm:npm python3:python3 chromium:chromium slapd:slapd
 

@@ -76,7 +76,7 @@ cp README.md "$doc/"
 cp -r docs "$doc/docs"
 gzip -9nc CHANGELOG.md > "$doc/changelog.gz"
 mkdir -p "$root/usr/share/doorward"
-cp -r deploy/prometheus deploy/grafana "$root/usr/share/doorward/"
+cp -r deploy/prometheus deploy/grafana deploy/haproxy "$root/usr/share/doorward/"
 find "$root" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
 
 # The archive, for systems without these packages.

@@ -1,9 +1,7 @@
 //! Other proxies ask the gateway whether requests may pass.
 
-use std::process::{Child, Command, Stdio};
-
 use crate::openid_connect_login::{Browser, CLIENTS};
-use crate::support::{Answer, Door, Setup, Upstream, eventually, http, ports::Port};
+use crate::support::{Answer, Door, Setup, http};
 
 const KEYS: &str = "
 - name: gate
@@ -112,7 +110,7 @@ async fn strangers_other_hosts_and_sub_requests_about_nothing_are_refused() {
 }
 
 /// A door that signs browsers in with its own provider.
-async fn signing_in() -> Door {
+pub(crate) async fn signing_in() -> Door {
     let services = "
 - name: gate
   protocol: internal
@@ -125,6 +123,7 @@ async fn signing_in() -> Door {
       client_id: gateway
       client_secret: g-secret
       session_secret: shared
+      session_storage: store
       redirect_uri: ['http://api.test/callback']
 ";
     let proxy = "{listen: [\"@PROXY@\"], trusted_ips: [127.0.0.1], forward_auth_hosts: [api.test]}";
@@ -179,124 +178,4 @@ async fn only_browsers_are_led_to_sign_in() {
         "{:?}",
         refused.headers
     );
-}
-
-/// A running nginx, ended when dropped.
-struct Nginx {
-    child: Child,
-    port: Port,
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-const PAGE: &str = include_str!("../../docs/forward-auth.md");
-
-/// What nginx needs around the block of the page.
-const NGINX: &str = "
-daemon off;
-master_process off;
-pid @DIR@/nginx.pid;
-error_log @DIR@/nginx.log;
-events {}
-http {
-  access_log off;
-  client_body_temp_path @DIR@/nginx-body;
-  proxy_temp_path @DIR@/nginx-proxy;
-  fastcgi_temp_path @DIR@/nginx-fastcgi;
-  uwsgi_temp_path @DIR@/nginx-uwsgi;
-  scgi_temp_path @DIR@/nginx-scgi;
-  server {
-    listen 127.0.0.1:@PORT@;
-@BLOCK@
-  }
-}
-";
-
-/// The block of the page, which asks `door` and leads to `app`.
-fn page_block(door: &Door, app: &Upstream) -> String {
-    let blocks = PAGE.split("```text\n").skip(1);
-    let mut blocks = blocks.filter_map(|rest| rest.split("```").next());
-    let block = blocks.find(|block| block.contains("auth_request /_doorward"));
-    let block = block.expect("the page shows nginx");
-    let block = block.replace("http://doorward/", &door.proxy_url("/"));
-    block.replace("http://app;", &format!("http://{};", app.address()))
-}
-
-/// nginx in front of `app`, which asks `door`; `None`: it is not installed.
-async fn nginx(door: &Door, app: &Upstream) -> Option<Nginx> {
-    let port = Port::reserve();
-    let text = door
-        .fill(NGINX)
-        .replace("@PORT@", &port.number().to_string())
-        .replace("@BLOCK@", &page_block(door, app));
-    door.write("nginx.conf", &text);
-    let mut command = Command::new("nginx");
-    command.arg("-c").arg(door.path("nginx.conf"));
-    let child = command.stderr(Stdio::null()).spawn().ok()?;
-    let nginx = Nginx { child, port };
-    let address = nginx.port.authority();
-    eventually("nginx listens", || {
-        let connected = std::net::TcpStream::connect(&address).ok();
-        async move { connected }
-    })
-    .await;
-    Some(nginx)
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_real_nginx_lets_pass_whom_the_gateway_knows() {
-    let app = Upstream::echo().await;
-    let door = door().await;
-    let Some(nginx) = nginx(&door, &app).await else {
-        return;
-    };
-    let url = format!("http://{}/orders?a=1", nginx.port.authority());
-    let get = |key: Option<&str>| {
-        let mut request = http::client().get(&url);
-        request = request
-            .header("host", "app.test")
-            .header("x-consumer-username", "root");
-        if let Some(key) = key {
-            request = request.header("apikey", key);
-        }
-        http::send(request)
-    };
-    let refused = get(None).await.expect(401);
-    assert!(
-        refused.body.contains("No API key found"),
-        "{}",
-        refused.body
-    );
-    get(Some("wrong")).await.expect(401);
-    assert!(app.seen().is_empty());
-    let seen = get(Some("annas-key")).await.expect(200).json();
-    assert_eq!(seen["headers"]["x-consumer-username"], "anna");
-    assert_eq!(seen["target"], "/orders?a=1");
-    let posted = http::client().post(&url).header("host", "app.test");
-    let posted = posted.header("apikey", "annas-key").body("x=1");
-    assert_eq!(http::send(posted).await.expect(200).json()["body"], "x=1");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_real_nginx_leads_browsers_to_sign_in() {
-    let app = Upstream::echo().await;
-    let door = signing_in().await;
-    let Some(nginx) = nginx(&door, &app).await else {
-        return;
-    };
-    let url = format!("http://{}/orders?a=1", nginx.port.authority());
-    let ask = |accept: &str| {
-        let request = http::client().get(&url).header("host", "api.test");
-        http::send(request.header("accept", accept))
-    };
-    let led = ask("text/html").await.expect(302);
-    assert!(led.header("location").contains("/oauth2/authorize"));
-    assert!(led.headers.contains_key("set-cookie"));
-    ask("application/json").await.expect(401);
-    assert!(app.seen().is_empty());
 }

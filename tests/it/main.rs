@@ -50,6 +50,7 @@ mod everyday_plugins;
 mod explain;
 mod first_minute;
 mod forward_auth;
+mod forward_auth_proxies;
 mod forwarded_headers;
 mod forwarder;
 mod framing;

@@ -65,6 +65,8 @@ pub(crate) struct Browser<'d> {
     /// The path of sub-requests about what it asks the service for, if a proxy stands
     /// before it.
     pub(crate) through: Option<&'static str>,
+    /// Where a proxy of another maker stands before the service, if one does.
+    pub(crate) proxy: Option<String>,
     pub(crate) cookies: BTreeMap<(String, String), String>,
 }
 
@@ -74,6 +76,7 @@ impl<'d> Browser<'d> {
             api,
             page: "http://api.test/".parse().expect("an address"),
             through: None,
+            proxy: None,
             cookies: BTreeMap::new(),
         }
     }
@@ -94,13 +97,20 @@ impl<'d> Browser<'d> {
     pub(crate) async fn ask(&self, address: &url::Url, form: &[(String, String)]) -> Answer {
         let path = address.as_str().strip_prefix(SERVICE);
         let asked = path.map(|path| self.through.unwrap_or(path));
-        let url = asked.map_or(address.to_string(), |path| self.api.proxy_url(path));
+        let url = match (asked, &self.proxy) {
+            (Some(path), Some(proxy)) => format!("http://{proxy}{path}"),
+            (Some(path), None) => self.api.proxy_url(path),
+            (None, _) => address.to_string(),
+        };
         let mut request = match form {
             [] => client().get(url),
             form => client().post(url).form(form),
         };
         if path.is_some() {
             request = request.header("host", "api.test");
+        }
+        if self.proxy.is_some() {
+            request = request.header("accept", "text/html");
         }
         if let (Some(path), Some(_)) = (path, self.through) {
             request = request.header("x-forwarded-host", "api.test");

@@ -127,6 +127,7 @@ async fn what_the_package_installed_can_be_started() {
         "usr/share/zsh/vendor-completions/_doorward",
         "usr/share/fish/vendor_completions.d/doorward.fish",
         "usr/share/doorward/grafana/doorward-overview.json",
+        "usr/share/doorward/haproxy/forward-auth.lua",
         "usr/share/doorward/prometheus/doorward.rules.yml",
         "etc/logrotate.d/doorward",
     ] {
