@@ -119,7 +119,7 @@ pictures: deps-clients ## Take the pictures in docs/pictures anew.
 	DOORWARD_PICTURES=docs/pictures $(CARGO) test --locked --test it pictures_of_the_site -- --ignored
 
 # What the build and the tests call from outside: program:Debian package.
-NEEDS       := cc:build-essential cmake:cmake curl:curl redis-server:redis-server memcached:memcached
+NEEDS       := cc:build-essential cmake:cmake curl:curl jq:jq openssl:openssl redis-server:redis-server memcached:memcached
 NEEDS_BENCH := wrk:wrk valgrind:valgrind
 # What reads the rules for Prometheus, builds packages and stands in front.
 NEEDS_DEPLOY := promtool:prometheus dpkg-deb:dpkg rpmbuild:rpm nginx:nginx-light haproxy:haproxy caddy:caddy

@@ -94,6 +94,7 @@ mod openid_connect_tls;
 mod operation;
 mod otlp;
 mod outages;
+mod page_blocks;
 mod plugin_servers;
 mod plugins;
 mod proxies;

@@ -101,21 +101,44 @@ fn the_compose_file_has_the_form_that_the_specification_gives() {
     assert!(services.contains("doorward"), "{services}");
 }
 
-#[test]
-#[ignore = "needs promtool, which `make test` installs"]
-fn promtool_takes_the_configuration_of_prometheus() {
+/// Has promtool check a configuration, whose token and rules lie at these paths.
+fn check_prometheus(config: &str, token_at: &str, rules_at: &str) {
     let folder = TempDir::new().expect("a folder");
     let token = folder.path().join("admin-token");
     std::fs::write(&token, "a-token").expect("a file");
-    let config = text("deploy/compose/prometheus/prometheus.yaml");
-    let config = config.replace("/run/secrets/admin-token", token.to_str().expect("UTF-8"));
-    let rules = project("deploy/prometheus");
-    let config = config.replace("/etc/prometheus/rules", rules.to_str().expect("UTF-8"));
+    let config = config.replace(token_at, token.to_str().expect("UTF-8"));
+    let rules = project("deploy/prometheus/doorward.rules.yml");
+    let config = config.replace(rules_at, rules.to_str().expect("UTF-8"));
     let path = folder.path().join("prometheus.yaml");
     std::fs::write(&path, config).expect("a file");
     success(
         Command::new("promtool")
             .args(["check", "config"])
             .arg(&path),
+    );
+}
+
+#[test]
+#[ignore = "needs promtool, which `make test` installs"]
+fn promtool_takes_the_configuration_of_prometheus() {
+    let config = text("deploy/compose/prometheus/prometheus.yaml");
+    let (token, rules) = (
+        "/run/secrets/admin-token",
+        "/etc/prometheus/rules/doorward.rules.yml",
+    );
+    check_prometheus(&config, token, rules);
+}
+
+#[test]
+#[ignore = "needs promtool, which `make test` installs"]
+fn promtool_takes_the_configuration_of_the_page() {
+    let page = text("docs/deployment.md");
+    let (_, section) = page.split_once("\n## Prometheus\n").expect("a heading");
+    let block = section.split("```text\n").nth(1).expect("a block");
+    let block = block.split("```").next().expect("its end");
+    check_prometheus(
+        block,
+        "/etc/prometheus/doorward-token",
+        "doorward.rules.yml",
     );
 }

@@ -112,3 +112,24 @@ fn the_chart_refuses_values_that_are_none() {
         );
     }
 }
+
+#[test]
+#[ignore = "needs Helm, which `make test-helm` installs"]
+fn the_chart_takes_the_values_of_the_page() {
+    let page = text("docs/deployment.md");
+    let mut blocks = page.split("```text\n").skip(1);
+    let block = blocks.find(|block| block.starts_with("image:"));
+    let block = block.and_then(|block| block.split("```").next());
+    let folder = TempDir::new().expect("a folder");
+    let values = folder.path().join("my-values.yaml");
+    std::fs::write(&values, block.expect("values")).expect("a file");
+    let manifests = rendered(&["--values", values.to_str().expect("UTF-8")]);
+    assert!(
+        manifests.contains("registry.example.com/doorward:0.1.0"),
+        "{manifests}"
+    );
+    assert!(
+        manifests.contains("base_url: https://id.example.com"),
+        "{manifests}"
+    );
+}
