@@ -96,6 +96,19 @@ fn a_block_that_nothing_tries_is_found() {
     assert_eq!(untried("p", page, &tests), ["p:8", "p:14", "p:24"]);
 }
 
+#[test]
+fn every_page_with_steps_is_walked_through() {
+    let walks = include_str!("walkthrough.rs");
+    let with_steps = pages()
+        .into_iter()
+        .filter(|(_, page)| page.contains("\n```sh walk"));
+    let forgotten: Vec<_> = with_steps
+        .filter(|(name, _)| !walks.contains(&format!("../../{name}\"")))
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(forgotten, [""; 0]);
+}
+
 /// The commands of a page.
 fn commands(page: &str) -> String {
     let mut commands = String::new();

@@ -7,6 +7,7 @@
 mod expressions;
 mod fields;
 mod generated;
+mod sections;
 mod settings;
 mod tables;
 

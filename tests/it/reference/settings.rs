@@ -26,7 +26,12 @@ fn probe(path: &[String]) -> Value {
 
 /// The keys of the section at `path`; `None`: it is no section.
 fn keys(door: &Door, path: &[String]) -> Option<Vec<String>> {
-    door.write("probe.yaml", &probe(path).to_string());
+    expected(door, &probe(path))
+}
+
+/// The keys that the program names where a file has one that it does not know.
+pub(super) fn expected(door: &Door, file: &Value) -> Option<Vec<String>> {
+    door.write("probe.yaml", &file.to_string());
     let output = door.run(&["check", "-c", "probe.yaml", "--format", "json"]);
     let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let findings = answer["findings"].as_array()?;
@@ -87,7 +92,7 @@ fn rows(page: &str) -> BTreeMap<String, String> {
 }
 
 /// Whether `word` stands in `text` as a whole.
-fn names_word(text: &str, word: &str) -> bool {
+pub(super) fn names_word(text: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.split(|c| !is_part(c)).any(|part| part == word)
 }

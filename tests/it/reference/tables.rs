@@ -47,7 +47,7 @@ fn flat(fields: &Value, prefix: &str, found: &mut BTreeMap<String, Value>) {
 }
 
 /// The fields of a plugin's configuration.
-async fn fields(door: &Door, plugin: &str) -> BTreeMap<String, Value> {
+pub(super) async fn fields(door: &Door, plugin: &str) -> BTreeMap<String, Value> {
     let answer = door.admin_get(&format!("/schemas/plugins/{plugin}")).await;
     let schema = answer.expect(200).json();
     let config = schema["fields"].as_array().expect("fields").iter();
@@ -57,15 +57,16 @@ async fn fields(door: &Door, plugin: &str) -> BTreeMap<String, Value> {
     found
 }
 
-/// The rows of tables whose head begins with `field`.
-fn field_rows<'a>(lines: &[&'a str]) -> Vec<&'a str> {
+/// The rows of tables whose head begins with this cell.
+pub(super) fn rows_below<'a>(lines: &[&'a str], head: &str) -> Vec<&'a str> {
+    let head = format!("{head} |");
     let mut is_inside = false;
     let mut rows = Vec::new();
     for line in lines {
         match line.strip_prefix("| ") {
             None if line.starts_with("|--") => {}
             None => is_inside = false,
-            Some(row) if row.starts_with("field |") => is_inside = true,
+            Some(row) if row.starts_with(&head) => is_inside = true,
             Some(_) if is_inside => rows.push(*line),
             Some(_) => {}
         }
@@ -74,7 +75,7 @@ fn field_rows<'a>(lines: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Whether the cell of a default says what the schema says, where it is a literal.
-fn is_default(cell: &str, default: &Value) -> bool {
+pub(super) fn is_default(cell: &str, default: &Value) -> bool {
     let literal = cell
         .strip_prefix('`')
         .and_then(|rest| rest.strip_suffix('`'));
@@ -111,7 +112,7 @@ async fn fields_of_the_page_on_everyday_plugins_are_those_of_the_schemas() {
         if known.is_empty() {
             continue;
         }
-        for row in field_rows(&section(&page, heading)) {
+        for row in rows_below(&section(&page, heading), "field") {
             let cells: Vec<_> = row.split(" | ").collect();
             // Families of fields are named by what they begin or end with.
             let is_whole = |name: &&str| !name.starts_with(['.', '*']) && !name.contains('…');
