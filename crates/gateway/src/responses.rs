@@ -98,6 +98,7 @@ pub(super) async fn divert(
 /// Writes an answer that the gateway makes itself, as the filters want its head.
 pub(super) async fn own(session: &mut Session, ctx: &mut Ctx, reply: Reply) -> Result<()> {
     let (mut head, mut body) = answer::compose(reply, session.req_header(), &ctx.additions())?;
+    before_own(session, ctx, &head).await;
     for link in ctx.filters() {
         let request = session.req_header();
         link.filter
@@ -116,6 +117,26 @@ pub(super) async fn own(session: &mut Session, ctx: &mut Ctx, reply: Reply) -> R
         }
     }
     answer::write(session, head, body).await
+}
+
+/// Has the filters of the route do what comes before an answer with this head.
+async fn before_own(session: &mut Session, ctx: &mut Ctx, head: &ResponseHeader) {
+    let Ctx {
+        route,
+        chain,
+        exchange,
+        ..
+    } = ctx;
+    let own = route.as_ref().map(|route| &*route.filters);
+    let links = chain.as_deref().or(own).unwrap_or_default();
+    let request = session.req_header();
+    for link in links {
+        if link.filter.sees_responses() {
+            link.filter
+                .before_own_response(request, exchange, head)
+                .await;
+        }
+    }
 }
 
 /// Has an upstream's answer compressed behind all filters, where it may be and the

@@ -148,6 +148,18 @@ pub trait Filter: Send + Sync + 'static {
         self.on_response(exchange, response);
     }
 
+    /// Does what has to be done before an answer goes that the gateway makes itself on
+    /// an entity's route, such as to store what the answer promises. It is asked where
+    /// the filter sees the answers of upstreams too ([`Filter::sees_responses`]), before
+    /// any filter changes the head.
+    async fn before_own_response(
+        &self,
+        _request: &RequestHeader,
+        _exchange: &mut Exchange,
+        _response: &ResponseHeader,
+    ) {
+    }
+
     /// Changes the head of an answer that the gateway makes itself on an entity's
     /// route: a refusal, or the failure of an upstream. An earlier filter may have
     /// answered before this one saw the request.

@@ -26,8 +26,6 @@ pub(super) struct Presented {
     pub(super) session: Option<HeldSession>,
     /// The one that outlives the browser, unless it is over.
     pub(super) remembered: Option<HeldSession>,
-    /// Whether one is so new that this node may not have seen it yet.
-    pub(super) is_pending: bool,
 }
 
 impl Presented {
@@ -44,15 +42,6 @@ impl Presented {
     pub(super) fn is_remembered(&self) -> bool {
         self.session.is_none()
     }
-}
-
-/// What a cookie of a request opens.
-enum Opened {
-    /// Nothing.
-    None,
-    /// A handle of a session that the store does not have.
-    Absent(Handle),
-    Session(HeldSession),
 }
 
 /// A session has to be read before anything can be said of it.
@@ -78,20 +67,11 @@ impl SessionPlugin {
         request: &RequestHeader,
         read: &[ReadSession],
     ) -> Result<Option<Presented>, NeedsStore> {
-        let mut is_pending = false;
-        let mut open = |kind: &CookieKind| {
+        let open = |kind: &CookieKind| {
             let Some(text) = kind.style.read(&request.headers) else {
                 return Ok(None);
             };
-            let opened = text.map_or(Ok(Opened::None), |text| self.open(kind, &text, read))?;
-            let held = match opened {
-                Opened::Session(held) => Some(held),
-                Opened::Absent(handle) => {
-                    is_pending |= handle.is_young(self.clock.now_ms());
-                    None
-                }
-                Opened::None => None,
-            };
+            let held = text.map_or(Ok(None), |text| self.open(kind, &text, read))?;
             Ok(Some(
                 held.filter(|held| self.age(kind, &held.state) != Age::Over),
             ))
@@ -105,7 +85,6 @@ impl SessionPlugin {
         Ok(shown.then(|| Presented {
             session: session.flatten(),
             remembered: remembered.flatten(),
-            is_pending,
         }))
     }
 
@@ -115,20 +94,16 @@ impl SessionPlugin {
         kind: &CookieKind,
         text: &str,
         read: &[ReadSession],
-    ) -> Result<Opened, NeedsStore> {
+    ) -> Result<Option<HeldSession>, NeedsStore> {
         let sealer = &self.config.sealer;
+        let held = |state, handle| HeldSession { state, handle };
         if !self.config.is_stored {
             let state = SessionState::open(sealer, &kind.context, text);
-            return Ok(state.map_or(Opened::None, |state| {
-                Opened::Session(HeldSession {
-                    state,
-                    handle: None,
-                })
-            }));
+            return Ok(state.map(|state| held(state, None)));
         }
         let Some((store, handle)) = self.store.as_ref().zip(Handle::open(sealer, kind, text))
         else {
-            return Ok(Opened::None);
+            return Ok(None);
         };
         let key = handle.key();
         let sealed = match read.iter().find(|(known, _)| *known == key) {
@@ -136,15 +111,10 @@ impl SessionPlugin {
             None => store.at_hand(&key, self.clock.now_ms()).ok_or(NeedsStore)?,
         };
         let Some(sealed) = sealed else {
-            return Ok(Opened::Absent(handle));
+            return Ok(None);
         };
         let state = SessionState::open(sealer, &storage::context(kind, &key), &sealed);
-        Ok(state.map_or(Opened::None, |state| {
-            Opened::Session(HeldSession {
-                state,
-                handle: Some(handle),
-            })
-        }))
+        Ok(state.map(|state| held(state, Some(handle))))
     }
 
     /// As [`SessionPlugin::present`], reading what has to be read.

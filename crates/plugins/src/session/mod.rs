@@ -4,6 +4,7 @@
 //! them. Whoever has lost its consumer has no session any more. Plugins that authenticate
 //! have to have `anonymous`, or else they want their credential all the same.
 
+mod answer;
 mod config;
 mod cookies;
 mod state;
@@ -11,7 +12,6 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -23,20 +23,20 @@ use url::form_urlencoded;
 
 use crate::settings::{Settings, UNEXPECTED};
 use config::{Config, CookieKind, Items};
-use cookies::{HeldSession, NeedsStore, Presented, Unavailable, presented};
-use doorward_core::clock::{Clock, http_date_text};
+use cookies::{NeedsStore, Presented, Unavailable, presented};
+use doorward_core::clock::Clock;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session as Request;
 use doorward_net::session::cookie::Style;
 use doorward_net::session::headers::SessionFacts;
-use doorward_net::session::timers::Age;
 use doorward_net::telemetry::Counter;
 use doorward_openid_connect::Providers;
 use doorward_plugin_api::consumers::{By, Consumers};
-use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
+use doorward_plugin_api::filter::{
+    Code, Exchange, Filter, FilterExplanation, Flow, ResponseFlow, Verdict,
+};
 use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
 use state::SessionState;
-use storage::Handle;
 pub use storage::SessionStore;
 
 /// What the registry knows of the plugin.
@@ -116,93 +116,6 @@ impl SessionPlugin {
             || (self.config.reads_body && has(body, &self.config.logout_body))
     }
 
-    /// The cookies of an answer, with which a session begins only where it `may_begin`.
-    fn write<'e>(
-        &self,
-        request: &RequestHeader,
-        exchange: &'e Exchange,
-        response: &mut ResponseHeader,
-        may_begin: bool,
-    ) {
-        let presented = presented(exchange);
-        // Nobody, or somebody without a consumer.
-        let caller = exchange.consumer.as_ref().zip(exchange.credential.as_ref());
-        let Some((consumer, credential)) = caller else {
-            if presented.is_some_and(|shown| shown.state().is_none() && !shown.is_pending) {
-                append(response, self.forget(request, exchange));
-            }
-            return;
-        };
-        let now_ms = self.clock.now_ms();
-        let new = || {
-            let groups = exchange.authenticated_groups.clone();
-            SessionState::new(consumer.id, credential.id, groups, now_ms)
-        };
-        // The credential is that of the session itself.
-        let is_own = |held: &&HeldSession| held.state.matches(consumer.id, credential.id);
-        let shown = presented.map(|shown| (&shown.session, &shown.remembered));
-        let (session, remembered) = shown.unwrap_or((&None, &None));
-        let presented_session = session.as_ref().filter(is_own);
-        let remembered = remembered.as_ref().filter(is_own);
-        let begins = presented_session.is_none();
-        if begins && !may_begin {
-            return;
-        }
-        let mut keep = |kind: &CookieKind, held: Option<&'e HeldSession>, begins: bool| {
-            let due = |held: &HeldSession| self.age(kind, &held.state) == Age::Due;
-            let state = match held {
-                Some(held) if begins || due(held) => held.state.renewed(now_ms),
-                Some(held) => return Some(Cow::Borrowed(&held.state)),
-                None => new(),
-            };
-            let handle = held.and_then(|held| held.handle.clone());
-            let text = self.keep(kind, &state, handle)?;
-            append(response, self.cookies(kind, &text, request, exchange));
-            Some(Cow::Owned(state))
-        };
-        let Some(state) = keep(&self.config.session, presented_session, false) else {
-            return;
-        };
-        if begins {
-            self.begun.inc();
-        }
-        if let Some(kind) = &self.config.remember
-            && (begins || remembered.is_some())
-        {
-            keep(kind, remembered, begins);
-        }
-        let told = self.told(&self.config.response_headers, &self.config.session, &state);
-        for (name, value) in told {
-            let _ = response.insert_header(name.clone(), value);
-        }
-    }
-
-    /// Keeps a session as it is now; the text of its cookie.
-    fn keep(
-        &self,
-        kind: &CookieKind,
-        state: &SessionState,
-        handle: Option<Handle>,
-    ) -> Option<String> {
-        let sealer = &self.config.sealer;
-        if !self.config.is_stored {
-            return state.seal(sealer, &kind.context);
-        }
-        let store = self.store.as_ref()?;
-        let begins = handle.is_none();
-        let now_ms = self.clock.now_ms();
-        let handle = handle.unwrap_or_else(|| Handle::random(now_ms));
-        let key = handle.key();
-        let sealed = state.seal(sealer, &storage::context(kind, &key))?;
-        let login = storage::record(kind, (key, sealed), state, &self.config.audience);
-        if !begins {
-            store.renew(login, now_ms);
-        } else if !store.begin(login, now_ms) {
-            return None;
-        }
-        handle.seal(sealer, kind)
-    }
-
     /// What is told of a session.
     fn told<'a>(
         &self,
@@ -242,10 +155,7 @@ impl SessionPlugin {
             }
             presented
         } else {
-            Presented {
-                is_pending: presented.is_pending,
-                ..Presented::default()
-            }
+            Presented::default()
         }));
     }
 
@@ -277,47 +187,6 @@ impl SessionPlugin {
         }
         ended
     }
-
-    /// The fields that set a cookie. Its attributes have the order of the imitated
-    /// gateway, and its end is a date, too: clients compare and old ones need it.
-    fn cookies(
-        &self,
-        kind: &CookieKind,
-        text: &str,
-        request: &RequestHeader,
-        exchange: &Exchange,
-    ) -> Vec<HeaderValue> {
-        let cookies = kind.style.keep(text, &request.headers, exchange.secure);
-        let cookies = cookies.unwrap_or_else(|error| {
-            tracing::warn!(%error, "a session can't be kept in cookies");
-            Vec::new()
-        });
-        let end = kind.kept.map(|kept| self.clock.now_secs() + kept);
-        let end = end.and_then(http_date_text);
-        let ordered = |cookie: &HeaderValue| {
-            let mut text = cookie.to_str().ok()?.to_owned();
-            if text.contains("; HttpOnly; Secure") {
-                text = text.replacen("; HttpOnly; Secure", "; Secure; HttpOnly", 1);
-            }
-            if let Some(end) = &end
-                && !text.ends_with("; Max-Age=0")
-            {
-                text = text.replacen("; Max-Age=", &format!("; Expires={end}; Max-Age="), 1);
-            }
-            HeaderValue::try_from(text).ok()
-        };
-        let both = cookies
-            .iter()
-            .map(|one| ordered(one).unwrap_or_else(|| one.clone()));
-        both.collect()
-    }
-
-    /// The fields that have browsers forget the cookies that the request shows.
-    fn forget(&self, request: &RequestHeader, exchange: &Exchange) -> Vec<HeaderValue> {
-        let fields = self.kinds();
-        let fields = fields.flat_map(|kind| kind.style.forget(&request.headers, exchange.secure));
-        fields.collect()
-    }
 }
 
 /// The answer to who signs out of a session that may go on.
@@ -327,11 +196,9 @@ fn unavailable(exchange: &mut Exchange) -> Flow {
     Flow::Respond(Reply::message(status, UNEXPECTED))
 }
 
-fn append(response: &mut ResponseHeader, cookies: Vec<HeaderValue>) {
-    for cookie in cookies {
-        // A name and a value that are already those of a message.
-        let _ = response.append_header(SET_COOKIE, cookie);
-    }
+/// Whether the answer to a request says that its session is over.
+fn is_logout_answer(exchange: &Exchange) -> bool {
+    exchange.refusal.as_deref() == Some(LOGOUT.code)
 }
 
 #[async_trait]
@@ -422,13 +289,40 @@ impl Filter for SessionPlugin {
         }
     }
 
+    fn sees_responses(&self) -> bool {
+        self.config.is_stored
+    }
+
+    async fn on_upstream_response(
+        &self,
+        _: &RequestHeader,
+        exchange: &mut Exchange,
+        _: &mut ResponseHeader,
+    ) -> ResponseFlow {
+        self.store_session(exchange, true).await;
+        ResponseFlow::Continue
+    }
+
+    async fn before_own_response(
+        &self,
+        _: &RequestHeader,
+        exchange: &mut Exchange,
+        response: &ResponseHeader,
+    ) {
+        if !is_logout_answer(exchange) {
+            // Refusals take nothing of the store: limits would not bound it.
+            let may_begin = response.status.as_u16() < 400;
+            self.store_session(exchange, may_begin).await;
+        }
+    }
+
     fn on_response_to(
         &self,
         request: &RequestHeader,
         exchange: &Exchange,
         response: &mut ResponseHeader,
     ) {
-        self.write(request, exchange, response, true);
+        self.write(request, exchange, response);
     }
 
     fn on_own_response(
@@ -437,10 +331,8 @@ impl Filter for SessionPlugin {
         exchange: &Exchange,
         response: &mut ResponseHeader,
     ) {
-        if exchange.refusal.as_deref() != Some(LOGOUT.code) {
-            // Refusals take nothing of the store: limits would not bound it.
-            let may_begin = !self.config.is_stored || response.status.as_u16() < 400;
-            self.write(request, exchange, response, may_begin);
+        if !is_logout_answer(exchange) {
+            self.write(request, exchange, response);
         }
     }
 

@@ -25,10 +25,8 @@ const FRESH_MS: i64 = 1000;
 /// When a session ends that nothing ends, in milliseconds: in 400 days.
 const FOR_EVER_MS: i64 = 400 * 86_400_000;
 /// Sessions that are written at a time, at most: fewer than the store's queue has room
-/// for, so that other writes find some.
+/// for, so that other writes find some. Answers that find no place go without.
 static WRITES: Semaphore = Semaphore::const_new(256);
-/// For how long, in milliseconds, another node may not have seen a new session yet.
-const YOUNG_MS: i64 = 30_000;
 /// The issuer of these sessions in the lists of operators.
 const ISSUER: &str = "session";
 
@@ -56,22 +54,14 @@ enum Lookup {
     Ended,
 }
 
-/// What the cookie of such a session holds: letters and digits that nobody guesses, and
-/// the time of its beginning.
+/// What the cookie of such a session holds: letters and digits that nobody guesses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Handle(Box<str>);
 
 impl Handle {
     /// The handle of a session that begins.
-    pub(super) fn random(now_ms: i64) -> Self {
-        let random = random_alphanumeric::<HANDLE>();
-        Self(format!("{random}.{now_ms}").into())
-    }
-
-    /// Whether another node may not have seen the session yet.
-    pub(super) fn is_young(&self, now_ms: i64) -> bool {
-        let began = self.0.rsplit_once('.').and_then(|(_, ms)| ms.parse().ok());
-        began.is_some_and(|began: i64| now_ms.saturating_sub(began) < YOUNG_MS)
+    pub(super) fn random() -> Self {
+        Self(random_alphanumeric::<HANDLE>().into())
     }
 
     /// The handle in a cookie of this kind.
@@ -173,69 +163,40 @@ impl SessionStore {
         }
     }
 
-    /// Keeps a new session. It counts on this node from now on, and on others once it
-    /// is stored. Whether there is room for one more that waits for that.
-    pub(super) fn begin(self: &Arc<Self>, login: StoredLogin, now_ms: i64) -> bool {
-        let has_room = self.write_behind(login, now_ms, async move |own, login| {
-            own.insert(&login, now_ms).await;
-        });
-        if !has_room {
+    /// Keeps a new session. Whether it is there, for every node.
+    pub(super) async fn begin(&self, login: &StoredLogin, now_ms: i64) -> bool {
+        let Ok(_place) = WRITES.try_acquire() else {
             tracing::warn!("sessions begin faster than the store takes them");
-        }
-        has_room
-    }
-
-    /// Keeps what a session is now, unless it has ended meanwhile.
-    pub(super) fn renew(self: &Arc<Self>, login: StoredLogin, now_ms: i64) {
-        self.write_behind(login, now_ms, async move |own, login| {
-            own.update(&login, now_ms).await;
-        });
-    }
-
-    /// Has a session count on this node as it is now, and stored behind the request by
-    /// `write`. Whether there is room for one more that is written.
-    fn write_behind<F>(
-        self: &Arc<Self>,
-        login: StoredLogin,
-        now_ms: i64,
-        write: impl FnOnce(Arc<Self>, StoredLogin) -> F,
-    ) -> bool
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let Ok(place) = WRITES.try_acquire() else {
             return false;
         };
-        let live = Lookup::Live(login.sealed.as_str().into());
-        self.note(login.key, live, now_ms);
-        let write = write(Arc::clone(self), login);
-        tokio::spawn(async move {
-            let _place = place;
-            write.await;
-        });
+        if let Err(error) = self.store.insert_login(login).await {
+            tracing::warn!(%error, "a session is not stored");
+            return false;
+        }
+        self.note_live(login, now_ms);
         true
     }
 
-    async fn insert(&self, login: &StoredLogin, now_ms: i64) {
-        if let Err(error) = self.store.insert_login(login).await {
-            tracing::warn!(%error, "a session is not stored");
-            self.looked_up.remove(&login.key);
-            return;
-        }
-        // It has ended before it was stored.
-        if self.has_ended(&login.key)
-            && let Err(error) = self.end(login.key, &login.id, now_ms).await
-        {
-            tracing::warn!(%error, "a session that has ended stays until its time");
-        }
-    }
-
-    async fn update(&self, login: &StoredLogin, now_ms: i64) {
+    /// Keeps what a session is now, unless it has ended meanwhile. Whether it goes on,
+    /// as what it is now or as what it was.
+    pub(super) async fn renew(&self, login: &StoredLogin, now_ms: i64) -> bool {
+        let Ok(_place) = WRITES.try_acquire() else {
+            return true;
+        };
         match self.store.update_login(login, 0).await {
-            Ok(true) => {}
-            Ok(false) => self.note(login.key, Lookup::Ended, now_ms),
+            Ok(true) => self.note_live(login, now_ms),
+            Ok(false) => {
+                self.note(login.key, Lookup::Ended, now_ms);
+                return false;
+            }
             Err(error) => tracing::warn!(%error, "a session is not renewed"),
         }
+        true
+    }
+
+    fn note_live(&self, login: &StoredLogin, now_ms: i64) {
+        let live = Lookup::Live(login.sealed.as_str().into());
+        self.note(login.key, live, now_ms);
     }
 
     /// Ends a session.

@@ -27,8 +27,14 @@ fn world(config: Value) -> (Arc<dyn Filter>, Parts) {
 }
 
 /// The cookies that an answer to this request sets.
-fn cookies(filter: &dyn Filter, outcome: &Outcome) -> Vec<String> {
+async fn cookies(filter: &dyn Filter, outcome: &mut Outcome) -> Vec<String> {
     let mut response = ResponseHeader::build(200, None).expect("a head");
+    let Outcome { head, exchange, .. } = outcome;
+    if filter.sees_responses() {
+        filter
+            .on_upstream_response(head, exchange, &mut response)
+            .await;
+    }
     filter.on_response_to(&outcome.head, &outcome.exchange, &mut response);
     let cookies = response.headers.get_all(SET_COOKIE).iter();
     let text = |value: &http::HeaderValue| value.to_str().expect("text").to_owned();
@@ -42,8 +48,8 @@ async fn begin(filter: &dyn Filter) -> String {
         credential: Some(Arc::new(identity::Credential::new(Uuid::from_u128(7), "k"))),
         ..Exchange::default()
     };
-    let outcome = ask_as(filter, "GET / HTTP/1.1", known).await;
-    let cookies = cookies(filter, &outcome);
+    let mut outcome = ask_as(filter, "GET / HTTP/1.1", known).await;
+    let cookies = cookies(filter, &mut outcome).await;
     let [cookie] = cookies.as_slice() else {
         panic!("one cookie: {cookies:?}");
     };
@@ -62,19 +68,19 @@ async fn show(filter: &dyn Filter, lines: &str, cookie: &str) -> Outcome {
 async fn a_session_stands_for_the_credential_that_began_it() {
     let (filter, parts) = world(json!({}));
     let cookie = begin(&*filter).await;
-    let outcome = show(&*filter, "GET / HTTP/1.1", &cookie).await;
+    let mut outcome = show(&*filter, "GET / HTTP/1.1", &cookie).await;
     assert_eq!(outcome.consumer(), Some("anna"));
     let credential = outcome.exchange.credential.as_ref();
     assert_eq!(credential.map(|one| one.id), Some(Uuid::from_u128(7)));
     // It is young: nothing new is set.
-    assert!(cookies(&*filter, &outcome).is_empty());
+    assert!(cookies(&*filter, &mut outcome).await.is_empty());
     let (name, value) = cookie.split_once('=').expect("a value");
     assert!(filter.owns_cookie(name, value) && !filter.owns_cookie("other", value));
     // Whoever is no consumer any more has no session.
     parts.consumers.publish(Box::new(Anna(false)));
-    let outcome = show(&*filter, "GET / HTTP/1.1", &cookie).await;
+    let mut outcome = show(&*filter, "GET / HTTP/1.1", &cookie).await;
     assert_eq!(outcome.consumer(), None);
-    let gone = cookies(&*filter, &outcome);
+    let gone = cookies(&*filter, &mut outcome).await;
     assert!(
         gone.iter().all(|cookie| cookie.contains("Max-Age=0")),
         "{gone:?}"
@@ -104,9 +110,9 @@ async fn a_session_ends_by_its_timers_and_lasts_with_use() {
     let mut cookie = begin(&*filter).await;
     for _ in 0..2 {
         parts.clock.advance(600_000);
-        let outcome = show(&*filter, "GET / HTTP/1.1", &cookie).await;
+        let mut outcome = show(&*filter, "GET / HTTP/1.1", &cookie).await;
         assert_eq!(outcome.consumer(), Some("anna"));
-        let renewed = cookies(&*filter, &outcome);
+        let renewed = cookies(&*filter, &mut outcome).await;
         let (pair, _) = renewed[0].split_once(';').expect("attributes");
         assert_ne!(pair, cookie);
         pair.clone_into(&mut cookie);
@@ -139,8 +145,11 @@ async fn remembered(filter: &dyn Filter) -> [String; 2] {
         credential: Some(Arc::new(identity::Credential::new(Uuid::from_u128(7), "k"))),
         ..Exchange::default()
     };
-    let outcome = ask_as(filter, "GET / HTTP/1.1", known).await;
-    cookies(filter, &outcome).try_into().expect("two cookies")
+    let mut outcome = ask_as(filter, "GET / HTTP/1.1", known).await;
+    cookies(filter, &mut outcome)
+        .await
+        .try_into()
+        .expect("two cookies")
 }
 
 fn pair(cookie: &str) -> &str {
@@ -169,9 +178,9 @@ async fn a_browser_is_remembered_beyond_its_session() {
         pair(&remember).to_owned(),
         format!("{}; {}", pair(&session), pair(&remember)),
     ] {
-        let outcome = show(&*filter, "GET / HTTP/1.1", &shown).await;
+        let mut outcome = show(&*filter, "GET / HTTP/1.1", &shown).await;
         assert_eq!(outcome.consumer(), Some("anna"));
-        let given = cookies(&*filter, &outcome);
+        let given = cookies(&*filter, &mut outcome).await;
         assert_eq!(given.len(), 2, "{given:?}");
         let outcome = show(&*filter, "GET / HTTP/1.1", pair(&given[0])).await;
         assert_eq!(outcome.consumer(), Some("anna"));
@@ -211,8 +220,8 @@ async fn nobody_gets_no_session() {
         consumer: Some(caller("nobody", &[])),
         ..Exchange::default()
     };
-    let outcome = ask_as(&*filter, "GET / HTTP/1.1", anonymous).await;
-    assert!(cookies(&*filter, &outcome).is_empty());
+    let mut outcome = ask_as(&*filter, "GET / HTTP/1.1", anonymous).await;
+    assert!(cookies(&*filter, &mut outcome).await.is_empty());
 }
 
 #[test]
@@ -309,16 +318,12 @@ async fn store() -> (Arc<Store>, tempfile::TempDir) {
     (Arc::new(store.expect("a store")), directory)
 }
 
-/// The sessions in a store, once there are as many.
+/// The sessions in a store, of which there are as many.
 async fn sessions(store: &Store, count: usize) -> Vec<StoredLogin> {
-    loop {
-        let page = store.logins(&LoginQuery::default(), None, 10).await;
-        let logins = page.expect("an answer").logins;
-        if logins.len() == count {
-            return logins;
-        }
-        tokio::task::yield_now().await;
-    }
+    let page = store.logins(&LoginQuery::default(), None, 10).await;
+    let logins = page.expect("an answer").logins;
+    assert_eq!(logins.len(), count, "{logins:?}");
+    logins
 }
 
 #[tokio::test]
@@ -348,12 +353,9 @@ async fn a_session_in_the_store_is_one_on_every_node_until_it_ends() {
     let outcome = show(&*here, "GET / HTTP/1.1", &cookie).await;
     assert_eq!(outcome.consumer(), None);
     clock.clock.advance(1000);
-    let outcome = show(&*there, "GET / HTTP/1.1", &cookie).await;
+    let mut outcome = show(&*there, "GET / HTTP/1.1", &cookie).await;
     assert_eq!(outcome.consumer(), None);
-    assert!(cookies(&*there, &outcome).is_empty(), "it may come yet");
-    clock.clock.advance(30_000);
-    let outcome = show(&*there, "GET / HTTP/1.1", &cookie).await;
-    assert!(cookies(&*there, &outcome)[0].contains("Max-Age=0"));
+    assert!(cookies(&*there, &mut outcome).await[0].contains("Max-Age=0"));
 }
 
 #[tokio::test]
@@ -363,15 +365,11 @@ async fn a_renewed_session_stays_in_its_place_and_an_ended_one_stays_away() {
     let cookie = begin(&*filter).await;
     let before = sessions(&store, 1).await.remove(0);
     parts.clock.advance(600_000);
-    let outcome = show(&*filter, "GET / HTTP/1.1", &cookie).await;
+    let mut outcome = show(&*filter, "GET / HTTP/1.1", &cookie).await;
     assert_eq!(outcome.consumer(), Some("anna"));
-    assert_eq!(cookies(&*filter, &outcome).len(), 1);
-    let after = loop {
-        let now = sessions(&store, 1).await.remove(0);
-        if now.used_ms == 600_000 {
-            break now;
-        }
-    };
+    assert_eq!(cookies(&*filter, &mut outcome).await.len(), 1);
+    let after = sessions(&store, 1).await.remove(0);
+    assert_eq!(after.used_ms, 600_000);
     assert_eq!((&after.key, &after.id), (&before.key, &before.id));
     assert_eq!(after.ends_ms, before.ends_ms + 600_000);
     // An operator ends it.
@@ -404,18 +402,61 @@ async fn what_a_cookie_holds_opens_no_session_of_another_kind_or_audience() {
 }
 
 #[tokio::test]
-async fn a_new_session_is_not_forgotten_where_the_store_has_not_shown_it_yet() {
+async fn a_session_is_stored_before_its_answer_goes() {
     let (store, _directory) = store().await;
-    let (elsewhere, _other) = self::store().await;
     let (here, _) = stored(&store, json!({}));
-    let (there, parts) = stored(&elsewhere, json!({}));
+    let (there, _) = stored(&store, json!({}));
     let cookie = begin(&*here).await;
+    sessions(&store, 1).await;
+    // So the next request finds it, on whatever node.
     let outcome = show(&*there, "GET / HTTP/1.1", &cookie).await;
-    assert_eq!(outcome.consumer(), None);
-    assert!(cookies(&*there, &outcome).is_empty());
-    parts.clock.advance(30_000);
-    let outcome = show(&*there, "GET / HTTP/1.1", &cookie).await;
-    assert!(cookies(&*there, &outcome)[0].contains("Max-Age=0"));
+    assert_eq!(outcome.consumer(), Some("anna"));
+}
+
+#[tokio::test]
+async fn an_answer_that_takes_the_place_of_another_begins_no_second_session() {
+    let (store, _directory) = store().await;
+    let (filter, _) = stored(&store, json!({}));
+    let known = Exchange {
+        consumer: Some(caller("anna", &[])),
+        credential: Some(Arc::new(identity::Credential::new(Uuid::from_u128(7), "k"))),
+        ..Exchange::default()
+    };
+    let mut outcome = ask_as(&*filter, "GET / HTTP/1.1", known).await;
+    let first = cookies(&*filter, &mut outcome).await;
+    let mut response = ResponseHeader::build(200, None).expect("a head");
+    let Outcome { head, exchange, .. } = &mut outcome;
+    filter.before_own_response(head, exchange, &response).await;
+    filter.on_own_response(head, exchange, &mut response);
+    assert_eq!(response.headers[SET_COOKIE], first[0]);
+    sessions(&store, 1).await;
+}
+
+#[tokio::test]
+async fn a_remembered_browser_has_a_session_for_each_cookie_and_signs_out_of_both() {
+    let (store, _directory) = store().await;
+    let config = json!({"remember": true});
+    let (filter, parts) = stored(&store, config);
+    let [session, remember] = remembered(&*filter).await;
+    let first: Vec<String> = sessions(&store, 2)
+        .await
+        .into_iter()
+        .map(|it| it.id)
+        .collect();
+    // The session is over. The other cookie begins one, and stays what it is.
+    parts.clock.advance(4_000_000);
+    let both = format!("{}; {}", pair(&session), pair(&remember));
+    let mut outcome = show(&*filter, "GET / HTTP/1.1", &both).await;
+    assert_eq!(outcome.consumer(), Some("anna"));
+    let given = cookies(&*filter, &mut outcome).await;
+    let now = sessions(&store, 3).await;
+    let new = now.iter().filter(|login| !first.contains(&login.id));
+    assert_eq!(new.count(), 1);
+    let both = format!("{}; {}", pair(&given[0]), pair(&given[1]));
+    let outcome = show(&*filter, "POST /?session_logout HTTP/1.1", &both).await;
+    assert_eq!(outcome.reply.expect("an answer").status, StatusCode::OK);
+    let left = sessions(&store, 1).await.remove(0);
+    assert!(left.ends_ms < 4_000_000, "the one whose time is up");
 }
 
 #[tokio::test]
@@ -427,10 +468,12 @@ async fn a_flood_of_refusals_begins_no_session_in_the_store() {
         credential: Some(Arc::new(identity::Credential::new(Uuid::from_u128(7), "k"))),
         ..Exchange::default()
     };
-    let outcome = ask_as(&*filter, "GET / HTTP/1.1", known).await;
+    let mut outcome = ask_as(&*filter, "GET / HTTP/1.1", known).await;
     for (status, begins) in [(429, false), (403, false), (200, true)] {
         let mut response = ResponseHeader::build(status, None).expect("a head");
-        filter.on_own_response(&outcome.head, &outcome.exchange, &mut response);
+        let Outcome { head, exchange, .. } = &mut outcome;
+        filter.before_own_response(head, exchange, &response).await;
+        filter.on_own_response(head, exchange, &mut response);
         assert_eq!(
             response.headers.contains_key(SET_COOKIE),
             begins,
