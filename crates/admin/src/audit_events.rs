@@ -19,12 +19,15 @@ fn kind(endpoint: &Endpoint, method: &str) -> Option<Kind> {
     }
     match endpoint.path {
         "/explain" | "/schemas/plugins/validate" | "/schemas/{entity}/validate" => None,
-        "/debug/node/log-level/{level}" => Some(Kind::LogLevel),
+        // Nothing is there that it could change.
+        "/cache" | "/cache/{key}" => None,
+        path if path.starts_with("/debug/") => Some(Kind::LogLevel),
         "/config" => Some(Kind::EntityImport),
         path if path.ends_with("healthy") => Some(Kind::TargetHealth),
         path if path.starts_with("/throttling") => Some(Kind::ThrottlingReset),
         "/broker/tokens/revoke" | "/broker/applications/{id}/tokens" => Some(Kind::TokenRevoke),
         "/broker/applications/{id}/secret" => Some(Kind::ClientSecret),
+        "/sessions/{id}" => Some(Kind::LoginEnd),
         path if path.starts_with("/openid-connect/sessions") => Some(Kind::LoginEnd),
         _ => Some(match method {
             "POST" => Kind::EntityCreate,

@@ -10,6 +10,7 @@ use super::call::Call;
 use super::endpoint::{Endpoint, READ, endpoint};
 use super::entity::Answer;
 use super::error::ApiError;
+use super::nodes;
 use super::reply;
 use doorward_core::openapi::{Operation, Parameter, fields, text};
 use doorward_net::telemetry::log_levels::{LevelOutcome, level_in_force, level_named, log_levels};
@@ -22,6 +23,12 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
         &["PUT"],
         choose,
         choose_operation,
+    ),
+    endpoint(
+        "/debug/cluster/log-level/{level}",
+        &["PUT"],
+        choose_everywhere,
+        choose_everywhere_operation,
     ),
     endpoint("/timers", READ, timers, timers_operation),
 ];
@@ -36,32 +43,47 @@ fn level(_: Call) -> Answer {
 
 /// `PUT /debug/node/log-level/{level}`: the level of this node's log, for a while.
 fn choose(call: Call) -> Answer {
+    Box::pin(async move { choose_here(&call) })
+}
+
+/// `PUT /debug/cluster/log-level/{level}`. A node does not change the log of another:
+/// it is refused where others share the store.
+fn choose_everywhere(call: Call) -> Answer {
     Box::pin(async move {
-        let wanted = call.param(0);
-        let Some(name) = level_named(wanted) else {
-            return Err(ApiError::Argument(format!("unknown log level: {wanted}")));
-        };
-        let holds = holds(&call)?;
-        let same = || message(&format!("log level is already {name}"));
-        let Some(levels) = log_levels() else {
-            // Nothing is logged, which can't be changed.
-            return (level_in_force() == name)
-                .then(same)
-                .ok_or(ApiError::NotFound);
-        };
-        let change = match levels.choose(name) {
-            LevelOutcome::Changed(change) => change,
-            LevelOutcome::Same => return Ok(same()),
-            LevelOutcome::Failed => return Err(ApiError::LogLevel),
-        };
-        if let Some(holds) = holds {
-            tokio::spawn(async move {
-                tokio::time::sleep(holds).await;
-                levels.take_back(change);
-            });
+        if nodes::has_others(&call).await? {
+            return Err(ApiError::Argument(
+                "other nodes share the store: change each by /debug/node/log-level".to_owned(),
+            ));
         }
-        Ok(message("log level changed"))
+        choose_here(&call)
     })
+}
+
+fn choose_here(call: &Call) -> Result<Response, ApiError> {
+    let wanted = call.param(0);
+    let Some(name) = level_named(wanted) else {
+        return Err(ApiError::Argument(format!("unknown log level: {wanted}")));
+    };
+    let holds = holds(call)?;
+    let same = || message(&format!("log level is already {name}"));
+    let Some(levels) = log_levels() else {
+        // Nothing is logged, which can't be changed.
+        return (level_in_force() == name)
+            .then(same)
+            .ok_or(ApiError::NotFound);
+    };
+    let change = match levels.choose(name) {
+        LevelOutcome::Changed(change) => change,
+        LevelOutcome::Same => return Ok(same()),
+        LevelOutcome::Failed => return Err(ApiError::LogLevel),
+    };
+    if let Some(holds) = holds {
+        tokio::spawn(async move {
+            tokio::time::sleep(holds).await;
+            levels.take_back(change);
+        });
+    }
+    Ok(message("log level changed"))
 }
 
 /// For how long the level holds; `None`: as long as the process runs.
@@ -125,6 +147,13 @@ fn choose_operation(_: &str) -> Operation {
         )])
         .answers(200, "Whether it was another one.", &message_schema())
         .refuses(&["400"])
+}
+
+/// What the description says of its change on every node.
+fn choose_everywhere_operation(method: &str) -> Operation {
+    choose_operation(method).description(
+        "It is refused with 400 where other nodes share the store: each changes its own.",
+    )
 }
 
 /// What the description says of timers.

@@ -5,9 +5,9 @@ use super::endpoint::{
 };
 use super::openapi::broker as described;
 use super::{
-    audit, broker, config, consumers, credentials, debug, explain, health, info, issuers, keys,
-    login_sessions, nodes, oauth2_tokens, openapi, plugins, proxy_cache, route_files, schemas,
-    tags, targets, throttling,
+    audit, broker, cache, config, consumers, credentials, debug, explain, health, info, issuers,
+    keys, login_sessions, nodes, oauth2_tokens, openapi, plugin_sessions, plugins, proxy_cache,
+    route_files, schemas, tags, targets, throttling,
 };
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
@@ -19,8 +19,7 @@ use doorward_core::model::sni::Sni;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
 
-/// Every endpoint but those of [`credentials`], [`debug`], [`keys`], [`oauth2_tokens`]
-/// and [`proxy_cache`]. Of two that match, the first one counts.
+/// Every endpoint but those that [`all`] adds. Of two that match, the first one counts.
 static ENDPOINTS: &[Endpoint] = &[
     endpoint("/", READ, info::root, info::root_operation),
     endpoint("/config", LIST, config::config, config::config_operation),
@@ -329,9 +328,11 @@ static ENDPOINTS: &[Endpoint] = &[
 pub(super) fn all() -> impl Iterator<Item = &'static Endpoint> {
     ENDPOINTS
         .iter()
+        .chain(cache::ENDPOINTS)
         .chain(credentials::ENDPOINTS)
         .chain(debug::ENDPOINTS)
         .chain(keys::ENDPOINTS)
         .chain(oauth2_tokens::ENDPOINTS)
+        .chain(plugin_sessions::ENDPOINTS)
         .chain(proxy_cache::ENDPOINTS)
 }

@@ -63,20 +63,72 @@ pub(super) fn one(call: Call) -> Answer {
     })
 }
 
+/// The page of a list that a query asks for.
+pub(super) struct Page {
+    pub(super) size: usize,
+    pub(super) after: Option<String>,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self {
+            size: DEFAULT_SIZE,
+            after: None,
+        }
+    }
+}
+
+impl Page {
+    /// Takes a parameter of the query; whether it is about the page.
+    pub(super) fn takes(&mut self, name: &str, value: &str) -> Result<bool, ApiError> {
+        match name {
+            "size" => {
+                let size = value.parse().ok();
+                let size = size.filter(|size| (1..=MAX_SIZE).contains(size));
+                self.size =
+                    size.ok_or(ApiError::Size("size must be an integer between 1 and 1000"))?;
+            }
+            "offset" => self.after = Some(after(value)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The body of the answer with these sessions. One more than there is room for says
+    /// that there is a next page.
+    pub(super) fn body(
+        &self,
+        call: &Call,
+        mut found: Vec<StoredLogin>,
+        shown: impl Fn(&StoredLogin) -> Value,
+    ) -> Value {
+        let more = found.len() > self.size;
+        found.truncate(self.size);
+        let data: Vec<_> = found.iter().map(shown).collect();
+        let mut body = json!({"data": data, "next": null});
+        if let Some(last) = found.last().filter(|_| more) {
+            let offset = STANDARD.encode(json!([last.id]).to_string());
+            let mut next = url::form_urlencoded::Serializer::new(String::new());
+            next.append_pair("offset", &offset);
+            let others = call.query.iter().filter(|(name, _)| name != "offset");
+            next.extend_pairs(others);
+            body["next"] = format!("{}?{}", call.path, next.finish()).into();
+            body["offset"] = offset.into();
+        }
+        body
+    }
+}
+
 /// What a query asks for.
+#[derive(Default)]
 struct ListRequest {
     which: LoginQuery,
-    size: usize,
-    after: Option<String>,
+    page: Page,
 }
 
 impl ListRequest {
     fn of(call: &Call) -> Result<Self, ApiError> {
-        let mut listing = Self {
-            which: LoginQuery::default(),
-            size: DEFAULT_SIZE,
-            after: None,
-        };
+        let mut listing = Self::default();
         for (name, value) in &call.query {
             let text = Some(value.clone());
             match name.as_str() {
@@ -84,13 +136,7 @@ impl ListRequest {
                 "client_id" => listing.which.client_id = text,
                 "sid" => listing.which.sid = text,
                 "issuer" => listing.which.issuer = text,
-                "size" => {
-                    let size = value.parse().ok();
-                    let size = size.filter(|size| (1..=MAX_SIZE).contains(size));
-                    listing.size =
-                        size.ok_or(ApiError::Size("size must be an integer between 1 and 1000"))?;
-                }
-                "offset" => listing.after = Some(after(value)?),
+                name if listing.page.takes(name, value)? => {}
                 _ => {
                     return Err(ApiError::Option {
                         option: name.clone().into(),
@@ -111,26 +157,10 @@ fn after(offset: &str) -> Result<String, ApiError> {
 }
 
 async fn list(call: &Call, listing: &ListRequest) -> Result<axum::response::Response, ApiError> {
-    let (mut found, whole) = find(
-        call,
-        &listing.which,
-        listing.after.as_deref(),
-        listing.size + 1,
-    )
-    .await?;
-    let more = found.len() > listing.size;
-    found.truncate(listing.size);
-    let data: Vec<_> = found.iter().map(shown).collect();
-    let mut body = json!({"data": data, "next": null});
-    if let Some(last) = found.last().filter(|_| more) {
-        let offset = STANDARD.encode(json!([last.id]).to_string());
-        let mut next = url::form_urlencoded::Serializer::new(String::new());
-        next.append_pair("offset", &offset);
-        let others = call.query.iter().filter(|(name, _)| name != "offset");
-        next.extend_pairs(others);
-        body["next"] = format!("/openid-connect/sessions?{}", next.finish()).into();
-        body["offset"] = offset.into();
-    }
+    let page = &listing.page;
+    let after = page.after.as_deref();
+    let (found, whole) = find(call, &listing.which, after, page.size + 1).await?;
+    let mut body = page.body(call, found, shown);
     if !whole {
         body["partial"] = true.into();
     }
@@ -180,7 +210,8 @@ async fn end(call: &Call, which: &LoginQuery) -> Result<axum::response::Response
     Ok(reply::json(StatusCode::OK, &json!({"ended": ended})))
 }
 
-async fn end_everywhere(call: &Call, which: &LoginQuery) -> Result<usize, ApiError> {
+/// Ends sessions wherever they are kept; how many have ended.
+pub(super) async fn end_everywhere(call: &Call, which: &LoginQuery) -> Result<usize, ApiError> {
     let now_ms = call.state.clock.now_ms();
     let mut ended = 0;
     let keepers = keepers(call);

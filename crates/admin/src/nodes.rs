@@ -125,6 +125,15 @@ pub(super) fn all(call: Call) -> Answer {
     })
 }
 
+/// Whether other nodes that answer share the store.
+pub(super) async fn has_others(call: &Call) -> Result<bool, ApiError> {
+    let own = call.state.node.id.to_string();
+    let after_ms = call.state.clock.now_ms() - ANSWERS_MS;
+    let listed = call.state.store.nodes(after_ms).await;
+    let nodes = listed.map_err(|error| ApiError::Change(ChangeError::Store(error)))?;
+    Ok(nodes.iter().any(|node| node.id != own))
+}
+
 fn shown(node: &Node, this: &ThisNode, now_ms: i64) -> Value {
     json!({
         "id": node.id,

@@ -7,6 +7,7 @@ mod kinds;
 mod lists;
 mod migration;
 mod nodes;
+mod sessions;
 mod throttling;
 mod transport;
 

@@ -57,6 +57,32 @@ async fn nodes_are_listed_with_what_they_serve_until_they_are_not_seen_any_more(
 }
 
 #[tokio::test]
+async fn the_level_of_the_log_is_changed_for_all_nodes_where_there_is_one() {
+    let api = Api::new().await;
+    api.node.beat().await;
+    let told = api.get("/debug/node/log-level").await.expect(200).json();
+    let level = told["message"].as_str().expect("a text");
+    let level = level.strip_prefix("log level: ").expect("its name");
+    let path = format!("/debug/cluster/log-level/{level}");
+    let same = api.send("PUT", &path, json!({})).await.expect(200).json();
+    assert_eq!(same["message"], format!("log level is already {level}"));
+    let now_ms = api.clock.now_ms();
+    let other = Node {
+        id: "2f1c0f0e-96a3-4d2f-8c74-0d7a36a9b0ee".to_owned(),
+        hostname: "elsewhere".to_owned(),
+        version: "0.0.9".to_owned(),
+        started_ms: now_ms,
+        seen_ms: now_ms,
+        revision: 7,
+        is_current: false,
+    };
+    api.store.put_node(other, 0).await.expect("kept");
+    let refused = api.send("PUT", &path, json!({})).await.expect(400).json();
+    let message = "other nodes share the store: change each by /debug/node/log-level";
+    assert_eq!(refused["message"], message);
+}
+
+#[tokio::test]
 async fn a_node_that_stops_is_not_listed_by_others() {
     let api = Api::new().await;
     let (stop, stopped) = tokio::sync::watch::channel(false);

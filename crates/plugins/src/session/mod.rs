@@ -37,7 +37,7 @@ use doorward_plugin_api::filter::{
 };
 use doorward_plugin_api::{ConfigError, Kind, Parts, identity};
 use state::SessionState;
-pub use storage::SessionStore;
+pub use storage::{ISSUER, SessionStore};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {

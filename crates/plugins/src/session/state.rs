@@ -3,11 +3,8 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use doorward_core::clock::random_alphanumeric;
+use doorward_core::clock::random_uuid;
 use doorward_net::session::seal::Sealer;
-
-/// Letters and digits of what sessions are called.
-const ID: usize = 22;
 
 /// A session, as its cookie has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +34,7 @@ impl SessionState {
         now_ms: i64,
     ) -> Self {
         Self {
-            id: Some(random_alphanumeric::<ID>().into()),
+            id: Some(random_uuid().to_string().into()),
             consumer,
             credential,
             groups,

@@ -28,7 +28,7 @@ const FOR_EVER_MS: i64 = 400 * 86_400_000;
 /// for, so that other writes find some. Answers that find no place go without.
 static WRITES: Semaphore = Semaphore::const_new(256);
 /// The issuer of these sessions in the lists of operators.
-const ISSUER: &str = "session";
+pub const ISSUER: &str = "session";
 
 /// The sessions of a process that its store keeps.
 pub struct SessionStore {
