@@ -34,6 +34,11 @@ pub(crate) fn service(url: &str, config: &str) -> String {
 
 /// The same with further lines of the plugin's configuration.
 pub(crate) async fn door_with(upstream: &Upstream, rules: &str) -> Door {
+    door_that_needs(upstream, "read", rules).await
+}
+
+/// The same, where every call needs this scope.
+pub(crate) async fn door_that_needs(upstream: &Upstream, scope: &str, rules: &str) -> Door {
     let settings = "
   realms:
     /:
@@ -43,7 +48,7 @@ pub(crate) async fn door_with(upstream: &Upstream, rules: &str) -> Door {
 ";
     let clients = IDENTITY.replace("\n  realms:\n    /:\n", "");
     let config = format!(
-        "      scopes_required: [read]
+        "      scopes_required: [{scope}]
       allowed_origins: [\"https://app.test\"]
 {rules}"
     );

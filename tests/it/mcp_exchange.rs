@@ -60,6 +60,20 @@ async fn token(door: &Door, scope: &str, resource: &str) -> String {
     door.token(&form).await
 }
 
+/// A token that is for the resource and for the server besides.
+async fn token_for_both(door: &Door) -> String {
+    let resource = door.proxy_url("/mcp");
+    let form = [
+        ("grant_type", "client_credentials"),
+        ("client_id", "app"),
+        ("client_secret", "a-secret"),
+        ("scope", "tools"),
+        ("resource", resource.as_str()),
+        ("resource", INNER),
+    ];
+    door.token(&form).await
+}
+
 async fn call(door: &Door, tool: &str, name: &str, value: &str) -> Answer {
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": {"name": tool, "arguments": {}}});
@@ -130,6 +144,31 @@ async fn a_token_for_an_alias_is_exchanged_if_the_gateways_client_is_its_audienc
     let shown = token(&door, "tools", FORGOTTEN).await;
     call_with(&door, "add", &shown).await.expect(401);
     assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_for_the_resource_and_the_server_is_exchanged_like_others() {
+    let upstream = Upstream::echo().await;
+    let door = door(&upstream).await;
+    let both = token_for_both(&door).await;
+    let resource = door.proxy_url("/mcp");
+    assert_eq!(claims_of(&both)["aud"], json!([resource, INNER]));
+    call_with(&door, "add", &both).await.expect(200);
+    let seen = upstream.last();
+    let given = seen.header("authorization").expect("a token");
+    let given = given.strip_prefix("Bearer ").expect("Bearer");
+    assert_ne!(given, both, "the server sees the client's");
+    let claims = claims_of(given);
+    assert_eq!(claims["aud"], INNER, "it is good for the server alone");
+    assert_eq!(claims["client_id"], "gateway");
+
+    // A forged one with the right audiences is worth nothing.
+    let (head, _) = both.rsplit_once('.').expect("a signature");
+    let reached = upstream.seen().len();
+    call_with(&door, "add", &format!("{head}.AAAA"))
+        .await
+        .expect(401);
+    assert_eq!(upstream.seen().len(), reached, "nothing was forwarded");
 }
 
 #[tokio::test(flavor = "multi_thread")]

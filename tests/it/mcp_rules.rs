@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::mcp::{door, door_with, token, users_token};
+use crate::mcp::{door, door_that_needs, door_with, token, users_token};
 use crate::support::http::{self, Answer};
 use crate::support::{Door, Reply, Upstream};
 
@@ -171,6 +171,64 @@ async fn a_client_that_can_never_have_a_scope_is_not_told_to_step_up() {
     let refused = post(&door, &token, &both, &[]).await.expect(200);
     assert_eq!(refused.json()[1]["error"]["code"], -32003);
     assert_eq!(upstream.seen().len(), 0, "nothing was forwarded");
+    let url = door.admin_url("/metrics");
+    let metrics = http::send(http::client().get(url)).await.body;
+    let pay = "doorward_mcp_calls_total{method=\"tools/call\",name=\"pay\",decision=";
+    let line = format!("{pay}\"step_up_impossible\"}} 3");
+    assert!(metrics.contains(&line), "{metrics}");
+    assert!(!metrics.contains(&format!("{pay}\"step_up\"")), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_can_never_have_a_scope_of_every_call_is_not_told_to_step_up() {
+    let upstream = server().await;
+    for rules in [RULES, ""] {
+        let door = door_that_needs(&upstream, "write", rules).await;
+        let resource = door.proxy_url("/mcp");
+        // It could have the scope, and is told so.
+        let able = token(&door, "openid read", Some(&resource)).await;
+        let refused = post(&door, &able, &tool("weather"), &[]).await.expect(403);
+        let challenge = refused.header("www-authenticate");
+        assert!(
+            challenge.contains("error=\"insufficient_scope\""),
+            "{challenge}"
+        );
+        assert!(challenge.contains("scope=\"write\""), "{challenge}");
+
+        let form = [
+            ("grant_type", "client_credentials"),
+            ("client_id", "other"),
+            ("client_secret", "other-secret"),
+            ("scope", "openid read"),
+            ("resource", resource.as_str()),
+        ];
+        let unable = door.token(&form).await;
+        let refused = post(&door, &unable, &tool("weather"), &[])
+            .await
+            .expect(200);
+        assert_eq!(refused.header("www-authenticate"), "");
+        let error = &refused.json()["error"];
+        assert_eq!(error["code"], -32003);
+        assert_eq!(error["message"], "the client can't have a scope for this");
+        assert_eq!(refused.json()["id"], 7);
+        // What has no answer is refused by the transport, and still without a challenge.
+        let unasked = tool("weather").replace("\"id\":7,", "");
+        for answer in [
+            post(&door, &unable, &unasked, &[]).await,
+            post(&door, &unable, "no message", &[]).await,
+            http::send(http::client().get(&resource).bearer_auth(&unable)).await,
+        ] {
+            assert_eq!(answer.expect(403).header("www-authenticate"), "");
+        }
+        assert_eq!(upstream.seen().len(), 0, "nothing was forwarded");
+        let url = door.admin_url("/metrics");
+        let metrics = http::send(http::client().get(url)).await.body;
+        let counted = metrics.lines().any(|line| {
+            line.starts_with("doorward_mcp_calls_total{method=\"tools/call\"")
+                && line.ends_with("decision=\"step_up_impossible\"} 2")
+        });
+        assert!(counted, "{metrics}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -169,3 +169,114 @@ async fn a_server_that_has_forgotten_a_session_says_so_to_the_stream_itself() {
         assert_eq!(answer.json()["error"]["code"], -32001, "{}", answer.body);
     }
 }
+
+/// A server whose sessions have three events, the second of them a list of tools. It
+/// sends those that come after the one that the client names.
+async fn resuming_server() -> Upstream {
+    Upstream::start(|seen| {
+        if seen.method == "DELETE" {
+            return Reply::Raw(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec());
+        }
+        let message: Value = serde_json::from_slice(&seen.body).unwrap_or_default();
+        if message["method"] == "initialize" {
+            let name = message["id"].as_str().unwrap_or_default();
+            let head = format!("HTTP/1.1 200 OK\r\nMcp-Session-Id: {name}\r\n");
+            return Reply::Raw(format!("{head}Content-Length: 0\r\n\r\n").into_bytes());
+        }
+        let session = seen.header("mcp-session-id").unwrap_or("none");
+        let after = seen.header("last-event-id").unwrap_or_default();
+        let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
+        let events = [
+            json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {}}),
+            json!({"jsonrpc": "2.0", "id": 5,
+                "result": {"tools": [tool("weather"), tool("delete")]}}),
+            json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {}}),
+        ];
+        let named = events.iter().enumerate();
+        let named = named.map(|(at, event)| (format!("{session}-{}", at + 1), event));
+        let mut named: Vec<_> = named.collect();
+        // An event of another session is none that the server could go on from.
+        if let Some(at) = named.iter().position(|(id, _)| id == after) {
+            named.drain(..=at);
+        }
+        let text = named
+            .iter()
+            .map(|(id, event)| format!("id: {id}\ndata: {event}\n\n"));
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close";
+        let text = text.collect::<String>();
+        Reply::Raw(format!("{head}\r\n\r\n{text}").into_bytes())
+    })
+    .await
+}
+
+/// Comes back to a stream of a session, with the last event that came.
+async fn resume(door: &Door, token: &str, session: &str, event: &str) -> Answer {
+    let request = client().get(door.proxy_url("/mcp")).bearer_auth(token);
+    let request = request.header("accept", "text/event-stream");
+    let request = request.header("mcp-session-id", session);
+    send(request.header("last-event-id", event)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_goes_on_behind_the_last_event_for_its_own_user_alone() {
+    let upstream = resuming_server().await;
+    let rules = "
+      rules:
+      - {tools: [weather]}
+      - {methods: [tools/call], action: deny}
+";
+    let door = door_with(&upstream, rules).await;
+    door.run_well(&["users", "add", "bob", "--password", "Ch4ng31t-bob"]);
+    let resource = door.proxy_url("/mcp");
+    let alice = token_of(&door, "alice", &resource).await;
+    let bob = token_of(&door, "bob", &resource).await;
+    begin(&door, &alice, "of-alice").await;
+    begin(&door, &bob, "of-bob").await;
+
+    let answer = resume(&door, &alice, "of-alice", "of-alice-1")
+        .await
+        .expect(200);
+    let seen = upstream.last();
+    assert_eq!(seen.header("last-event-id"), Some("of-alice-1"));
+    assert_eq!(seen.header("mcp-session-id"), Some("of-alice"));
+    let ids: Vec<_> = answer
+        .body
+        .lines()
+        .filter(|line| line.starts_with("id:"))
+        .collect();
+    assert_eq!(ids, ["id: of-alice-2", "id: of-alice-3"], "{}", answer.body);
+    // An answer that comes late is filtered as in time.
+    assert!(answer.body.contains("weather"), "{}", answer.body);
+    assert!(!answer.body.contains("delete"), "{}", answer.body);
+
+    // Nobody comes back to the stream of somebody else, by whatever event.
+    let reached = upstream.seen().len();
+    for event in ["of-alice-1", "of-bob-1", ""] {
+        let refused = resume(&door, &bob, "of-alice", event).await.expect(404);
+        assert_eq!(refused.json()["error"]["code"], -32001, "{event}");
+    }
+    let unsigned = client().get(&resource).header("mcp-session-id", "of-alice");
+    send(unsigned.header("last-event-id", "of-alice-1"))
+        .await
+        .expect(401);
+    let two = client().get(&resource).bearer_auth(&bob);
+    let two = two
+        .header("mcp-session-id", "of-bob")
+        .header("mcp-session-id", "of-alice");
+    send(two.header("last-event-id", "of-alice-1"))
+        .await
+        .expect(404);
+    assert_eq!(upstream.seen().len(), reached, "nothing was forwarded");
+
+    // In a session of one's own the server sees whose it is, and has no such event.
+    let own = resume(&door, &bob, "of-bob", "of-alice-1")
+        .await
+        .expect(200);
+    assert_eq!(upstream.last().header("mcp-session-id"), Some("of-bob"));
+    assert!(!own.body.contains("of-alice"), "{}", own.body);
+    // A session that is over has no streams to come back to.
+    end(&door, &alice, "of-alice").await;
+    resume(&door, &alice, "of-alice", "of-alice-1")
+        .await
+        .expect(404);
+}

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::Mcp;
 use super::fields::MessageFields;
+use super::labels::CallOutcome;
 use super::lists::{Listing, is_list};
 use super::message::{self, FORBIDDEN, Fault, INVALID_REQUEST, Message, Messages};
 use super::rules::Decision;
@@ -149,6 +150,29 @@ impl Refused {
     }
 }
 
+/// A call that is denied whatever the token.
+fn denied(messages: &Messages<'_>) -> Refused {
+    let fault = Fault::new(FORBIDDEN, "the caller may not do this");
+    Refused {
+        answer: CallAnswer::of(messages),
+        ..Refused::new(&CALL_DENIED, fault)
+    }
+}
+
+/// A call that needs scopes which the client can never have: it is denied.
+fn impossible(messages: &Messages<'_>) -> Refused {
+    let fault = Fault::new(FORBIDDEN, "the client can't have a scope for this");
+    Refused {
+        answer: CallAnswer::of(messages),
+        ..Refused::new(&CALL_DENIED, fault)
+    }
+}
+
+/// Whether such a request has no message.
+fn is_bodiless(request: &RequestHeader) -> bool {
+    [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS].contains(&request.method)
+}
+
 impl Mcp {
     /// Whether anything depends on messages.
     pub(super) fn looks_at_calls(&self) -> bool {
@@ -157,8 +181,7 @@ impl Mcp {
 
     /// Whether a message may be in the body of such a request.
     pub(super) fn may_have_calls(&self, request: &RequestHeader) -> bool {
-        let bodiless = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];
-        self.looks_at_calls() && !bodiless.contains(&request.method)
+        self.looks_at_calls() && !is_bodiless(request)
     }
 
     /// Begins with a request whose token is good.
@@ -273,41 +296,51 @@ impl Mcp {
             };
             Refused { id, ..bad(fault) }
         })?;
-        let decided = self.judge(request, exchange, &messages);
-        self.without_vain_step_up(decided, request, exchange, &messages)
-            .await
+        let Err((at, decision)) = self.judge(request, exchange, &messages) else {
+            return Ok(());
+        };
+        let (outcome, refused) = match decision {
+            Decision::NeedsScopes(more) => {
+                let refused = self.needs_scopes(more);
+                if self.may_step_up(&refused.scopes, request, exchange).await {
+                    (CallOutcome::StepUp, refused)
+                } else {
+                    (CallOutcome::ImpossibleStepUp, impossible(&messages))
+                }
+            }
+            _ => (CallOutcome::Denied, denied(&messages)),
+        };
+        let Some(message) = messages.all().get(at) else {
+            return Err(refused);
+        };
+        self.count(message, outcome, exchange);
+        let id = message.id();
+        Err(Refused { id, ..refused })
     }
 
+    fn count(&self, message: &Message<'_>, outcome: CallOutcome, exchange: &mut Exchange) {
+        if let Some(call) = self.labels.count(message, outcome) {
+            exchange.mcp_call = Some(Box::new(call));
+        }
+    }
+
+    /// What the rules say of the messages: the first that is refused, and why. One denial
+    /// refuses all of a batch.
     fn judge(
         &self,
         request: &RequestHeader,
         exchange: &mut Exchange,
         messages: &Messages<'_>,
-    ) -> Result<(), Refused> {
-        let denied = || {
-            let fault = Fault::new(FORBIDDEN, "the caller may not do this");
-            Refused {
-                answer: CallAnswer::of(messages),
-                ..Refused::new(&CALL_DENIED, fault)
-            }
-        };
+    ) -> Result<(), (usize, Decision)> {
         let Some(token) = exchange.token.clone() else {
-            return Err(denied());
+            return Err((0, Decision::Denied));
         };
-        // One denial refuses all of a batch.
-        for message in messages.all() {
+        for (at, message) in messages.all().iter().enumerate() {
             let decided = self.config.rules.of(&token, exchange.scope(request));
-            let decision = decided.decide(message);
-            if let Some(call) = self.labels.count(message, &decision) {
-                exchange.mcp_call = Some(Box::new(call));
+            match decided.decide(message) {
+                Decision::Allowed => self.count(message, CallOutcome::Allowed, exchange),
+                decision => return Err((at, decision)),
             }
-            let refused = match decision {
-                Decision::Allowed => continue,
-                Decision::Denied => denied(),
-                Decision::NeedsScopes(more) => self.needs_scopes(more),
-            };
-            let id = message.id();
-            return Err(Refused { id, ..refused });
         }
         let methods = messages.all().iter();
         let mut methods = methods.filter_map(|message| message.method.as_deref());
@@ -330,29 +363,29 @@ impl Mcp {
         }
     }
 
-    /// What was decided, but no step-up to scopes that the client can never have: that
-    /// call is denied.
-    async fn without_vain_step_up(
+    /// The answer to a request whose token lacks a scope that every call needs and that
+    /// the client can't have. A call is denied, and anything else gets `refusal`.
+    pub(super) async fn deny_for_scope(
         &self,
-        decided: Result<(), Refused>,
-        request: &RequestHeader,
-        exchange: &Exchange,
-        messages: &Messages<'_>,
-    ) -> Result<(), Refused> {
-        match decided {
-            Err(refused) if !refused.scopes.is_empty() => {
-                if self.may_step_up(&refused.scopes, request, exchange).await {
-                    return Err(refused);
-                }
-                let fault = Fault::new(FORBIDDEN, "the client can't have a scope for this");
-                Err(Refused {
-                    id: refused.id,
-                    answer: CallAnswer::of(messages),
-                    ..Refused::new(&CALL_DENIED, fault)
-                })
-            }
-            decided => decided,
+        session: &mut Session,
+        exchange: &mut Exchange,
+        refusal: Reply,
+    ) -> Reply {
+        if is_bodiless(session.req_header()) || session.is_body_empty() {
+            return refusal;
         }
+        let Ok(body) = self.read_body(session, exchange).await else {
+            return refusal;
+        };
+        let Ok(messages) = message::read(&body) else {
+            return refusal;
+        };
+        let mut refused = impossible(&messages);
+        if let Some(message) = messages.all().first() {
+            self.count(message, CallOutcome::ImpossibleStepUp, exchange);
+            refused.id = message.id();
+        }
+        self.refuse_call(refused, session.req_header(), exchange)
     }
 
     fn refuse_call(

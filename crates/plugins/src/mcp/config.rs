@@ -258,9 +258,11 @@ fn checks(config: Settings<'_>, scopes: &[&str]) -> Map<String, Value> {
         // it that the old one is for the resource.
         checks["audience_required"] = json!([audience]);
         checks["upstream_access_token_header"] = json!("authorization:bearer");
+        // Every token is exchanged, also one that is for the server besides: none can have
+        // this scope (RFC 6749 section 3.3).
         checks["token_exchange"] = json!({
             "subject_token_issuers": [
-                {"issuer": config.text("issuer"), "conditions": {"missing_audience": [audience]}},
+                {"issuer": config.text("issuer"), "conditions": {"missing_scopes": ["\""]}},
             ],
             "request": {"audience": [audience], "empty_scopes": true},
         });

@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::message::{Message, Subject};
-use super::rules::{Decision, Rules, glob};
+use super::rules::{Rules, glob};
 use doorward_net::telemetry::Metrics;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::McpCall;
@@ -31,6 +31,17 @@ const METHODS: [&str; 19] = [
     "tools/call",
     "tools/list",
 ];
+
+/// What came of a call, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallOutcome {
+    Allowed,
+    /// The client is told the scopes to come back with.
+    StepUp,
+    /// It would need scopes that it can't have.
+    ImpossibleStepUp,
+    Denied,
+}
 
 /// What a method or a name is called that the configuration does not know.
 const OTHER: &str = "other";
@@ -63,9 +74,9 @@ impl CallLabels {
         }
     }
 
-    /// Counts a message on which was decided; what the access log says of it. Answers to
+    /// Counts a message and what came of it; what the access log says of it. Answers to
     /// the server are no calls.
-    pub(super) fn count(&self, message: &Message<'_>, decision: &Decision) -> Option<McpCall> {
+    pub(super) fn count(&self, message: &Message<'_>, outcome: CallOutcome) -> Option<McpCall> {
         let (method, method_text) = self.method(message.method.as_deref()?);
         // The places behind all patterns: what has no word, and what has no name.
         let (name, name_text) = match message.call() {
@@ -73,16 +84,17 @@ impl CallLabels {
             None => (self.names.len() + 1, ""),
         };
         let counter = |decision| self.metrics.mcp_calls(method_text, name_text, decision);
-        match decision {
-            Decision::Allowed => {
+        match outcome {
+            CallOutcome::Allowed => {
                 let place = method * (self.names.len() + 2) + name;
                 match self.allowed.get(place) {
                     Some(allowed) => allowed.get_or_init(|| counter("allow")).inc(),
                     None => counter("allow").inc(),
                 }
             }
-            Decision::NeedsScopes(_) => counter("step_up").inc(),
-            Decision::Denied => counter("deny").inc(),
+            CallOutcome::StepUp => counter("step_up").inc(),
+            CallOutcome::ImpossibleStepUp => counter("step_up_impossible").inc(),
+            CallOutcome::Denied => counter("deny").inc(),
         }
         Some(McpCall {
             method: method_text.into(),

@@ -423,6 +423,10 @@ impl Filter for Mcp {
         exchange.awaits_events = awaited_events(session.req_header());
         match self.plugin.on_request(session, exchange) {
             Verdict::Now(Flow::Continue) => self.admitted(session, exchange),
+            Verdict::Now(Flow::Respond(reply)) if step_up::lacks_scope(exchange) => {
+                exchange.notes.push(Box::new(step_up::LackingScope(reply)));
+                Verdict::Wait
+            }
             Verdict::Now(flow) => Verdict::Now(self.finish(flow, session.req_header(), exchange)),
             Verdict::Wait => Verdict::Wait,
         }
@@ -430,7 +434,16 @@ impl Filter for Mcp {
 
     async fn on_request_slow(&self, session: &mut Session, exchange: &mut Exchange) -> Flow {
         if !calls::is_admitted(exchange) {
-            let flow = self.plugin.on_request_slow(session, exchange).await;
+            let flow = match step_up::LackingScope::take(exchange) {
+                Some(reply) => Flow::Respond(reply),
+                None => self.plugin.on_request_slow(session, exchange).await,
+            };
+            let flow = match flow {
+                Flow::Respond(reply) if step_up::lacks_scope(exchange) => {
+                    return self.refuse_for_scope(reply, session, exchange).await;
+                }
+                flow => flow,
+            };
             let flow = self.finish(flow, session.req_header(), exchange);
             if matches!(flow, Flow::Respond(_)) {
                 return flow;
