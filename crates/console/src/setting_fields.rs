@@ -23,8 +23,14 @@ const ALGORITHMS: [&str; 2] = [
     "access_token_signed_response_alg",
     "id_token_signed_response_alg",
 ];
-/// Lists of records, and what may be no record at all.
-const JSON: [&str; 4] = ["trusted_issuers", "federation", "acr_values", "ldap"];
+/// Lists of records, maps of any names, and what may be no record at all.
+const JSON: [&str; 5] = [
+    "trusted_issuers",
+    "federation",
+    "acr_values",
+    "ldap",
+    "scope_groups",
+];
 
 /// The fields of the settings, each with the value that counts if it stays empty; those
 /// of records have dotted names.

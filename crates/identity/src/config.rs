@@ -246,6 +246,8 @@ pub struct RealmSettings {
     /// unset: it is ignored at the authorization endpoint where `openid` is asked
     /// for, and refused elsewhere.
     pub unknown_scope: Option<UnknownScope>,
+    /// Scopes that are granted to users of one of these groups alone.
+    pub scope_groups: BTreeMap<String, Vec<String>>,
     /// Whether ID tokens have the claims that the imitated service adds
     /// (`auditTrackingId`, `realm`, `tokenName`, `tokenType`), and authorization
     /// answers `scope` and `client_id`. Those of profile `fapi2` never do.
@@ -437,6 +439,7 @@ impl Default for RealmSettings {
             issue_refresh_token: true,
             default_scope: String::new(),
             unknown_scope: None,
+            scope_groups: BTreeMap::new(),
             proprietary_claims: true,
             users_scope: None,
             users_write_scope: "scim:write".to_owned(),

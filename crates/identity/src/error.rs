@@ -87,6 +87,8 @@ pub(super) enum Fault {
     Busy(#[from] Busy),
     #[error("the directory gave no answer")]
     Directory,
+    #[error("none of the scopes may be granted")]
+    ScopesDenied,
 }
 
 impl From<SharedSecretError> for Fault {
@@ -104,7 +106,7 @@ impl Fault {
         match self {
             Self::Busy(_) | Self::Directory => true,
             Self::Store(error) => error.passes(),
-            Self::Key(_) => false,
+            Self::Key(_) | Self::ScopesDenied => false,
         }
     }
 
@@ -112,7 +114,7 @@ impl Fault {
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::Busy(_) | Self::Directory => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Store(StoreError::Unfit) => StatusCode::BAD_REQUEST,
+            Self::Store(StoreError::Unfit) | Self::ScopesDenied => StatusCode::BAD_REQUEST,
             Self::Store(_) | Self::Key(_) => {
                 tracing::error!(error = %self, "identity request failed");
                 match self {
@@ -278,6 +280,7 @@ impl<F: Into<Fault>> From<F> for OAuthError {
         let (error, header) = match fault {
             _ if fault.passes() => ("temporarily_unavailable", Some((RETRY_AFTER, BUSY_SECONDS))),
             Fault::Store(StoreError::Unfit) => ("invalid_request", None),
+            Fault::ScopesDenied => ("invalid_scope", None),
             _ => ("server_error", None),
         };
         Self {
@@ -358,7 +361,7 @@ impl<F: Into<Fault>> From<F> for JsonError {
         let message = match fault {
             Fault::Busy(_) => "Too many sign-ins at once",
             Fault::Directory => "Nobody can sign in just now",
-            Fault::Store(StoreError::Unfit) => "Bad Request",
+            Fault::Store(StoreError::Unfit) | Fault::ScopesDenied => "Bad Request",
             _ if fault.passes() => "Service Unavailable",
             Fault::Store(_) | Fault::Key(_) => "Internal Server Error",
         };

@@ -1,5 +1,7 @@
 //! Making tokens: their claims, exact to the interface (2.3).
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
@@ -25,7 +27,7 @@ use doorward_store::StoreError;
 const AT_JWT: &str = "at+jwt";
 
 /// What is to be issued.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Issue<'a> {
     pub(super) realm: &'a Realm,
     pub(super) client: &'a LiveClient,
@@ -268,7 +270,12 @@ pub(super) async fn tokens(
     state: &State,
     issue: &Issue<'_>,
 ) -> Result<(TokenResponse, Option<StoredAccess>), Fault> {
-    let (mut response, stored) = access_token(state, issue).await?;
+    let scopes = permitted_scopes(state, issue).await?;
+    let issue = &Issue {
+        scopes: &scopes,
+        ..*issue
+    };
+    let (mut response, stored) = make_access_token(state, issue).await?;
     if issue.scopes.iter().any(|scope| scope == "openid") {
         let id_token = id_token(state, issue, Some(&response.access_token)).await?;
         response.id_token = Some(id_token);
@@ -290,6 +297,32 @@ pub(super) async fn record(state: &State, stored: Option<StoredAccess>) -> Resul
 
 /// Makes the access token alone.
 pub(super) async fn access_token(
+    state: &State,
+    issue: &Issue<'_>,
+) -> Result<(TokenResponse, Option<StoredAccess>), Fault> {
+    let scopes = permitted_scopes(state, issue).await?;
+    let issue = Issue {
+        scopes: &scopes,
+        ..*issue
+    };
+    make_access_token(state, &issue).await
+}
+
+/// The scopes of a token: no more than may be granted now, whatever the grant has.
+async fn permitted_scopes<'a>(
+    state: &State,
+    issue: &Issue<'a>,
+) -> Result<Cow<'a, [String]>, Fault> {
+    let (realm, client) = (issue.realm, issue.client);
+    let scopes =
+        membership::permitted_scopes(state, realm, client, issue.user, issue.scopes).await?;
+    if scopes.is_empty() && !issue.scopes.is_empty() {
+        return Err(Fault::ScopesDenied);
+    }
+    Ok(scopes)
+}
+
+async fn make_access_token(
     state: &State,
     issue: &Issue<'_>,
 ) -> Result<(TokenResponse, Option<StoredAccess>), Fault> {

@@ -503,7 +503,7 @@ fn not_opened(fault: Fault) -> IdentityError {
     match fault {
         Fault::Store(error) => IdentityError::Store(error),
         Fault::Key(error) => IdentityError::Key(error),
-        Fault::Busy(_) | Fault::Directory => {
+        Fault::Busy(_) | Fault::Directory | Fault::ScopesDenied => {
             IdentityError::Key(doorward_core::jose::keys::KeyError::Generation)
         }
     }

@@ -1,10 +1,16 @@
 //! The groups of a user as tokens tell them: the claim `groups`, for clients
-//! that were granted the scope of that name.
+//! that were granted the scope of that name; and the scopes that are for users of
+//! certain groups alone (`scope_groups` of a realm).
+
+use std::borrow::Cow;
 
 use uuid::Uuid;
 
 use super::State;
+use super::clients::LiveClient;
 use super::error::Fault;
+use super::realm::Realm;
+use doorward_core::model::user::Owner;
 
 /// The scope, and the claim.
 pub(super) const GROUPS: &str = "groups";
@@ -52,6 +58,33 @@ pub(super) async fn short_groups_claim<'s>(
         "the names of the user's groups are too long for an access token"
     );
     Ok(None)
+}
+
+/// Those of the scopes that may be granted now: to this user, or to the client itself.
+/// Groups are read from the store at each time. A client that registered itself has no
+/// such scope on its own behalf: an operator's client has those of its record.
+pub(super) async fn permitted_scopes<'s>(
+    state: &State,
+    realm: &Realm,
+    client: &LiveClient,
+    user: Option<Uuid>,
+    scopes: &'s [String],
+) -> Result<Cow<'s, [String]>, Fault> {
+    let wanted = &realm.settings.scope_groups;
+    if !scopes.iter().any(|scope| wanted.contains_key(scope)) {
+        return Ok(Cow::Borrowed(scopes));
+    }
+    let groups = match user {
+        Some(user) => state.store.memberships(&[user]).await?,
+        None if client.client.owner != Owner::Client => return Ok(Cow::Borrowed(scopes)),
+        None => Vec::new(),
+    };
+    let is_in = |name: &String| groups.iter().any(|(_, group)| group.name == *name);
+    let may = |scope: &&String| {
+        let wanted = wanted.get(*scope);
+        wanted.is_none_or(|names| names.iter().any(is_in))
+    };
+    Ok(scopes.iter().filter(may).cloned().collect())
 }
 
 fn is_short(names: &[String]) -> bool {

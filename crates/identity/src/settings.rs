@@ -1,5 +1,7 @@
 //! Checking the settings of a realm.
 
+use std::collections::BTreeMap;
+
 use ipnet::IpNet;
 use url::Url;
 
@@ -57,6 +59,7 @@ pub(super) fn check(settings: &RealmSettings) -> Result<(), RecordError> {
         return Err(RecordError::new(format!("cors_origins[{index}]"), text));
     }
     check_resources(&settings.resources)?;
+    check_scope_groups(&settings.scope_groups)?;
     check_documents(&settings.client_metadata_documents)?;
     for (name, alg) in [
         (
@@ -149,6 +152,35 @@ fn check_resources(resources: &[String]) -> Result<(), RecordError> {
         }
         None => Ok(()),
     }
+}
+
+/// Most scopes that are for groups alone, and most groups of one.
+const SCOPE_GROUPS_MAX: usize = 100;
+
+fn check_scope_groups(all: &BTreeMap<String, Vec<String>>) -> Result<(), RecordError> {
+    let wrong =
+        |scope: &str, text: &str| Err(RecordError::new(format!("scope_groups.{scope}"), text));
+    if all.len() > SCOPE_GROUPS_MAX {
+        let text = format!("must be at most {SCOPE_GROUPS_MAX}");
+        return Err(RecordError::new("scope_groups", text));
+    }
+    for (scope, groups) in all {
+        let is_scope = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+        if scope.is_empty() || !scope.bytes().all(is_scope) {
+            return wrong(scope, "is no scope (RFC 6749 3.3)");
+        }
+        // Without these there is no user to ask for a group, or no grant that lasts.
+        if ["openid", "offline_access"].contains(&scope.as_str()) {
+            return wrong(scope, "can't be for groups alone");
+        }
+        if groups.is_empty() || groups.len() > SCOPE_GROUPS_MAX {
+            return wrong(scope, "must name from 1 to 100 groups");
+        }
+        if groups.iter().any(String::is_empty) {
+            return wrong(scope, "must name groups by their displayName");
+        }
+    }
+    Ok(())
 }
 
 fn check_devices(settings: &RealmSettings) -> Result<(), RecordError> {

@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 use super::State;
 use super::bearer;
 use super::clients::LiveClient;
+use super::error::Fault;
+use super::membership;
 use super::realm::{Live, Realm};
 use doorward_core::jose::algorithm::Algorithm;
 use doorward_net::http::outbound::{StatusUnavailable, TokenStatus};
@@ -81,6 +83,26 @@ impl State {
     }
 }
 
+impl State {
+    /// Whether the user of a token may be granted these scopes.
+    async fn may_be_granted(
+        &self,
+        realm: &Arc<Realm>,
+        claims: &Map<String, Value>,
+        scopes: &[String],
+    ) -> Result<bool, Fault> {
+        let client_id = bearer::client_id(claims);
+        let client = self.clients.find(&self.store, realm, client_id).await?;
+        let holder = bearer::holder(self, realm, claims, &bearer::digests(claims)).await?;
+        let Some((client, holder)) = client.zip(holder) else {
+            return Ok(false);
+        };
+        let user = holder.user.map(|user| user.id);
+        let granted = membership::permitted_scopes(self, realm, &client, user, scopes).await?;
+        Ok(granted.len() == scopes.len())
+    }
+}
+
 #[async_trait]
 impl TokenStatus for State {
     fn version(&self) -> u64 {
@@ -126,7 +148,23 @@ impl TokenStatus for State {
         scopes: &[String],
     ) -> Result<bool, StatusUnavailable> {
         let may = |client: &LiveClient| scopes.iter().all(|one| client.scopes.contains(one));
-        self.client_of(claims, may).await
+        if !self.client_of(claims, may).await? {
+            return Ok(false);
+        }
+        let Issuer::Realm(realm) = issuer(&self.live(), claims) else {
+            return Ok(true);
+        };
+        if !scopes
+            .iter()
+            .any(|scope| realm.settings.scope_groups.contains_key(scope))
+        {
+            return Ok(true);
+        }
+        let may = self.may_be_granted(&realm, claims, scopes).await;
+        may.map_err(|error| {
+            tracing::error!(%error, "no word on the user of a token of ours");
+            StatusUnavailable
+        })
     }
 
     async fn claims_of(

@@ -19,6 +19,8 @@ mod request_uri;
 mod resolve;
 mod stored_request;
 
+use std::borrow::Cow;
+
 use axum::response::Response;
 use http::Method;
 
@@ -37,7 +39,7 @@ use super::error::OAuthError;
 use super::federation::{FAILED, ProviderChoices};
 use super::pages::{self, Applicant, FormError, FormParts};
 use super::sign_in::{self, Fields, LoginPage, MissingFactor, RESUME};
-use super::{Call, audit, request_path, sessions};
+use super::{Call, audit, membership, request_path, sessions};
 use doorward_core::model::audit::{Detail, Event, Kind};
 use doorward_core::model::grant::{StoredSession, TokenHash};
 use doorward_core::model::user::User;
@@ -291,6 +293,9 @@ async fn authorize(
             return Ok(flow.login_page(call, &choices).show_next(*next, None));
         }
     }
+    let confined = confine(call, request, &user).await?;
+    let request = confined.as_ref().unwrap_or(request);
+    let flow = AuthorizationFlow { request, ..flow };
     // No link decides, and nothing is decided where nothing may be shown.
     let may_decide = call.parts.method == Method::POST && !request.prompt.none;
     let decided = decision(params).filter(|_| may_decide);
@@ -319,6 +324,28 @@ async fn authorize(
     }
     stored_request::spend(call, request).await?;
     finish::finish(call, request, &session, &user).await
+}
+
+/// The request without the scopes that its user may not be granted, if there are any.
+async fn confine(
+    call: &Call,
+    request: &Request,
+    user: &User,
+) -> Result<Option<Request>, RequestError> {
+    let (client, scopes) = (&request.client, &request.scopes);
+    let id = Some(user.id);
+    match membership::permitted_scopes(&call.state, &call.realm, client, id, scopes).await? {
+        Cow::Borrowed(_) => Ok(None),
+        Cow::Owned(left) if left.is_empty() => {
+            let text = "The user may have none of the requested scopes";
+            let error = AuthorizationError::new("invalid_scope", text);
+            Err(RequestError::Redirect(
+                Box::new(request.target.clone()),
+                error,
+            ))
+        }
+        Cow::Owned(left) => Ok(Some(request.confined_to(left))),
+    }
 }
 
 /// Makes sure that the request outlives the page that its user is to be shown;

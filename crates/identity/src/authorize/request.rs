@@ -67,7 +67,7 @@ pub(super) struct Prompt {
 }
 
 /// An authorization request that can be granted, if its user agrees.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) client: Arc<LiveClient>,
     pub(super) target: ResponseTarget,
@@ -105,6 +105,15 @@ pub(super) struct Request {
 }
 
 impl Request {
+    /// The same for these of its scopes alone.
+    pub(super) fn confined_to(&self, scopes: Vec<String>) -> Self {
+        let mut confined = self.clone();
+        let is_lost = |scope: &String| self.scopes.contains(scope) && !scopes.contains(scope);
+        confined.consent_scopes.retain(|scope| !is_lost(scope));
+        confined.scopes = scopes;
+        confined
+    }
+
     /// What the user is told of the request: scopes, then resources.
     pub(super) fn shown(&self) -> Vec<String> {
         consent_entry::lines(&self.consent_scopes, &self.resources)

@@ -15,14 +15,14 @@ use super::{ADDRESS_GUESSES, GRANT, USER_GUESSES, user_code};
 use crate::authorize::{self, Browser, redirect};
 use crate::clients::LiveClient;
 use crate::context::{Demand, Methods, strongest};
-use crate::error::OAuthError;
+use crate::error::{Fault, OAuthError};
 use crate::federation::{FAILED, ProviderChoices};
 use crate::form::{self, Form};
 use crate::lockout::Attempt;
 use crate::network::network;
 use crate::pages::{self, Applicant, FormError, FormParts, Frame};
 use crate::sign_in::{self, Fields, LoginPage, MissingFactor, RESUME};
-use crate::{Call, audit, consent_entry, issue, request_path, sessions};
+use crate::{Call, audit, consent_entry, issue, membership, request_path, sessions};
 use doorward_core::model::audit::{Actor, Event, Kind};
 use doorward_core::model::device::{StoredDevice, Verdict};
 use doorward_core::model::grant::{Grant, StoredSession, TokenHash};
@@ -123,7 +123,7 @@ impl DeviceRequest<'_> {
             _ => false,
         };
         let user = session.as_ref().map(|(_, user)| user);
-        let (pending, code) = match (
+        let (mut pending, code) = match (
             self.look_up(letters.as_deref(), user, known).await?,
             letters,
         ) {
@@ -153,6 +153,14 @@ impl DeviceRequest<'_> {
         };
         if let Some(page) = self.confirm(&pending, &code, (session, user)).await? {
             return Ok(page);
+        }
+        let asked = &mut pending.device.request.scopes;
+        let (state, realm) = (&self.call.state, &self.call.realm);
+        let left =
+            membership::permitted_scopes(state, realm, &pending.client, Some(user.id), asked);
+        *asked = left.await?.into_owned();
+        if asked.is_empty() {
+            return Err(Fault::ScopesDenied.into());
         }
         match decided {
             Some(yes) if known => self.decide(&pending, (session, user), yes).await,

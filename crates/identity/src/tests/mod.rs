@@ -19,6 +19,7 @@ mod registration;
 mod scim;
 mod scim_attacks;
 mod scim_groups;
+mod scope_groups;
 mod session_actions;
 mod sessions;
 mod tokeninfo;
