@@ -392,7 +392,7 @@ fn tell_files<'a>(
     };
     let list = ["broker", list_of(kind)].map(PathSegment::from);
     // It is read when a record of it is met.
-    let content = LazyCell::new(|| RecordFile::read(&file));
+    let content = LazyCell::new(|| RecordFile::of(&file));
     for shown in records.filter(|shown| shown.get("owner") == Some(&json!("file"))) {
         let wanted = shown.get(name);
         let line = content

@@ -3,7 +3,10 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
@@ -37,9 +40,47 @@ pub struct RecordFile {
     lines: HashMap<Vec<PathSegment>, usize>,
 }
 
+/// What tells a content of a file from others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FileIdentity {
+    path: PathBuf,
+    length: u64,
+    modified: Option<SystemTime>,
+    inode: u64,
+}
+
+impl FileIdentity {
+    fn of(file: &Path) -> Option<Self> {
+        let about = std::fs::metadata(file).ok()?;
+        Some(Self {
+            path: file.to_owned(),
+            length: about.len(),
+            modified: about.modified().ok(),
+            inode: about.ino(),
+        })
+    }
+}
+
+/// The file that was read last: there is one that declares records besides entities.
+static LAST: Mutex<Option<(FileIdentity, Arc<RecordFile>)>> = Mutex::new(None);
+
 impl RecordFile {
-    /// Reads the file; `None`: it can't be read.
-    pub fn read(file: &Path) -> Option<Self> {
+    /// The content of the file, which is read again once it is another one; `None`: it
+    /// can't be read. Who asks meanwhile waits, and nobody reads it twice.
+    pub fn of(file: &Path) -> Option<Arc<Self>> {
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        let identity = FileIdentity::of(file)?;
+        match &*last {
+            Some((known, content)) if *known == identity => Some(Arc::clone(content)),
+            _ => {
+                let content = Arc::new(Self::read(file)?);
+                *last = Some((identity, Arc::clone(&content)));
+                Some(content)
+            }
+        }
+    }
+
+    fn read(file: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(file).ok()?;
         let document = Document::parse_unresolved(&text, file).ok()?;
         let lines = document.record_lines();
@@ -258,6 +299,23 @@ mod tests {
         let json = "{\n\t\"services\": [\n\t\t{\"name\": \"a\\/b\",\n\t\t \"routes\": [{\"name\": \"r\"}]},\n\
                     {\"name\": \"c\"}\n]}";
         agree("a.json", json, 3);
+    }
+
+    #[test]
+    fn a_file_is_read_once_until_it_is_another_one() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a.yaml");
+        let line = |file: &RecordFile| file.line_of_element(&["list".into()], |one| one["k"] == 1);
+        std::fs::write(&path, "list:\n- k: 1\n").expect("written");
+        let first = RecordFile::of(&path).expect("a file");
+        let again = RecordFile::of(&path).expect("a file");
+        assert!(Arc::ptr_eq(&first, &again));
+        assert_eq!(line(&first), Some(2));
+        std::fs::write(&path, "# more\nlist:\n- k: 1\n").expect("written");
+        let other = RecordFile::of(&path).expect("a file");
+        assert_eq!(line(&other), Some(3));
+        std::fs::remove_file(&path).expect("removed");
+        assert!(RecordFile::of(&path).is_none());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -13,7 +14,7 @@ pub(super) struct DeclaredPlaces<'a> {
     name: String,
     file: Option<&'a Path>,
     /// What is in it, once that was read; none if it can't be.
-    content: OnceCell<Option<RecordFile>>,
+    content: OnceCell<Option<Arc<RecordFile>>>,
 }
 
 /// The line that declares a client, a user or a realm.
@@ -52,7 +53,7 @@ impl<'a> DeclaredPlaces<'a> {
         if record.get("owner").and_then(Value::as_str) != Some("file") {
             return;
         }
-        let content = self.content.get_or_init(|| RecordFile::read(self.file?));
+        let content = self.content.get_or_init(|| RecordFile::of(self.file?));
         let line = content.as_ref().and_then(|file| line(file, record));
         record.insert("declared_in".to_owned(), self.name.clone().into());
         record.extend(line.map(|line| ("declared_line".to_owned(), line.into())));
