@@ -17,7 +17,7 @@ use doorward_core::openapi::{Operation, fields, list_of, text};
 use doorward_gateway::control::{ChangeError, Control};
 use doorward_net::host;
 use doorward_net::telemetry::Telemetry;
-use doorward_store::{Node, Store};
+use doorward_store::{Node, Store, StoreError};
 
 /// How often a node tells that it is there.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -86,24 +86,30 @@ impl ThisNode {
 
     /// One heartbeat.
     pub(super) async fn beat(&self) {
-        let node = self.now();
-        let before_ms = node.seen_ms - LISTED_MS;
-        if let Err(error) = self.store.put_node(node, before_ms).await {
+        if let Err(error) = self.tell().await {
             tracing::debug!(%error, "other nodes do not hear of this one");
         }
     }
 
-    /// What there is to tell now.
-    fn now(&self) -> Node {
-        Node {
+    async fn tell(&self) -> Result<(), StoreError> {
+        let node = self.now().await?;
+        let before_ms = node.seen_ms - LISTED_MS;
+        self.store.put_node(node, before_ms).await
+    }
+
+    /// What there is to tell now. The time is that of all nodes: one whose clock is wrong
+    /// is no dead one.
+    async fn now(&self) -> Result<Node, StoreError> {
+        let seen_ms = self.store.shared_time_ms(self.clock.now_ms()).await?;
+        Ok(Node {
             id: self.id.to_string(),
             hostname: self.hostname.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_ms: self.started_ms,
-            seen_ms: self.clock.now_ms(),
+            seen_ms,
             revision: self.control.revision(),
             is_current: self.telemetry.config_current.get() == 1,
-        }
+        })
     }
 }
 
@@ -111,10 +117,11 @@ impl ThisNode {
 pub(super) fn all(call: Call) -> Answer {
     Box::pin(async move {
         let this = &call.state.node;
-        let own = this.now();
+        let unread = |error| ApiError::Change(ChangeError::Store(error));
+        let own = this.now().await.map_err(unread)?;
         let now_ms = own.seen_ms;
         let listed = call.state.store.nodes(now_ms - LISTED_MS).await;
-        let mut nodes = listed.map_err(|error| ApiError::Change(ChangeError::Store(error)))?;
+        let mut nodes = listed.map_err(unread)?;
         // What it knows of itself needs no heartbeat.
         nodes.retain(|node| node.id != own.id);
         nodes.push(own);

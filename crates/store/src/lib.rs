@@ -168,7 +168,7 @@ pub struct Node {
     pub version: String,
     /// When it began.
     pub started_ms: i64,
-    /// When its last heartbeat was.
+    /// When its last heartbeat was, by [`Store::shared_time_ms`].
     pub seen_ms: i64,
     /// Which write of entities it has in force; see [`Store::entities_revision`].
     pub revision: i64,

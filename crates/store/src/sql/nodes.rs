@@ -1,10 +1,15 @@
 //! The processes that serve the store, each with its last heartbeat.
 
+use super::dialect::Dialect;
 use super::{Row, Tx, sql};
 use crate::{Node, Store, StoreError};
 
 /// Most nodes that are listed: those that were seen last.
 const NODES_MAX: u32 = 1000;
+
+/// What the server says of the time.
+const SERVER_TIME: &str =
+    "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint) AS now_ms";
 
 impl Store {
     /// Keeps the heartbeat of a node, and removes nodes whose last one is not later than
@@ -16,6 +21,17 @@ impl Store {
                 Box::pin(put(tx, node, *before_ms))
             });
         write.await
+    }
+
+    /// The time by which the heartbeats of all nodes are kept and compared, in milliseconds
+    /// since the epoch: that of the database server, whose clock is one for all of them.
+    /// Nodes that share a file are on one machine, and `own_ms` is the same for all.
+    pub async fn shared_time_ms(&self, own_ms: i64) -> Result<i64, StoreError> {
+        if self.database.dialect() == Dialect::Sqlite {
+            return Ok(own_ms);
+        }
+        let row = sql(SERVER_TIME).one(&self.database).await?;
+        row.map_or(Ok(own_ms), |row| row.int("now_ms"))
     }
 
     /// The nodes whose last heartbeat is later than `after_ms`, by their start.

@@ -32,3 +32,19 @@ async fn nodes_are_listed_until_their_last_heartbeat_is_old_or_they_end() {
     other.delete_node("b".to_owned()).await.expect("removed");
     assert_eq!(store.nodes(0).await.expect("read"), []);
 }
+
+#[tokio::test]
+async fn the_time_of_a_database_server_counts_and_not_that_of_a_node() {
+    let fixture = Fixture::new().await;
+    let other = fixture.another().await;
+    // A node whose clock is decades behind.
+    let before = fixture.store.shared_time_ms(5).await.expect("a time");
+    let after = other.shared_time_ms(4_000_000_000_000).await;
+    let after = after.expect("a time");
+    if testing::is_postgres() {
+        assert!((1_700_000_000_000..4_000_000_000_000).contains(&before));
+        assert!((before..4_000_000_000_000).contains(&after));
+    } else {
+        assert_eq!((before, after), (5, 4_000_000_000_000));
+    }
+}
