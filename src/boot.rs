@@ -49,6 +49,7 @@ use reading::Read;
 pub use acme::open as open_acme;
 pub use reload::{FileDigests, Reloader, watch};
 pub use tls::TlsSections;
+pub use warnings::watch_certificates;
 
 /// Why nothing could be started.
 #[derive(Debug, thiserror::Error)]
@@ -140,8 +141,8 @@ pub struct Opened {
     pub audit: Audit,
     /// The route files, with their last good versions.
     pub route_files: Arc<Mutex<RouteFiles>>,
-    /// What the console seals changes with that it may undo: the store's, so that they
-    /// outlive the process and are known to all nodes.
+    /// What the console seals changes with that it may undo, and versions of records are
+    /// keyed with: the store's, so that they outlive the process and are known to all nodes.
     pub undo_secret: Vec<u8>,
     /// This process among those that serve the store.
     pub node: ThisNode,
@@ -170,15 +171,43 @@ pub async fn open(
     clock: &Clock,
     handed: Option<&mut Handed>,
 ) -> Result<Opened, BootError> {
+    let mut files = FileContent::default();
+    let opened = Box::pin(open_parts(config, clock, handed, &mut files)).await;
+    if opened.is_err() {
+        let sources = warnings::Sources {
+            config,
+            files: files.warnings,
+            declared: files.declared.as_ref(),
+            snapshot: None,
+            mount: None,
+            now_secs: clock.now_secs(),
+        };
+        warnings::tell(&sources.find());
+    }
+    opened
+}
+
+/// What the files say, as far as they were read.
+#[derive(Default)]
+struct FileContent {
+    warnings: Vec<String>,
+    declared: Option<Declared>,
+}
+
+/// Opens all of it. What the writer of the files should know is told at the end: of a
+/// start that fails the caller tells it.
+async fn open_parts(
+    config: &Config,
+    clock: &Clock,
+    handed: Option<&mut Handed>,
+    content: &mut FileContent,
+) -> Result<Opened, BootError> {
     let started_ms = clock.now_ms();
     let read = reading::read(config, started_ms, HashSet::new())?;
     let mut leads_to_provider = read.leads_to_provider();
-    let Read {
-        declared,
-        routes,
-        warnings: files,
-    } = read;
-    let declared = declared?;
+    let routes = read.routes;
+    content.warnings = read.warnings;
+    let declared = &*content.declared.insert(read.declared?);
     let store = open_store(config, handed).await?;
     let authorities = config.proxy.upstream_ca.as_deref().map(Authorities::read);
     let authorities = authorities.transpose()?.unwrap_or_default();
@@ -219,7 +248,7 @@ pub async fn open(
     let mut route_files = route_files(&workshop);
     let control = Control::open(workshop, store.clone(), declared.entities.clone())
         .await
-        .map_err(|error| refused(&declared, &error))?;
+        .map_err(|error| refused(declared, &error))?;
     control.follow();
     leads_to_provider |= has_provider(&control);
     // A broken one is told, and does not keep the others from their work.
@@ -229,14 +258,6 @@ pub async fn open(
     if is_mounted && !leads_to_provider {
         tell_of_mount(config, "");
     }
-    let sources = warnings::Sources {
-        config,
-        files,
-        declared: Some((&declared, &snapshot)),
-        mount: unmounted(config, leads_to_provider || is_mounted, ""),
-        now_secs: clock.now_secs(),
-    };
-    warnings::keep(&telemetry, sources.warnings());
     let fine = count_route_files(&route_files, &telemetry);
     telemetry.config_current.set(i64::from(fine));
     let live = control.live();
@@ -246,6 +267,15 @@ pub async fn open(
     let undo_secret = undo_secret(config, &store).await?;
     let (own, tells, now) = (control.clone(), telemetry.clone(), clock.clone());
     let node = ThisNode::new(own, store.clone(), tells, now);
+    let sources = warnings::Sources {
+        config,
+        files: content.warnings.clone(),
+        declared: Some(declared),
+        snapshot: Some(&snapshot),
+        mount: unmounted(config, leads_to_provider || is_mounted, ""),
+        now_secs: clock.now_secs(),
+    };
+    warnings::keep(&telemetry, sources.find());
     Ok(Opened {
         control,
         identity,
@@ -368,26 +398,32 @@ pub fn check(config: &Config, clock: &Clock) -> Result<(), BootError> {
     } = read;
     let workshop = bare_workshop(config, clock)?;
     let mut route_files = route_files(&workshop);
-    let checked = declared.and_then(|declared| {
-        let entities = declared.entities.clone();
-        let snapshot = Control::check(&workshop, entities).map_err(|e| refused(&declared, &e))?;
-        Ok((declared, snapshot))
-    });
+    let (declared, snapshot) = match declared {
+        Err(error) => (None, Err(error)),
+        Ok(declared) => {
+            let snapshot = Control::check(&workshop, declared.entities.clone());
+            let snapshot = snapshot.map_err(|error| refused(&declared, &error));
+            (Some(declared), snapshot)
+        }
+    };
     let sources = warnings::Sources {
         config,
         files,
-        declared: checked.as_ref().ok().map(|(one, two)| (one, two)),
+        declared: declared.as_ref(),
+        snapshot: snapshot.as_ref().ok(),
         mount: unmounted(config, leads_to_provider || is_mounted, unless),
         now_secs: clock.now_secs(),
     };
     route_files.load_quietly(routes);
     let report = route_files.board().read();
-    let found = sources.warnings();
+    let found = sources.find().warnings;
     for warning in found.iter().chain(report.warnings()) {
         tracing::warn!("{warning}");
     }
-    let checked =
-        checked.and_then(|(declared, _)| certificates_are_valid(&declared, clock.now_secs()));
+    let checked = snapshot.and_then(|_| {
+        let mut declared = declared.iter();
+        declared.try_for_each(|declared| certificates_are_valid(declared, clock.now_secs()))
+    });
     let mut findings: Vec<String> = report.errors().cloned().collect();
     if findings.is_empty() {
         return checked;

@@ -345,7 +345,12 @@ impl Config {
         let text = read(file)?;
         let mut document = Document::parse(&text, file)?;
         let warnings = relocate(&mut document);
-        let mut config = Self::of(&document, file).map_err(ConfigError::Findings)?;
+        let config = Self::of(&document, file).map_err(ConfigError::Findings);
+        let mut config = config.inspect_err(|_| {
+            for warning in &warnings {
+                tracing::warn!("{warning}");
+            }
+        })?;
         config.warnings = warnings;
         Ok(config)
     }

@@ -202,11 +202,12 @@ impl Reloader {
         let sources = warnings::Sources {
             config,
             files,
-            declared: Some((declared, &snapshot)),
+            declared: Some(declared),
+            snapshot: Some(&snapshot),
             mount: unmounted(config, leads_to_provider || is_mounted, ""),
             now_secs: self.clock.now_secs(),
         };
-        warnings::keep(&self.parts.telemetry, sources.warnings());
+        warnings::keep(&self.parts.telemetry, sources.find());
     }
 
     async fn apply_routes(&self, routes: Vec<Source>, force: bool) {

@@ -61,7 +61,7 @@ impl TlsSections {
             });
             let snapshot = live.load();
             let stored = snapshot.certificates.labelled();
-            let stored = stored.map(|(label, identity)| (label, identity.not_after, false));
+            let stored = stored.map(|(_, label, identity)| (label, identity.not_after, false));
             let issued = sections.acme.iter().flat_map(|acme| acme.expiries());
             own.chain(stored)
                 .chain(issued)

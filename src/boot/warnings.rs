@@ -1,6 +1,11 @@
 //! What the writer of the files should know, though they work: for `check`, for the log
 //! and for the console.
 
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use doorward_core::clock::Clock;
 use doorward_core::model::certificate::Certificate;
 use doorward_core::x509;
 use doorward_core::yaml::DocumentError;
@@ -21,19 +26,40 @@ pub(super) struct Sources<'a> {
     pub(super) config: &'a Config,
     /// Warnings of the files that were read.
     pub(super) files: Vec<String>,
-    /// The declared entities and what was made of them, if they are right.
-    pub(super) declared: Option<(&'a Declared, &'a Snapshot)>,
+    /// The declared entities, if they can be read.
+    pub(super) declared: Option<&'a Declared>,
+    /// What was made of them, if they are right.
+    pub(super) snapshot: Option<&'a Snapshot>,
     /// What is wrong with the way to the identity provider.
     pub(super) mount: Option<String>,
     pub(super) now_secs: i64,
 }
 
-impl Sources<'_> {
+/// What was found in the files.
+pub(super) struct FileWarnings {
     /// The warnings, each in a line: `FILE:LINE: KEY: MESSAGE`.
-    pub(super) fn warnings(self) -> Vec<String> {
+    pub(super) warnings: Vec<String>,
+    /// Where the files name certificates, by their labels.
+    places: BTreeMap<String, String>,
+}
+
+/// A certificate that a file names.
+struct NamedCertificate {
+    /// As in [`Expiry::label`].
+    label: String,
+    file: PathBuf,
+    line: Option<usize>,
+    /// `FILE:LINE: KEY`.
+    place: String,
+    not_after: i64,
+}
+
+impl Sources<'_> {
+    /// Looks for warnings.
+    pub(super) fn find(self) -> FileWarnings {
         let config = self.config;
         let mut all = config.warnings.clone();
-        all.extend(self.files);
+        all.extend(self.files.iter().cloned());
         let mut tell = |key: &str, message: &str| {
             all.push(config.wrong(key, message.to_owned()).to_string());
         };
@@ -47,49 +73,89 @@ impl Sources<'_> {
             ("admin.tls", &config.admin.tls, false),
         ];
         for (section, tls, is_ordered) in sections {
-            let found = tls
-                .as_ref()
-                .and_then(|tls| of_tls(tls, is_ordered, self.now_secs));
-            if let Some((key, message)) = found {
-                tell(&format!("{section}{key}"), &message);
+            let is_generated = |tls: &TlsConfig| tls.certificate.is_none() && !is_ordered;
+            if tls.as_ref().is_some_and(is_generated) {
+                let message = "no certificate is named: a self-signed one for localhost is \
+                               generated, which no client trusts; set certificate and key";
+                tell(section, message);
             }
         }
         if let Some(message) = &self.mount {
             tell("identity", message);
         }
-        if let Some((declared, snapshot)) = self.declared {
-            let found = of_entities(declared, snapshot, self.now_secs);
-            all.extend(found.iter().map(ToString::to_string));
-        }
+        let certificates = self.certificates();
+        let near = |one: &NamedCertificate| {
+            let text = near_end(&one.place, one.not_after, self.now_secs)?;
+            Some((one.file.clone(), one.line, text))
+        };
+        let mut located: Vec<_> = certificates.iter().filter_map(near).collect();
+        let declared = self.declared.into_iter();
+        let found = declared.flat_map(|declared| of_entities(declared, self.snapshot));
+        located.extend(found.map(|one| (one.file.clone(), one.line, one.to_string())));
+        located.sort();
+        all.extend(located.into_iter().map(|(_, _, text)| text));
         all.truncate(MAX_WARNINGS);
+        let places = certificates.into_iter().map(|one| (one.label, one.place));
+        FileWarnings {
+            warnings: all,
+            places: places.collect(),
+        }
+    }
+
+    /// The certificates that the files name.
+    fn certificates(&self) -> Vec<NamedCertificate> {
+        let config = self.config;
+        let sections = [
+            ("proxy.tls", &config.proxy.tls),
+            ("admin.tls", &config.admin.tls),
+        ];
+        let sections = sections.into_iter().filter_map(|(section, tls)| {
+            let pem = std::fs::read(tls.as_ref()?.certificate.as_ref()?).ok()?;
+            let place = config.wrong(&format!("{section}.certificate"), String::new());
+            named(section.to_owned(), &place, &pem)
+        });
+        let mut all: Vec<_> = sections.collect();
+        let labels = self.snapshot.into_iter();
+        let labels = labels.flat_map(|snapshot| snapshot.certificates.labelled());
+        let labels: HashMap<_, _> = labels.map(|(id, label, _)| (id, label)).collect();
+        let Some(declared) = self.declared else {
+            return all;
+        };
+        let records = declared.entities.of::<Certificate>();
+        all.extend(records.filter_map(|record| {
+            let id = record.value.id;
+            let place = declared.located(Kind::Certificate, id, "cert", String::new())?;
+            let label = labels.get(&id).cloned().unwrap_or_else(|| id.to_string());
+            named(label, &place, record.value.cert.as_bytes())
+        }));
         all
     }
 }
 
-/// What a section of TLS is warned of, and the key below the section.
-fn of_tls(tls: &TlsConfig, is_ordered: bool, now_secs: i64) -> Option<(&'static str, String)> {
-    let Some(file) = &tls.certificate else {
-        let message = "no certificate is named: a self-signed one for localhost is generated, \
-                       which no client trusts; set certificate and key";
-        return (!is_ordered).then(|| ("", message.to_owned()));
-    };
-    let pem = std::fs::read(file).ok()?;
-    Some((".certificate", expiry(&pem, now_secs)?))
-}
-
-/// What is told of a certificate that expires soon.
-fn expiry(pem: &[u8], now_secs: i64) -> Option<String> {
+/// The certificate that `place` names, if it can be read.
+fn named(label: String, place: &DocumentError, pem: &[u8]) -> Option<NamedCertificate> {
     let chain = x509::chain(pem).ok()?;
-    x509::expires_within(chain.first()?, now_secs, NEAR)
+    let not_after = x509::facts(chain.first()?).ok()?.not_after;
+    let text = place.to_string();
+    Some(NamedCertificate {
+        label,
+        file: place.file.clone(),
+        line: place.line,
+        place: text.trim_end_matches(": ").to_owned(),
+        not_after,
+    })
 }
 
-/// What declared entities are warned of.
-fn of_entities(declared: &Declared, snapshot: &Snapshot, now_secs: i64) -> Vec<DocumentError> {
-    let certificates = declared.entities.of::<Certificate>().filter_map(|record| {
-        let message = expiry(record.value.cert.as_bytes(), now_secs)?;
-        declared.located(Kind::Certificate, record.value.id, "cert", message)
-    });
-    let filters = snapshot.declared_filters().filter_map(|(id, filter)| {
+/// What is told of a certificate whose end is near, at the start and once a day.
+fn near_end(place: &str, not_after: i64, now_secs: i64) -> Option<String> {
+    let message = x509::expires_within(not_after, now_secs, NEAR)?;
+    Some(format!("{place}: {message}"))
+}
+
+/// What declared entities are warned of, but for the ends of certificates.
+fn of_entities(declared: &Declared, snapshot: Option<&Snapshot>) -> Vec<DocumentError> {
+    let filters = snapshot.into_iter().flat_map(Snapshot::declared_filters);
+    let filters = filters.filter_map(|(id, filter)| {
         let messages = filter.warnings();
         (!messages.is_empty()).then_some((id, messages))
     });
@@ -97,17 +163,92 @@ fn of_entities(declared: &Declared, snapshot: &Snapshot, now_secs: i64) -> Vec<D
         let messages = messages.into_iter();
         messages.filter_map(move |message| declared.located(Kind::Plugin, id, "", message))
     });
-    let mut all: Vec<_> = declared.warnings().into_iter().collect();
-    all.extend(certificates);
-    all.extend(filters);
-    all.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
-    all
+    declared.warnings().into_iter().chain(filters).collect()
+}
+
+/// Tells the log the warnings of a start that fails: what is wrong may be among them.
+pub(super) fn tell(found: &FileWarnings) {
+    for warning in &found.warnings {
+        tracing::warn!("{warning}");
+    }
 }
 
 /// Keeps the warnings for the console, and tells the log those that are new.
-pub(super) fn keep(telemetry: &Telemetry, warnings: Vec<String>) {
+pub(super) fn keep(telemetry: &Telemetry, found: FileWarnings) {
+    *telemetry.certificate_places.lock() = found.places;
+    let warnings = found.warnings;
     let before = std::mem::replace(&mut *telemetry.config_warnings.lock(), warnings.clone());
     for warning in warnings.iter().filter(|one| !before.contains(one)) {
         tracing::warn!("{warning}");
+    }
+}
+
+/// Tells the log once a day which certificates end soon: those of files, of the store and
+/// of an authority that renews none.
+pub async fn watch_certificates(telemetry: Telemetry, clock: Clock) {
+    let mut daily = tokio::time::interval(Duration::from_secs(86_400));
+    // At the start the log has these already.
+    let mut is_told = telemetry.config_warnings.lock().clone();
+    loop {
+        daily.tick().await;
+        for warning in near_ends(&telemetry, clock.now_secs()) {
+            if !is_told.contains(&warning) {
+                tracing::warn!("{warning}");
+            }
+        }
+        is_told.clear();
+    }
+}
+
+/// What is told of all certificates whose end is near.
+fn near_ends(telemetry: &Telemetry, now_secs: i64) -> Vec<String> {
+    let places = telemetry.certificate_places.lock().clone();
+    let expiries = telemetry.certificate_expiries().into_iter();
+    let ours = expiries.filter(|expiry| !expiry.is_renewed);
+    let told = ours.filter_map(|expiry| {
+        let place = places.get(&expiry.label).cloned();
+        let place = place.unwrap_or_else(|| format!("certificates {}", expiry.label));
+        near_end(
+            &place,
+            now_secs.saturating_add(expiry.seconds_left),
+            now_secs,
+        )
+    });
+    told.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use doorward_net::telemetry::listeners::Expiry;
+
+    #[test]
+    fn certificates_are_told_by_file_and_line_where_these_are_known() {
+        let telemetry = Telemetry::default();
+        let place = (
+            "proxy.tls".to_owned(),
+            "d.yaml:7: proxy.tls.certificate".to_owned(),
+        );
+        telemetry.certificate_places.lock().extend([place]);
+        let expiry = |label: &str, days: i64, is_renewed| Expiry {
+            label: label.to_owned(),
+            seconds_left: days * 86_400,
+            is_renewed,
+        };
+        let all = move || {
+            vec![
+                expiry("proxy.tls", 2, false),
+                expiry("a.example", -1, false),
+                expiry("acme", 3, true),
+                expiry("far", 31, false),
+            ]
+        };
+        telemetry.watch_certificates(all);
+        let told = near_ends(&telemetry, 1_700_000_000);
+        let expected = [
+            "certificates a.example: the certificate expired on 2023-11-13",
+            "d.yaml:7: proxy.tls.certificate: the certificate expires on 2023-11-16",
+        ];
+        assert_eq!(told, expected);
     }
 }

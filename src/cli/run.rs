@@ -42,7 +42,7 @@ use doorward_net::http::accept::{ConnectionAcceptor, Limits};
 use doorward_net::http::bridge::Bounds;
 use doorward_net::http::proxy_protocol::ProxyNetworks;
 use doorward_net::telemetry::access_log::AccessLog;
-use doorward_net::telemetry::{Gauge, Telemetry, process_log};
+use doorward_net::telemetry::{Gauge, process_log};
 
 /// Longest body of a request to the admin listener.
 const ADMIN_BODY: usize = admin::MAX_CONFIG;
@@ -237,7 +237,10 @@ async fn serve(
         let ordering = indispensable(stopped.clone(), acme.run(stopped.clone()));
         tokio::spawn(ordering)
     });
-    tokio::spawn(warn_of_expiry(parts.telemetry.clone()));
+    tokio::spawn(boot::watch_certificates(
+        parts.telemetry.clone(),
+        clock.clone(),
+    ));
     exports.start();
     let heartbeat = tokio::spawn(parts.node.clone().run(stopped.clone()));
     tokio::spawn(boot::watch(reloader.with_tls(tls), forced));
@@ -380,25 +383,6 @@ fn open_sections(
         admin: open("admin.tls", config.admin.tls.as_ref(), None, None)?,
         acme,
     })
-}
-
-/// Warns once a day of certificates that expire within a month or a week.
-async fn warn_of_expiry(telemetry: Telemetry) {
-    let mut daily = tokio::time::interval(Duration::from_secs(86_400));
-    loop {
-        daily.tick().await;
-        let expiries = telemetry.certificate_expiries().into_iter();
-        for expiry in expiries.filter(|expiry| !expiry.is_renewed) {
-            let (certificate, seconds) = (&expiry.label, expiry.seconds_left);
-            let days = seconds.div_euclid(86_400);
-            match days {
-                ..0 => tracing::warn!(certificate, "certificate has expired"),
-                0..7 => tracing::warn!(certificate, days, "certificate expires within a week"),
-                7..30 => tracing::warn!(certificate, days, "certificate expires within 30 days"),
-                _ => {}
-            }
-        }
-    }
 }
 
 /// The addresses of the admin listener, each with its key.

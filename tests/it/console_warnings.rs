@@ -2,6 +2,7 @@
 //! same.
 
 use crate::console::Browser;
+use crate::support::tls::Pair;
 use crate::support::{Door, Setup, eventually};
 
 /// A configuration with something to tell in each of its files.
@@ -58,4 +59,67 @@ async fn warnings_of_the_configuration_name_file_and_line_in_check_log_and_conso
         (left == Some(1)).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_start_that_fails_tells_the_warnings_first_and_once() {
+    let door = door();
+    // What is wrong is found when the entities are put together.
+    door.edit(
+        "routes.yaml",
+        "- name: web",
+        "- name: web\n  routes: [{name: r, paths: [\"~(\"]}]",
+    );
+    let output = door.run(&["run", "-c", "doorward.yaml"]);
+    assert!(!output.status.success(), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let place = format!(
+        "doorward.yaml:{}: proxy.upstream_verify",
+        line(&door, "doorward.yaml", "upstream_verify")
+    );
+    assert_eq!(told.matches(&place).count(), 1, "{told}");
+    let lines: Vec<_> = told.lines().collect();
+    let warning = lines.iter().position(|one| one.contains(&place));
+    let error = lines.iter().rposition(|one| one.contains("routes.yaml"));
+    assert!(
+        warning.expect("the warning") < error.expect("the error"),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn a_certificate_near_its_end_is_told_once_at_the_start_with_its_place() {
+    let pair = Pair::expired("old.example");
+    let indented = |text: &str| text.trim().replace('\n', "\n    ");
+    let service = "- name: web\n  url: http://127.0.0.1:1/\n";
+    let certificate = format!(
+        "certificates:\n- cert: |\n    {}\n  key: |\n    {}\n  snis: [{{name: old.example}}]\n",
+        indented(&pair.cert),
+        indented(&pair.key)
+    );
+    let mut door = Setup::new()
+        .services(&format!("{service}{certificate}"))
+        .lay_out();
+    door.start().await;
+    let place = format!("routes.yaml:{}: ", line(&door, "routes.yaml", "- cert:"));
+    let log = door.log_text();
+    let told: Vec<_> = log
+        .lines()
+        .filter(|one| one.contains("expired on"))
+        .collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains(&place), "{told:?}");
+    // Another of the store is named by its server name.
+    door.admin_post("/certificates", &pair.json(&["b.example"]))
+        .await
+        .expect(201);
+    door.kill();
+    door.clear_log();
+    door.start().await;
+    let stored = "certificates b.example: the certificate expired";
+    door.wait_log("the certificate of the store", |line| line.contains(stored))
+        .await;
+    let log = door.log_text();
+    assert_eq!(log.matches(&place).count(), 1, "{log}");
+    assert_eq!(log.matches(stored).count(), 1, "{log}");
 }

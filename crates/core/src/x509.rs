@@ -171,10 +171,9 @@ fn date(seconds: i64) -> String {
     time.map_or_else(String::new, |time| time.format("%Y-%m-%d").to_string())
 }
 
-/// Tells when a certificate ends, if that is less than `seconds` after `now` (seconds
-/// since the epoch). One that can't be read is not judged.
-pub fn expires_within(der: &[u8], now: i64, seconds: i64) -> Option<String> {
-    let end = facts(der).ok()?.not_after;
+/// Tells when a certificate ends, if `end` is less than `seconds` after `now` (all in
+/// seconds since the epoch).
+pub fn expires_within(end: i64, now: i64, seconds: i64) -> Option<String> {
     if end >= now.saturating_add(seconds) {
         return None;
     }

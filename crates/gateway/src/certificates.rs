@@ -144,8 +144,8 @@ impl Certificates {
         self.identities.is_empty()
     }
 
-    /// Every certificate with its label: its first server name, or its id.
-    pub fn labelled(&self) -> impl Iterator<Item = (String, &Arc<Identity>)> {
+    /// Every certificate by its id, with its label: its first server name, or its id.
+    pub fn labelled(&self) -> impl Iterator<Item = (Uuid, String, &Arc<Identity>)> {
         let mut names: HashMap<Uuid, &str> = HashMap::new();
         for record in self.source.snis.iter() {
             let name = names
@@ -157,7 +157,7 @@ impl Certificates {
         }
         self.identities.iter().map(move |(id, identity)| {
             let name = names.get(id).map(|name| (*name).to_owned());
-            (name.unwrap_or_else(|| id.to_string()), identity)
+            (*id, name.unwrap_or_else(|| id.to_string()), identity)
         })
     }
 

@@ -148,7 +148,7 @@ impl Probes<'_> {
         let stored = snapshot
             .into_iter()
             .flat_map(|it| it.certificates.labelled());
-        for (label, identity) in stored {
+        for (_, label, identity) in stored {
             let outcome = validity(identity.not_after, now);
             self.tell(format!("certificates {label}"), outcome);
         }

@@ -1,5 +1,6 @@
 //! `/metrics`: everything that is counted, in the Prometheus text format.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -49,6 +50,8 @@ pub struct Telemetry {
     pub config_errors: Arc<Mutex<Vec<String>>>,
     /// What the writer of the files should know, though they work.
     pub config_warnings: Arc<Mutex<Vec<String>>>,
+    /// Where files name certificates, by the labels of [`Expiry`].
+    pub certificate_places: Arc<Mutex<BTreeMap<String, String>>>,
     /// Connections to the listeners for clients.
     pub proxy_listener: ListenerCounters,
     /// Connections to the listeners for operators.
