@@ -447,6 +447,7 @@ fn admin_listener<'a>(
             .clone()
             .map(|acme| -> admin::Report { Box::new(move || acme.status()) }),
         node: parts.node.clone(),
+        version_secret: parts.undo_secret.clone(),
     };
     let gate = admin::gate(&state);
     let service = admin::service(state);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::console::{Browser, attribute};
 use crate::console_registry::rest;
 use crate::console_sign_in::Office;
+use crate::console_undo::undo;
 
 /// The fields that a form carries about the record that it was made of.
 struct Carried {
@@ -361,4 +362,58 @@ async fn a_secret_of_a_client_is_changed_by_version() {
     let body = json!({"version": seen});
     rest(&office, Method::POST, path, &body).await.expect(200);
     rest(&office, Method::POST, path, &body).await.expect(412);
+}
+
+#[tokio::test]
+async fn of_people_who_say_yes_to_changes_of_one_record_at_once_one_is_first() {
+    let office = Office::open().await;
+    let service = json!({"name": "web", "host": "a.example"});
+    let made = rest(&office, Method::POST, "/services", &service).await;
+    made.expect(201);
+    let mut yes = Vec::new();
+    for port in ["8001", "8002", "8003", "8004", "8005", "8006"] {
+        let mut owner = office.signed_in("alice").await;
+        let form = Carried::of(&mut owner, "/console/edit/services/web").await;
+        let fields = form.with(&[("view", "form"), ("f.port", port)]);
+        let page = owner.post("/console/preview/services/web", &fields).await;
+        yes.push((owner, page.expect(200).body));
+    }
+    let mut deleting = office.signed_in("olga").await;
+    let preview = "/console/preview/services/web";
+    let page = deleting.post(preview, &[("view", "delete")]).await;
+    yes.push((deleting, page.expect(200).body));
+    let answers = yes.iter_mut().map(|(person, page)| person.confirm(page));
+    let answers = futures_util::future::join_all(answers).await;
+    let statuses: Vec<_> = answers.iter().map(|one| one.status).collect();
+    let first = statuses.iter().filter(|status| **status == 303).count();
+    assert_eq!(first, 1, "{statuses:?}");
+    let others = statuses.iter().filter(|status| **status != 303);
+    assert!(
+        others.clone().all(|status| matches!(status, 404 | 409)),
+        "{statuses:?}"
+    );
+}
+
+#[tokio::test]
+async fn of_people_who_undo_one_change_at_once_one_does() {
+    let office = Office::open().await;
+    let service = json!({"name": "web", "host": "a.example"});
+    let made = rest(&office, Method::POST, "/services", &service).await;
+    made.expect(201);
+    let mut owner = office.signed_in("alice").await;
+    let fields = [("view", "patch"), ("patch", r#"{"port":8080}"#)];
+    owner.change("services/web", &fields).await.expect(303);
+    let mut yes = Vec::new();
+    for _ in 0..4 {
+        let mut owner = office.signed_in("alice").await;
+        let address = undo(&mut owner, "entity.update").await;
+        let address = address.expect("a way back");
+        let page = owner.post(&address, &[]).await.expect(200).body;
+        yes.push((owner, page));
+    }
+    let answers = yes.iter_mut().map(|(person, page)| person.confirm(page));
+    let answers = futures_util::future::join_all(answers).await;
+    let mut statuses: Vec<_> = answers.iter().map(|one| one.status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [303, 409, 409, 409]);
 }

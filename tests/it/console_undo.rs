@@ -10,7 +10,7 @@ use crate::console_users::newest;
 use crate::support::http::send;
 
 /// The address that undoes the newest change of this kind, if there is one.
-async fn undo(browser: &mut Browser<'_>, kind: &str) -> Option<String> {
+pub(crate) async fn undo(browser: &mut Browser<'_>, kind: &str) -> Option<String> {
     let page = browser.get(&format!("/console/audit?kind={kind}")).await;
     let page = page.expect(200).body;
     let row = page.split("<tbody>").nth(1).unwrap_or_default();

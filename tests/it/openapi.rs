@@ -182,16 +182,17 @@ async fn a_changed_record_is_named_as_a_refusal_where_a_version_is_compared() {
         let has_version = text.contains("\"version\"");
         // Members come and go with the version of their group.
         let compares = path.ends_with("/members/{id2}")
-            || has_version && path.starts_with("/identity/")
+            || has_version && !path.starts_with("/broker/")
             // Changes to records of the broker share a schema, which has the version.
             || (has_version || text.contains("-change\"")) && path.starts_with("/broker/");
-        // A realm is new, whatever its document says.
-        let compares = compares && (method, path) != ("post", "/identity/realms");
+        // A realm is new, whatever its document says; and what is read is not changed.
+        let is_change = method != "get" && (method, path) != ("post", "/identity/realms");
+        let compares = compares && is_change;
         let names = !operation["responses"]["412"].is_null();
         assert_eq!(names, compares, "{method} {path}");
         named += usize::from(names);
     }
-    assert_eq!(named, 23);
+    assert!(named > 80, "{named}");
 }
 
 #[tokio::test]

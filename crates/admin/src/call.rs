@@ -7,6 +7,7 @@ use http::{HeaderMap, Method};
 
 use super::State;
 use super::draft::Key;
+use super::version::{self, Versions};
 use doorward_core::model::audit::Operator;
 use doorward_gateway::records::Disclosure;
 use doorward_net::http::ClientInfo;
@@ -40,6 +41,11 @@ impl Call {
             now_ms: self.state.clock.now_ms(),
             secrets: self.state.show_credentials,
         }
+    }
+
+    /// The version of a record that a change names, and what tells that of a record.
+    pub(super) fn expected(&self) -> (&Versions, Option<&str>) {
+        (&self.state.versions, version::expected(&self.query))
     }
 
     /// A part of the path that the endpoint leaves open.

@@ -16,7 +16,7 @@ use super::credentials::SecretInput;
 use super::draft::{self, Draft, Key};
 use super::error::ApiError;
 use super::list::{Page, Scope};
-use super::reply;
+use super::{reply, version};
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::schema::Violations;
 use doorward_gateway::control::{Change, ChangeError};
@@ -144,7 +144,7 @@ pub(super) async fn create<T: Resource>(
         .change(|entities| {
             let owner = owned(entities, owner.as_ref())?;
             let record = draft::create::<T>(entities, new, owner)?;
-            written(entities, record, names, &secret, now_ms)
+            written(&call, entities, record, (names, &secret), now_ms)
         })
         .await?;
     Ok(reply::json(StatusCode::CREATED, &doc))
@@ -173,26 +173,7 @@ pub(super) async fn item_of<T: Resource>(
             }
             shown(&call, &entities, record)
         }
-        Method::DELETE => {
-            let delete = |entities: &Entities| {
-                let owner = owned(entities, owner)?;
-                match draft::find::<T>(entities, &key) {
-                    Some(record) if !belongs(record, owner) => Err(ApiError::NotFound),
-                    // Before anything else that could be said against it.
-                    Some(record) => match &record.origin {
-                        Origin::File(file) => Err(ApiError::Change(ChangeError::FileOwned {
-                            file: file.to_path_buf(),
-                        })),
-                        Origin::Store => Ok((vec![Change::delete::<T>(record.value.id())], ())),
-                    },
-                    // Below its parent a record is looked for first.
-                    None if owner.is_some() => Err(ApiError::NotFound),
-                    None => Ok((Vec::new(), ())),
-                }
-            };
-            call.state.control.change(delete).await?;
-            Ok(reply::empty(StatusCode::NO_CONTENT))
-        }
+        Method::DELETE => delete::<T>(&call, owner, &key).await,
         _ => {
             let mut new = Draft::of(&call)?;
             let names = ServerNames::of(T::KIND, &mut new)?;
@@ -207,6 +188,9 @@ pub(super) async fn item_of<T: Resource>(
                 // A PUT takes the record from another parent.
                 if patch && old.is_some_and(|old| !belongs(old, owner)) {
                     return Err(ApiError::NotFound);
+                }
+                if !patch || old.is_some() {
+                    version::check(call.expected(), old.map(|old| &**old), entities)?;
                 }
                 // A PUT replaces the names of a certificate, too.
                 let names = match T::KIND {
@@ -227,12 +211,42 @@ pub(super) async fn item_of<T: Resource>(
                     None if patch => return Err(key.absent::<T>()),
                     _ => draft::replace::<T>(entities, &key, new, owner)?,
                 };
-                written(entities, record, names, &secret, now_ms)
+                written(&call, entities, record, (names, &secret), now_ms)
             };
             let doc = call.state.control.change(write).await?;
             Ok(reply::json(StatusCode::OK, &doc))
         }
     }
+}
+
+/// Deletes a record, if it is still of the version that was named.
+async fn delete<T: Resource>(
+    call: &Call,
+    owner: Option<&Owner>,
+    key: &Key,
+) -> Result<Response, ApiError> {
+    let delete = |entities: &Entities| {
+        let owner = owned(entities, owner)?;
+        let found = draft::find::<T>(entities, key);
+        match found {
+            Some(record) if !belongs(record, owner) => return Err(ApiError::NotFound),
+            // Before anything else that could be said against it.
+            Some(record) => {
+                if let Origin::File(file) = &record.origin {
+                    let file = file.to_path_buf();
+                    return Err(ApiError::Change(ChangeError::FileOwned { file }));
+                }
+            }
+            // Below its parent a record is looked for first.
+            None if owner.is_some() => return Err(ApiError::NotFound),
+            None => {}
+        }
+        version::check(call.expected(), found.map(|old| &**old), entities)?;
+        let change = found.map(|record| Change::delete::<T>(record.value.id()));
+        Ok((change.into_iter().collect(), ()))
+    };
+    call.state.control.change(delete).await?;
+    Ok(reply::empty(StatusCode::NO_CONTENT))
 }
 
 /// PATCH and PUT of a parent through its child; a PUT where there is none
@@ -250,6 +264,9 @@ async fn write_parent<T: Resource, P: Resource>(
         let child = found::<T>(entities, &key, now_ms)?;
         let old = referenced::<P, T>(child);
         let old = old.and_then(|id| P::table(entities).get(id));
+        if !patch || old.is_some() {
+            version::check(call.expected(), old.map(|old| &**old), entities)?;
+        }
         match old {
             Some(old) => {
                 let key = Key::Id(old.value.id());
@@ -258,7 +275,7 @@ async fn write_parent<T: Resource, P: Resource>(
                 } else {
                     draft::replace::<P>(entities, &key, new, None)?
                 };
-                written(entities, record, names, &secret, now_ms)
+                written(&call, entities, record, (names, &secret), now_ms)
             }
             None if patch => Err(ApiError::NotFound),
             None => {
@@ -267,7 +284,8 @@ async fn write_parent<T: Resource, P: Resource>(
                 let link = Map::from_iter([(field, json!({"id": parent.value.id()}))]);
                 let link = Draft::internal(link, now_ms);
                 let child = draft::relink::<T>(child, link)?;
-                let (mut changes, doc) = written(entities, parent, names, &secret, now_ms)?;
+                let (mut changes, doc) =
+                    written(&call, entities, parent, (names, &secret), now_ms)?;
                 changes.push(Change::put(child));
                 Ok((changes, doc))
             }
@@ -295,10 +313,10 @@ fn referenced<P: Resource, T: Resource>(child: &Record<T>) -> Option<Uuid> {
 
 /// The changes that put `record` in force, and how it is shown then.
 fn written<T: Resource>(
+    call: &Call,
     entities: &Entities,
     record: Record<T>,
-    names: Option<ServerNames>,
-    secret: &SecretInput,
+    (names, secret): (Option<ServerNames>, &SecretInput),
     now_ms: i64,
 ) -> Result<(Vec<Change>, Value), ApiError> {
     let id = record.value.id();
@@ -315,10 +333,16 @@ fn written<T: Resource>(
         .filter(|other| other.origin == Origin::Store)
         .map(|other| Change::delete::<T>(other.value.id()))
         .collect();
-    changes.push(Change::put(record));
+    let mut of_names = Vec::new();
     if let Some(names) = names {
-        names.assign(entities, id, now_ms, &mut doc, &mut changes)?;
+        names.assign(entities, id, now_ms, &mut doc, &mut of_names)?;
     }
+    if Scope::of(&call.query)? == Scope::Declared {
+        let version = call.state.versions.of_written(&record, &doc);
+        doc.insert(version::VERSION.to_owned(), version.into());
+    }
+    changes.push(Change::put(record));
+    changes.append(&mut of_names);
     Ok((changes, Value::Object(doc)))
 }
 
@@ -358,6 +382,12 @@ fn shown<T: Resource>(
     entities: &Entities,
     record: &Record<T>,
 ) -> Result<Response, ApiError> {
-    let shown = Scope::of(&call.query)?.show(record, entities, call.disclosure());
+    let scope = Scope::of(&call.query)?;
+    let mut shown = scope.show(record, entities, call.disclosure());
+    // What a file declares is not changed here, and has no version.
+    if scope == Scope::Declared && record.origin == Origin::Store {
+        let version = call.state.versions.of(record, entities);
+        shown.insert(version::VERSION.to_owned(), version.into());
+    }
     Ok(reply::json(StatusCode::OK, &Value::Object(shown)))
 }

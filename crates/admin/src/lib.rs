@@ -48,6 +48,7 @@ mod service;
 mod tags;
 mod targets;
 mod throttling;
+mod version;
 
 #[cfg(test)]
 mod tests;
@@ -63,6 +64,7 @@ use http::{HeaderName, HeaderValue, Method, header};
 use access::Access;
 use call::Call;
 use error::ApiError;
+use version::Versions;
 
 use doorward_audit::Audit;
 use doorward_core::clock::{self, Clock};
@@ -150,6 +152,9 @@ pub struct AdminState {
     pub acme: Option<Report>,
     /// This process.
     pub node: ThisNode,
+    /// What versions of records are keyed with: the store's, so that they are the same at
+    /// all nodes.
+    pub version_secret: Vec<u8>,
 }
 
 struct State {
@@ -170,6 +175,7 @@ struct State {
     broker: Option<Arc<Broker>>,
     acme: Option<Report>,
     node: ThisNode,
+    versions: Versions,
     /// The description of this interface, once it was asked for.
     openapi: OnceLock<Bytes>,
     /// That of what the identity provider serves.
@@ -205,6 +211,7 @@ pub fn service(state: AdminState) -> AdminService {
         broker: state.broker,
         acme: state.acme,
         node: state.node,
+        versions: Versions::new(&state.version_secret),
         openapi: OnceLock::new(),
         provider: OnceLock::new(),
     });

@@ -10,6 +10,7 @@ mod nodes;
 mod sessions;
 mod throttling;
 mod transport;
+mod versions;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -128,6 +129,7 @@ impl Api {
         let others = store.clone();
         let state = AdminState {
             node: node.clone(),
+            version_secret: b"a secret of the store".to_vec(),
             audit: audit.expect("an audit log"),
             control: control.clone(),
             store,

@@ -49,7 +49,7 @@ pub(crate) enum What {
     },
     ResetFactors {
         id: String,
-        /// What tells the factors apart that are shown, once they are.
+        /// The version of the factors that are shown, once they are.
         #[serde(default)]
         seen: Option<String>,
     },
@@ -156,7 +156,7 @@ impl AccountChange {
         let mut change = self.clone();
         match &mut change.what {
             What::ResetFactors { id, seen } => {
-                *seen = Some(sight(&self.factors(visit, id).await?));
+                *seen = Some(record::text(&self.factors(visit, id).await?["version"]));
             }
             What::DeleteGroup { id, seen, .. } => {
                 *seen = Some(sight(&self.members(visit, id).await?));
@@ -173,7 +173,7 @@ impl AccountChange {
     ) -> Result<Outlook, PageError> {
         let user = self.user(visit, id).await?;
         let factors = self.factors(visit, id).await?;
-        if seen.is_some_and(|seen| seen != sight(&factors)) {
+        if seen.is_some_and(|seen| factors["version"] != seen) {
             return Err(self.changed());
         }
         let factors = factors["data"].as_array().into_iter().flatten();
@@ -369,7 +369,11 @@ impl Change for AccountChange {
                 let target = self.target("/identity/users", &[id], Some(*version));
                 (Method::DELETE, target, None)
             }
-            What::ResetFactors { id, .. } => (Method::DELETE, users(&[id, "factors"]), None),
+            What::ResetFactors { id, seen } => {
+                let version = seen.as_deref().unwrap_or_default();
+                let target = path::with_query(&users(&[id, "factors"]), [("version", version)]);
+                (Method::DELETE, target, None)
+            }
             What::CreateGroup { body } => (Method::POST, groups(&[]), Some(body.clone())),
             What::PatchGroup { id, version, patch } => {
                 (Method::PATCH, groups(&[id]), versioned(patch, *version))

@@ -1,12 +1,15 @@
 //! What a change of a user or a group does to what is there.
 
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 
 use super::change::Outlook;
 use super::difference::{self, removal};
 use super::error::PageError;
+use super::record;
 use super::trail::Trail;
-use super::{edit, record};
 
 /// Members whose names a difference shows.
 const SHOWN_MEMBERS: usize = 20;
@@ -15,7 +18,9 @@ const SHOWN_MEMBERS: usize = 20;
 pub(crate) fn sight(list: &Value) -> String {
     let records = list["data"].as_array().into_iter().flatten();
     let ids: Value = records.map(|record| record["id"].clone()).collect();
-    edit::version(&json!([ids, list["offset"]]))
+    let text = json!([ids, list["offset"]]).to_string();
+    let digest = digest(&SHA256, text.as_bytes());
+    URL_SAFE_NO_PAD.encode(&digest.as_ref()[..16])
 }
 
 /// The record with what was typed.

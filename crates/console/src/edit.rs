@@ -1,10 +1,7 @@
 //! Changes of entities: a form, the difference that it makes, and then the change.
 
-use aws_lc_rs::digest::{SHA256, digest};
 use axum::response::Response;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::Method;
+use http::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -22,6 +19,7 @@ use super::trail::Trail;
 use super::undo_log::{UndoEntry, change_id};
 use super::visit::Visit;
 use super::{form_base, path, record};
+use doorward_core::model::credential::MASK;
 
 /// A change of an entity.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,7 +33,7 @@ pub(crate) struct EntityChange {
     version: String,
     /// The change that this one takes back.
     #[serde(default)]
-    pub(crate) takes_back: Option<String>,
+    pub(crate) undoes: Option<String>,
 }
 
 impl EntityChange {
@@ -45,7 +43,7 @@ impl EntityChange {
             method: method.to_string(),
             body,
             version,
-            takes_back: None,
+            undoes: None,
         }
     }
 
@@ -56,6 +54,17 @@ impl EntityChange {
 
     fn is(&self, method: &Method) -> bool {
         self.method == method.as_str()
+    }
+
+    /// Has the Admin API make it, under the name `id`, of the record of its version alone.
+    async fn send(&self, visit: &Visit, place: &Place, id: &str) -> Result<ApiAnswer, PageError> {
+        let method = self.method.parse::<Method>();
+        let method = method.map_err(|_| PageError::Stale)?;
+        // The answer tells the version that the record has then.
+        let query = [("declared", "true"), ("version", &self.version)];
+        let target = path::with_query(&place.path(""), query);
+        let body = Some(&self.body).filter(|body| !body.is_null());
+        visit.api_for(id).send(method, &target, body).await
     }
 }
 
@@ -68,10 +77,16 @@ struct Current {
     version: String,
 }
 
-/// What tells versions of a record apart.
-pub(crate) fn version(record: &Value) -> String {
-    let digest = digest(&SHA256, record.to_string().as_bytes());
-    URL_SAFE_NO_PAD.encode(&digest.as_ref()[..16])
+impl Current {
+    /// As the Admin API shows it with its version.
+    fn of(place: &Place, found: &Value) -> Self {
+        let whole = record::without_place(found);
+        Self {
+            record: record::masked(&whole, hides_keys(place.kind)),
+            version: found["version"].as_str().unwrap_or_default().to_owned(),
+            whole,
+        }
+    }
 }
 
 /// The record that `place` names, if it may be changed here.
@@ -81,13 +96,12 @@ async fn current(visit: &Visit, place: &Place) -> Result<Current, PageError> {
     if let Some(file) = record::declared_in(&found) {
         return Err(PageError::FileOwned(file));
     }
-    let record = record::masked(&found, hides_keys(place.kind));
-    let version = version(&record);
-    Ok(Current {
-        whole: found,
-        record,
-        version,
-    })
+    let current = Current::of(place, &found);
+    // No change is made of a record that can't be told from others.
+    if current.version.is_empty() {
+        return Err(PageError::Unreadable);
+    }
+    Ok(current)
 }
 
 /// Where the audit log has the changes of what `place` names, which is `current` now.
@@ -363,27 +377,25 @@ fn difference_page(
 pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
     let place = place(&visit)?;
     let change: EntityChange = difference::confirmed(&visit, &place.path(""))?;
-    let method = change.method.parse::<Method>();
-    let method = method.map_err(|_| PageError::Stale)?;
     let mut before = None;
     let mut returns = true;
     if place.key.is_some() {
         let current = current(&visit, &place).await?;
         if current.version != change.version {
-            if change.is(&Method::PATCH) && change.takes_back.is_none() {
-                return merge(&visit, &place, change.body, (&current, &Value::Null)).await;
-            }
-            return Err(changed(&place, &current));
+            return overtaken(&visit, &place, change, &current).await;
         }
-        if method == Method::DELETE {
+        if change.is(&Method::DELETE) {
             returns = comes_back(&visit, &place, &current).await?;
         }
         before = Some(current);
     }
-    let body = Some(&change.body).filter(|body| !body.is_null());
     let id = change_id();
-    let api = visit.api_for(&id);
-    let answer = api.send(method.clone(), &place.path(""), body).await?;
+    let answer = change.send(&visit, &place, &id).await?;
+    if answer.status == StatusCode::PRECONDITION_FAILED {
+        // Somebody else was faster by a moment.
+        let current = current(&visit, &place).await?;
+        return overtaken(&visit, &place, change, &current).await;
+    }
     if !answer.status.is_success() {
         let before = before.map_or(Value::Null, |current| current.record);
         let aside = Aside {
@@ -392,13 +404,13 @@ pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
         };
         return difference_page(&visit, &place, &change, (&before, aside));
     }
-    if let Some(undone) = &change.takes_back {
+    if let Some(undone) = &change.undoes {
         visit.parts().undo.forget(undone).await;
     }
     if returns {
         keep(&visit, &place, (before.as_ref(), &answer), id).await;
     }
-    if method == Method::DELETE {
+    if change.is(&Method::DELETE) {
         return Ok(frame::lead(&place.list().path("/console/gateway")));
     }
     if let Some(shown) = once(&visit, &place, &answer.body)? {
@@ -408,8 +420,22 @@ pub(crate) async fn apply(visit: Visit) -> Result<Response, PageError> {
     Ok(frame::lead(&place.record(id).path("/console/gateway")))
 }
 
-/// Keeps how the change is undone that led from `before` to `answer`. What can't be
-/// read again is not undone.
+/// Somebody else has changed the record since: shows what the change does to the record
+/// as it is now. What undoes another change, and a deletion, are not made then.
+async fn overtaken(
+    visit: &Visit,
+    place: &Place,
+    change: EntityChange,
+    current: &Current,
+) -> Result<Response, PageError> {
+    if change.is(&Method::PATCH) && change.undoes.is_none() {
+        return merge(visit, place, change.body, (current, &Value::Null)).await;
+    }
+    Err(changed(place, current))
+}
+
+/// Keeps how the change is undone that led from `before` to `answer`, for the version of
+/// the record that the answer tells.
 async fn keep(
     visit: &Visit,
     place: &Place,
@@ -426,14 +452,16 @@ async fn keep(
         (None, None) => return,
         (before, Some(made)) => {
             let place = place.record(made);
-            let Ok(now) = current(visit, &place).await else {
-                return;
-            };
+            let now = Current::of(&place, &answer.body);
             match before {
                 None => EntityChange::new(&place, &Method::DELETE, Value::Null, now.version),
                 Some(before) => {
                     let [was, is] = [&before.whole, &now.whole].map(without_stamps);
-                    let patch = difference::patch(&is, &was);
+                    let mut patch = difference::patch(&is, &was);
+                    if let Value::Object(members) = &mut patch {
+                        // What secret was there before nobody knows.
+                        members.retain(|_, value| *value != MASK);
+                    }
                     if record::has_mask(&patch) {
                         return;
                     }

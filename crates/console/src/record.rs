@@ -53,11 +53,14 @@ pub(crate) fn declared_in(record: &Value) -> Option<String> {
     })
 }
 
-/// The record without what tells its file.
+/// The record without what tells its file, and without the version of an entity. Versions
+/// of other records are numbers.
 pub(crate) fn without_place(record: &Value) -> Value {
     let mut record = record.clone();
     if let Value::Object(members) = &mut record {
-        members.retain(|name, _| name != "declared_in" && name != "declared_line");
+        let is_version = |name: &str, value: &Value| name == "version" && value.is_string();
+        let is_place = |name: &str| matches!(name, "declared_in" | "declared_line");
+        members.retain(|name, value| !is_place(name) && !is_version(name, value));
     }
     record
 }

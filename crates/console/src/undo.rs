@@ -55,7 +55,7 @@ pub(crate) async fn ask(visit: Visit) -> Result<Response, PageError> {
             change.ask(&visit).await
         }
         Undo::Entity(mut change) => {
-            change.takes_back = Some(id.to_owned());
+            change.undoes = Some(id.to_owned());
             edit::ask(&visit, change).await
         }
         Undo::Registry(mut change) => {

@@ -73,6 +73,8 @@ pub(super) fn answer(kind: Kind, schema: &Schema) -> Value {
     properties["declared_in"] = json!({"type": "string", "description": file});
     let line = "The line there.";
     properties["declared_line"] = json!({"type": "integer", "description": line});
+    let version = "With `declared=true`: what tells the record from what it was before.";
+    properties["version"] = json!({"type": "string", "description": version});
     match kind {
         Kind::Certificate => {
             properties["snis"] = json!({"type": "array", "items": text()});
@@ -131,6 +133,23 @@ pub(in super::super) fn paging() -> [Parameter; 2] {
     ]
 }
 
+/// Says that a change may name the version that it is of.
+fn versioned(operation: Operation) -> Operation {
+    let says = "The version that is meant. Another one is refused with 412.";
+    operation
+        .takes([Parameter::query("version", text(), says)])
+        .refuses(&["412"])
+}
+
+/// Says that the answer to a change may tell the version of the record.
+fn tells_version(operation: Operation) -> Operation {
+    operation.takes([Parameter::query(
+        "declared",
+        json!({"type": "boolean", "default": false}),
+        "Whether the answer tells the version of the record.",
+    )])
+}
+
 /// The parameter that asks for records of files, too.
 pub(in super::super) fn declared() -> Parameter {
     Parameter::query(
@@ -167,11 +186,14 @@ pub(in super::super) fn parent<T: Resource, P: Resource>(method: &str) -> Operat
     let operation = match method {
         "GET" => Operation::new(format!("Shows the {parent} of {}.", article(&child)))
             .takes([declared()]),
-        "PATCH" => Operation::new(format!("Changes the {parent} of {}.", article(&child)))
-            .body(&update_body(P::KIND)),
+        "PATCH" => tells_version(versioned(Operation::new(format!(
+            "Changes the {parent} of {}.",
+            article(&child)
+        ))))
+        .body(&update_body(P::KIND)),
         _ => {
             let summary = format!("Replaces the {parent} of {}, or makes it.", article(&child));
-            Operation::new(summary).body(&create_body(P::KIND, &[]))
+            tells_version(versioned(Operation::new(summary))).body(&create_body(P::KIND, &[]))
         }
     };
     let operation = operation.names("id", key_of(T::KIND));
@@ -217,9 +239,12 @@ fn collection_of(kind: Kind, is_legacy: bool, owner: Option<Kind>, method: &str)
         .body(&create_body(kind, &[]))
         .answers(200, "What was replaced, as it is now.", &shown)
         .answers(201, "What was made.", &shown),
-        _ => Operation::new(format!("Makes {}{owned}.", article(&noun(kind))))
-            .body(&create_body(kind, given.as_slice()))
-            .answers(201, "What was made.", &shown),
+        _ => tells_version(Operation::new(format!(
+            "Makes {}{owned}.",
+            article(&noun(kind))
+        )))
+        .body(&create_body(kind, given.as_slice()))
+        .answers(201, "What was made.", &shown),
     }
 }
 
@@ -231,9 +256,10 @@ fn item_of(kind: Kind, owner: Option<Kind>, method: &str) -> Operation {
             .takes([declared()])
             .answers(200, "The record.", &shown),
         "DELETE" => {
-            Operation::new(format!("Deletes {one}.")).ends(204, "There is no such record any more.")
+            let gone = "There is no such record any more.";
+            versioned(Operation::new(format!("Deletes {one}."))).ends(204, gone)
         }
-        "PATCH" => Operation::new(format!("Changes {one}."))
+        "PATCH" => tells_version(versioned(Operation::new(format!("Changes {one}."))))
             .body(&update_body(kind))
             .answers(200, "The record as it is now.", &shown),
         _ => {
@@ -241,9 +267,11 @@ fn item_of(kind: Kind, owner: Option<Kind>, method: &str) -> Operation {
             given.extend(kind.key());
             // It is a name within its owner.
             given.extend(owner.filter(|_| component(kind) == "acl").map(|_| "group"));
-            Operation::new(format!("Replaces {one}, or makes it."))
-                .body(&create_body(kind, &given))
-                .answers(200, "The record as it is now.", &shown)
+            tells_version(versioned(Operation::new(format!(
+                "Replaces {one}, or makes it."
+            ))))
+            .body(&create_body(kind, &given))
+            .answers(200, "The record as it is now.", &shown)
         }
     }
 }

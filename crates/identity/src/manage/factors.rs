@@ -1,7 +1,10 @@
 //! Second factors of users: looked at and reset. With a reset, sessions and
 //! refresh tokens of the user end.
 
+use aws_lc_rs::digest::{SHA256, digest};
 use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -18,18 +21,35 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
     let page = Page::of(&call)?;
     let user = user(&call).await?;
     let all = call.state.store.factors(user.id).await?;
+    let version = version(&all);
     let shown = |one: &StoredFactor| (one.id.to_string(), factor_record(one));
     let mut all: Vec<_> = all.iter().map(shown).collect();
     all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     let path = format!("/users/{}/factors", user.id);
-    page.answer(&call, &path, page.cut(all, |(id, _)| id))
+    let mut body = page.body(&call, &path, page.cut(all, |(id, _)| id))?;
+    body["version"] = version.into();
+    Ok(respond::json(StatusCode::OK, &body))
 }
 
-/// `DELETE /identity/users/{id}/factors`: all of them, and the recovery codes.
+/// What tells the factors that a user has from others.
+fn version(factors: &[StoredFactor]) -> String {
+    let mut ids: Vec<_> = factors.iter().map(|one| one.id.into_bytes()).collect();
+    ids.sort_unstable();
+    let digest = digest(&SHA256, &ids.concat());
+    URL_SAFE_NO_PAD.encode(&digest.as_ref()[..16])
+}
+
+/// `DELETE /identity/users/{id}/factors`: all of them, and the recovery codes, if they are
+/// of the version that is named.
 pub(super) async fn reset(call: Call) -> Result<Response, ManageError> {
     let user = user(&call).await?;
     let state = &call.state;
-    state.store.reset_factors(user.id, call.now_ms).await?;
+    let expected = call.query()?.get("version").map(str::to_owned);
+    let are_meant = |all: &[StoredFactor]| expected.as_ref().is_none_or(|one| *one == version(all));
+    let reset = state.store.reset_factors(user.id, are_meant, call.now_ms);
+    if reset.await?.is_none() {
+        return Err(ManageError::Changed);
+    }
     state.read_revocations().await?;
     state.backchannel_logout.wake();
     Ok(respond::empty(StatusCode::NO_CONTENT))

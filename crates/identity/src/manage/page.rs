@@ -68,8 +68,19 @@ impl Page {
         &self,
         call: &Call,
         path: &str,
-        mut records: Vec<(String, Value)>,
+        records: Vec<(String, Value)>,
     ) -> Result<Response, ManageError> {
+        let body = self.body(call, path, records)?;
+        Ok(respond::json(StatusCode::OK, &body))
+    }
+
+    /// The body of [`Page::answer`].
+    pub(super) fn body(
+        &self,
+        call: &Call,
+        path: &str,
+        mut records: Vec<(String, Value)>,
+    ) -> Result<Value, ManageError> {
         let more = records.len() > self.size;
         records.truncate(self.size);
         let last = records.last().map(|(key, _)| json!([key]).to_string());
@@ -86,7 +97,7 @@ impl Page {
             body["next"] = format!("{PREFIX}{path}?{}", next.finish()).into();
             body["offset"] = offset.into();
         }
-        Ok(respond::json(StatusCode::OK, &body))
+        Ok(body)
     }
 }
 

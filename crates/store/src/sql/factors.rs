@@ -8,13 +8,13 @@ use doorward_core::model::factor::{Enrolment, Kind, StoredFactor};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::secret::Secret;
 
+/// The factors of a user.
+const OF_USER: &str = "SELECT * FROM factors WHERE user_id = $1 ORDER BY created_ms, id";
+
 impl Store {
     /// The second factors of a user, the oldest first.
     pub async fn factors(&self, user_id: Uuid) -> Result<Vec<StoredFactor>, StoreError> {
-        let rows = sql("SELECT * FROM factors WHERE user_id = $1 ORDER BY created_ms, id")
-            .bind(user_id)
-            .all(&self.database)
-            .await?;
+        let rows = sql(OF_USER).bind(user_id).all(&self.database).await?;
         rows.iter().map(read).collect()
     }
 
@@ -90,12 +90,23 @@ impl Store {
     }
 
     /// Removes all factors and recovery codes of a user, whose sessions and
-    /// refresh tokens end. Says how many factors went.
-    pub async fn reset_factors(&self, user_id: Uuid, now_ms: i64) -> Result<u64, StoreError> {
+    /// refresh tokens end, if the factors `are_meant`. Says how many factors went;
+    /// `None`: they are others, and nothing is changed.
+    pub async fn reset_factors(
+        &self,
+        user_id: Uuid,
+        are_meant: impl Fn(&[StoredFactor]) -> bool,
+        now_ms: i64,
+    ) -> Result<Option<u64>, StoreError> {
         let mut tx = self.begin().await?;
+        if !are_meant(&of_user(&mut tx, user_id).await?) {
+            PendingAudit::void_unless(false);
+            tx.commit().await?;
+            return Ok(None);
+        }
         let gone = reset(&mut tx, user_id, now_ms).await?;
         self.changed(tx.commit().await)?;
-        Ok(gone)
+        Ok(Some(gone))
     }
 
     /// Puts these recovery codes in the place of a user's others.
@@ -260,6 +271,11 @@ async fn delete(tx: &mut Tx, user_id: Uuid, id: Uuid) -> Result<bool, StoreError
     .run(tx)
     .await?;
     Ok(done > 0)
+}
+
+async fn of_user(tx: &mut Tx, user_id: Uuid) -> Result<Vec<StoredFactor>, StoreError> {
+    let rows = sql(OF_USER).bind(user_id).all(tx).await?;
+    rows.iter().map(read).collect()
 }
 
 async fn reset(tx: &mut Tx, user_id: Uuid, now_ms: i64) -> Result<u64, StoreError> {

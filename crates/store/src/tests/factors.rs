@@ -182,7 +182,11 @@ async fn a_reset_of_factors_ends_what_was_begun() {
         .expect("kept");
     let token = refresh("r", demo.id);
     store.record_tokens(Some(&token), None).await.expect("kept");
-    assert_eq!(store.reset_factors(demo.id, 50).await.expect("reset"), 1);
+    let others = store.reset_factors(demo.id, <[_]>::is_empty, 50).await;
+    assert_eq!(others.expect("an answer"), None, "others were meant");
+    assert_eq!(store.factors(demo.id).await.expect("factors").len(), 1);
+    let reset = store.reset_factors(demo.id, |all| all.len() == 1, 50).await;
+    assert_eq!(reset.expect("reset"), Some(1));
     assert!(store.factors(demo.id).await.expect("factors").is_empty());
     assert_eq!(
         store.recovery_codes_left(demo.id).await.expect("a number"),

@@ -368,12 +368,19 @@ pub(super) use users::{
 };
 
 pub(super) fn list_factors() -> Operation {
-    of_user(list("Lists the second factors of a user.", "factor"))
+    let mut page = list_of(&of("factor"));
+    let says = "What tells all factors of the user from others.";
+    page["properties"]["version"] = json!({"type": "string", "description": says});
+    let operation = Operation::new("Lists the second factors of a user.").takes(paging());
+    of_user(operation.answers(200, "A page of them.", &page))
 }
 
 pub(super) fn reset_factors() -> Operation {
     let summary = "Removes all second factors of a user, and ends the user's sessions.";
-    of_user(Operation::new(summary)).ends(204, "There are none.")
+    let says = "The version of the list that is meant. Another one is refused with 412.";
+    versioned(of_user(Operation::new(summary)))
+        .takes([Parameter::query("version", text(), says)])
+        .ends(204, "There are none.")
 }
 
 pub(super) fn list_identities() -> Operation {
