@@ -1,8 +1,8 @@
-// Every form of the console, by keyboard alone.
+// Every page of the console, by keyboard alone.
 import test, { after, before } from 'node:test'
 import assert from 'node:assert/strict'
 import { start } from './chromium.mjs'
-import { FORMS, owner, place } from './console-addresses.mjs'
+import { PAGES, owner, place } from './console-addresses.mjs'
 
 let browser
 
@@ -12,13 +12,13 @@ before(async () => {
 
 after(() => browser?.close())
 
-test('the keyboard reaches every part of every form, in the order of the page', async () => {
+test('the keyboard reaches every part of every page, in the order of the page', async () => {
   const context = await browser.newContext({ locale: 'en-GB' })
   const page = await context.newPage()
   page.setDefaultTimeout(60_000)
   await owner(page, 'en-GB')
   const broken = []
-  for (const address of FORMS) {
+  for (const address of PAGES) {
     await page.goto(`${place}${address}`)
     // What is closed opens by the keyboard as well.
     for (const summary of await page.locator('main summary').all()) await summary.press('Enter')

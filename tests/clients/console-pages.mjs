@@ -27,15 +27,8 @@ for (const [locale, colorScheme, width] of [
     const errors = []
     page.on('pageerror', (error) => errors.push(String(error)))
     await owner(page, locale)
-    // A realm of the store, whose settings have a form.
-    await page.goto(`${place}/identity/new-realm`)
-    await page.fill('[name="f.path"]', `/staff${width}`)
-    await page.keyboard.press('Enter')
-    await page.locator('form:has([name=change]) button').click()
-    await page.waitForURL(/done=change/)
     const broken = []
-    const settings = `/identity/settings?realm=%2Fstaff${width}`
-    for (const address of [...PAGES, settings]) {
+    for (const address of PAGES) {
       await page.goto(`${place}${address}`)
       await page.locator('h1').waitFor()
       await accessible(page).catch((error) => broken.push(error.message))

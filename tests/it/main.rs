@@ -24,6 +24,7 @@ mod console_conflicts;
 mod console_groups;
 mod console_keys;
 mod console_nodes;
+mod console_pages;
 mod console_probes;
 mod console_refusals;
 mod console_registry;

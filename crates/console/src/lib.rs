@@ -292,6 +292,35 @@ static PAGES: &[Page] = &[
     page("POST", "/end/{}/{}", Role::Operator, |visit| Box::pin(identity::end(visit))),
 ];
 
+/// The paths below `/console` that answer to `GET`: open parts are `{}`. Entities have
+/// those of each kind.
+pub fn page_paths() -> Vec<String> {
+    let pages = PAGES.iter().filter(|page| page.method == "GET");
+    let paths = pages.flat_map(|page| match page.path.strip_suffix("/{*}") {
+        Some(prefix) if prefix != "/identity/realms" => paths_of_kinds(prefix),
+        Some(prefix) => vec![format!("{prefix}/{{}}")],
+        None => vec![page.path.to_owned()],
+    });
+    paths.collect()
+}
+
+/// The paths of lists and records of entities below `prefix`.
+fn paths_of_kinds(prefix: &str) -> Vec<String> {
+    let paths = kinds::KINDS.iter().flat_map(|kind| {
+        let list = match kind.parent {
+            Some(parent) => format!("{prefix}/{parent}/{{}}/{}", kind.plural),
+            None => format!("{prefix}/{}", kind.plural),
+        };
+        let record = format!("{list}/{{}}");
+        match prefix {
+            "/new" => vec![list],
+            "/edit" => vec![record],
+            _ => vec![list, record],
+        }
+    });
+    paths.collect()
+}
+
 impl Console {
     /// The console.
     ///

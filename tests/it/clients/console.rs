@@ -4,8 +4,17 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{Stage, node};
+use crate::console_pages::Tour;
 use crate::console_sign_in::{Office, ROLES, TOKEN};
 use crate::support::http::{client, send};
+
+/// Runs a script that looks at every page.
+async fn tour(script: &str) {
+    let tour = Tour::open().await;
+    let mut script = node(script);
+    script.env("DOORWARD_CONSOLE_PAGES", json!(tour.addresses).to_string());
+    Stage::plain(tour.office.door).run(script).await;
+}
 
 #[tokio::test]
 #[ignore = "needs node, its packages and chromium, which `make test` installs"]
@@ -25,25 +34,19 @@ async fn people_sign_in_again_before_a_change_in_chromium() {
 #[tokio::test]
 #[ignore = "needs node, its packages and chromium, which `make test` installs"]
 async fn every_page_of_the_console_can_be_used_by_everybody() {
-    let office = Office::open().await;
-    let script = node("console-pages.mjs");
-    Stage::plain(office.door).run(script).await;
+    tour("console-pages.mjs").await;
 }
 
 #[tokio::test]
 #[ignore = "needs node, its packages and chromium, which `make test` installs"]
 async fn no_page_of_the_console_is_wider_than_its_window() {
-    let office = Office::open().await;
-    let script = node("console-widths.mjs");
-    Stage::plain(office.door).run(script).await;
+    tour("console-widths.mjs").await;
 }
 
 #[tokio::test]
 #[ignore = "needs node, its packages and chromium, which `make test` installs"]
-async fn the_keyboard_reaches_every_part_of_every_form_of_the_console() {
-    let office = Office::open().await;
-    let script = node("console-keyboard.mjs");
-    Stage::plain(office.door).run(script).await;
+async fn the_keyboard_reaches_every_part_of_every_page_of_the_console() {
+    tour("console-keyboard.mjs").await;
 }
 
 /// Those that the pages of docs/ show; `make pictures` keeps them.
