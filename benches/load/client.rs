@@ -37,6 +37,13 @@ impl Client {
         self.exchange(head.as_bytes()).map(|(status, _)| status)
     }
 
+    /// Status and text of a GET.
+    pub(crate) fn page(&mut self, path: &str) -> Result<(u16, String)> {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
+        let (status, body) = self.exchange(head.as_bytes())?;
+        Ok((status, String::from_utf8_lossy(&body).into_owned()))
+    }
+
     /// The whole head of the answer to a GET that sends these header lines.
     pub(crate) fn shown(&mut self, path: &str, lines: &str) -> Result<String> {
         let request = format!(

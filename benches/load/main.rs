@@ -7,8 +7,8 @@
 //! the ratios that have a bar. Then a thousand changes are made under load, ten
 //! thousand services held, the cost of a change measured among a hundred to ten
 //! thousand of them, the identity provider is called, a thousand realms are
-//! started, a million tokens are shown, and a million people are held. Timings are
-//! never a test: it exits 0 whatever they are. Instructions, which callgrind counts,
+//! started, a million tokens are shown, a million people are held, and every page of the
+//! console is asked for over as many. Timings are never a test: it exits 0 whatever they are. Instructions, which callgrind counts,
 //! are exact: `--only instructions --baseline FILE` exits 1 where they grow.
 //! Everything it starts ends with it.
 
@@ -17,6 +17,7 @@ mod cases;
 mod changes;
 mod chunks;
 mod client;
+mod console;
 mod credentials;
 mod door;
 mod floor;
@@ -64,14 +65,15 @@ usage: cargo bench --bench load -- [--quick] [--only PART] [--rounds N] [--cores
                                    [--binary PATH]
   --quick   few rounds, few changes, few services: under two minutes
   --only    one part: cases, footprint, changes, many, growth, identity,
-            tokens, realms, people, or instructions, which needs no wrk
+            tokens, realms, people, console, or instructions and
+            console-instructions, which need no wrk
   --rounds  rounds for each number of cores (7, with --quick 2)
   --cores   only this number of proxy workers
   --binary  another doorward program
   --baseline FILE  with instructions: fail where a row is more than 3 % dearer";
 
 /// What can be measured alone.
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 12] = [
     "cases",
     "footprint",
     "changes",
@@ -82,6 +84,8 @@ const PARTS: [&str; 10] = [
     "realms",
     "people",
     "instructions",
+    "console",
+    "console-instructions",
 ];
 
 fn main() -> Result<()> {
@@ -177,6 +181,10 @@ fn run(options: &Options) -> Result<()> {
         let requests = if options.quick { 200 } else { 1000 };
         return instructions::measure(&options.binary, requests, options.baseline.as_deref());
     }
+    if options.only.as_deref() == Some("console-instructions") {
+        let requests = if options.quick { 200 } else { 1000 };
+        return console::instructions(&options.binary, requests);
+    }
     if process::find("wrk").is_none() {
         println!("wrk is not installed: no load benchmark (Debian: apt-get install wrk)");
         return Ok(());
@@ -231,6 +239,14 @@ fn run(options: &Options) -> Result<()> {
     if options.asks_for("people") {
         let count = if options.quick { 100_000 } else { 1_000_000 };
         people::measure(binary, &upstream_port, count)?;
+    }
+    if options.asks_for("console") {
+        let (services, people) = if options.quick {
+            (1000, 10_000)
+        } else {
+            (10_000, 1_000_000)
+        };
+        console::pages(binary, &upstream_port, services, people)?;
     }
     println!("took {:.0?} in all", started.elapsed());
     drop(upstream);

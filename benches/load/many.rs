@@ -76,7 +76,7 @@ fn serves_the_last(door: &Door, count: usize) -> Result<()> {
     }
 }
 
-fn file(count: usize, upstream: &Port) -> String {
+pub(crate) fn file(count: usize, upstream: &Port) -> String {
     let mut file = "_format_version: \"3.0\"\nservices:\n".to_owned();
     for n in 0..count {
         // Writing to a text can't fail.

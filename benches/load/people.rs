@@ -38,6 +38,16 @@ const FAMILY: [&str; 8] = [
 pub(crate) fn measure(binary: &Path, upstream: &Port, count: usize) -> Result<()> {
     println!("\na directory of {count} people");
     let mut door = Door::prepare(binary, upstream, 2)?;
+    let cost = fill(binary, &mut door, count)?;
+    lookups(&door, count)?;
+    door.start()?;
+    searches(&door, count)?;
+    sign_ins(&door, count, cost)
+}
+
+/// Imports `count` people into the store of a door, which has stopped then; what one hash
+/// costs.
+pub(crate) fn fill(binary: &Path, door: &mut Door, count: usize) -> Result<Duration> {
     door.hash_as_usual()?;
     door.start()?;
     door.stop();
@@ -45,11 +55,8 @@ pub(crate) fn measure(binary: &Path, upstream: &Port, count: usize) -> Result<()
     let cost = hash_cost()?;
     let file = write_people(door.dir(), count, &cost.hash)?;
     println!("  (file written in {:.1?})", began.elapsed());
-    import(binary, &door, &file, count)?;
-    lookups(&door, count)?;
-    door.start()?;
-    searches(&door, count)?;
-    sign_ins(&door, count, cost.each)
+    import(binary, door, &file, count)?;
+    Ok(cost.each)
 }
 
 /// What one hash costs, and one that fits [`PASSWORD`].
