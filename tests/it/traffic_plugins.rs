@@ -165,11 +165,13 @@ const CACHE: &str = "{name: proxy-cache, config: {strategy: memory, \
 
 #[tokio::test]
 async fn an_answer_is_stored_shown_to_operators_and_forgotten() {
+    // Caches behind the gateway tell the age by it.
+    const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
     let upstream = Upstream::start(|seen| match seen.target.as_str() {
         "/cookie" => response("Content-Type: text/plain\r\nSet-Cookie: a=1\r\n", "cookie"),
         "/open" => Reply::Raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhalf".to_vec()),
         _ => response(
-            "Content-Type: text/plain\r\nX-Origin: yes\r\n",
+            &format!("Content-Type: text/plain\r\nX-Origin: yes\r\nDate: {DATE}\r\n"),
             &seen.target,
         ),
     })
@@ -183,6 +185,7 @@ async fn an_answer_is_stored_shown_to_operators_and_forgotten() {
     assert_eq!(second.body, first.body);
     assert_eq!(second.header("x-origin"), "yes");
     assert_eq!(second.header("age"), "0");
+    assert_eq!(second.header("date"), DATE);
     assert_eq!(upstream.seen().len(), 1);
     // What is not to be stored is not.
     for path in ["/t/cookie", "/t/open"] {

@@ -194,13 +194,12 @@ fn variant(request: &RequestHeader, response: &HeaderMap) -> Option<Variant> {
 }
 
 /// The headers that are told again: not those of a connection, of a moment or of one
-/// caller.
+/// caller. `Date` says when the origin answered, whoever tells it (RFC 9110 §6.6.1).
 fn stored_headers(headers: &HeaderMap) -> Box<[(HeaderName, HeaderValue)]> {
-    const NEVER: [&str; 14] = [
+    const NEVER: [&str; 13] = [
         "age",
         "connection",
         "content-length",
-        "date",
         "keep-alive",
         "proxy-authenticate",
         "proxy-authorization",
