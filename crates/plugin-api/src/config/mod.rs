@@ -95,7 +95,9 @@ pub(crate) fn wrong(message: impl Into<String>) -> ConfigError {
 ///
 /// The documentation of a field is its description in the schema. `#[field(…)]` names
 /// methods of [`Field`](doorward_core::model::schema::Field) that are called on its row
-/// of the schema. `as "name"` gives a field another name in the record.
+/// of the schema. `as "name"` gives a field another name in the record. `as ..` makes a
+/// field of several rows: those of another struct of this macro, which stand in the same
+/// record.
 #[macro_export]
 macro_rules! config {
     (
@@ -104,7 +106,7 @@ macro_rules! config {
             $(
                 $(#[doc = $doc:literal])*
                 $(#[field($($method:ident $(($($arg:expr),* $(,)?))?),* $(,)?)])?
-                $field_vis:vis $field:ident $(as $wire:literal)? : $type:ty
+                $field_vis:vis $field:ident $(as $wire:tt)? : $type:ty
             ),* $(,)?
         }
     ) => {
@@ -116,12 +118,13 @@ macro_rules! config {
         impl $name {
             /// The rows of the schema.
             $vis fn fields() -> Vec<$crate::config::Field> {
-                vec![$(
-                    $crate::config!(@row
-                        $crate::config!(@name $field $($wire)?), $type, concat!($($doc),*)
-                        $($(, $method $(($($arg),*))?)*)?
+                Vec::from([$(
+                    $crate::config!(
+                        @rows $field [$($wire)?] $type,
+                        [$($doc),*] [$($($method($($($arg),*)?)),*)?]
                     )
-                ),*]
+                ),*])
+                .concat()
             }
 
             /// Reads a record that satisfies the schema.
@@ -129,13 +132,9 @@ macro_rules! config {
                 config: &$crate::config::JsonMap<String, $crate::config::JsonValue>,
             ) -> Result<Self, $crate::ConfigError> {
                 Ok(Self {
-                    $($field: $crate::config::read_field(
-                        config,
-                        || $crate::config!(@row
-                            $crate::config!(@name $field $($wire)?), $type, ""
-                            $($(, $method $(($($arg),*))?)*)?
-                        ),
-                        $crate::config!(@name $field $($wire)?),
+                    $($field: $crate::config!(
+                        @read config, $field [$($wire)?] $type,
+                        [$($($method($($($arg),*)?)),*)?]
                     )?,)*
                 })
             }
@@ -154,10 +153,28 @@ macro_rules! config {
             }
         }
     };
-    (@row $name:expr, $type:ty, $doc:expr $(, $method:ident $(($($arg:expr),*))?)*) => {
-        $crate::config::Field::new($name, <$type as $crate::config::FieldValue>::kind())
-            .described($doc)
-            $(.$method($($($arg),*)?))*
+    (@rows $field:ident [..] $type:ty, $docs:tt $methods:tt) => { <$type>::fields() };
+    (@rows $field:ident $wire:tt $type:ty, $docs:tt $methods:tt) => {
+        vec![$crate::config!(@row $field $wire $type, $docs $methods)]
+    };
+    (
+        @row $field:ident [$($wire:literal)?] $type:ty,
+        [$($doc:literal),*] [$($method:ident($($arg:expr),*)),*]
+    ) => {
+        $crate::config::Field::new(
+            $crate::config!(@name $field $($wire)?),
+            <$type as $crate::config::FieldValue>::kind(),
+        )
+        .described(concat!($($doc),*))
+        $(.$method($($arg),*))*
+    };
+    (@read $config:ident, $field:ident [..] $type:ty, $methods:tt) => { <$type>::read($config) };
+    (@read $config:ident, $field:ident [$($wire:literal)?] $type:ty, $methods:tt) => {
+        $crate::config::read_field(
+            $config,
+            || $crate::config!(@row $field [$($wire)?] $type, [] $methods),
+            $crate::config!(@name $field $($wire)?),
+        )
     };
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $wire:literal) => { $wire };

@@ -34,6 +34,18 @@ crate::config! {
 }
 
 crate::config! {
+    /// What several records have.
+    #[derive(Debug)]
+    struct Group {
+        /// One of a group.
+        #[field(default(1), required)]
+        first: u16,
+        /// Another one.
+        second: Option<String>,
+    }
+}
+
+crate::config! {
     #[derive(Debug)]
     struct Config {
         /// The header
@@ -54,6 +66,8 @@ crate::config! {
         names: Vec<String>,
         /// By name.
         labels: BTreeMap<String, i64>,
+        /// Beside the others.
+        group as ..: Group,
         /// Inside.
         inner: Vec<Inner>,
         /// Whatever.
@@ -159,4 +173,17 @@ fn a_header_name_has_letters_digits_dashes_and_underscores() {
     assert!(header_name("X-A_1").is_ok());
     assert!(header_name("").is_err());
     assert!(header_name("x y").is_err());
+}
+
+#[test]
+fn the_fields_of_a_group_stand_among_those_of_its_record() {
+    let fields = Config::fields();
+    let names: Vec<_> = fields.iter().map(|field| field.name).collect();
+    assert_eq!(names[6..10], ["labels", "first", "second", "inner"]);
+    let config = Config::read(&complete(&json!({"mode": "fast", "second": "x"})));
+    let group = config.expect("a configuration").group;
+    assert_eq!((group.first, group.second.as_deref()), (1, Some("x")));
+    let mut wrong = complete(&json!({}));
+    wrong.insert("first".to_owned(), json!(70_000));
+    assert_eq!(Config::read(&wrong).expect_err("too much").field, "first");
 }
