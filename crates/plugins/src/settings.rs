@@ -1,9 +1,10 @@
 //! What several plugins read in their `config`, and how they answer.
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
 
+use doorward_core::model::schema::Field;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_plugin_api::ConfigError;
 pub(crate) use doorward_plugin_api::config::{header_name, url_text};
@@ -68,26 +69,18 @@ impl<'a> Settings<'a> {
         name.map(Some)
             .map_err(|_| wrong(field, header_name(text).err().unwrap_or_default()))
     }
+}
 
-    /// Puts the headers of the map in `field` among `headers`, over those of their names.
-    ///
-    /// # Errors
-    /// [`ConfigError`] for one that can't be sent.
-    pub(crate) fn put_headers(
-        self,
-        field: &str,
-        headers: &mut HeaderMap,
-    ) -> Result<(), ConfigError> {
-        let chosen = self.get(field).and_then(Value::as_object);
-        for (name, value) in chosen.into_iter().flatten() {
-            let invalid = || wrong(field, format!("'{name}' is no header that can be sent"));
-            let value = value.as_str().unwrap_or_default();
-            let value = HeaderValue::from_str(value).map_err(|_| invalid())?;
-            let name = HeaderName::try_from(name.as_str()).map_err(|_| invalid())?;
-            headers.insert(name, value);
-        }
-        Ok(())
+/// The fields of a record, of which `name` has this default.
+pub(crate) fn with_default(
+    mut fields: Vec<Field>,
+    name: &str,
+    default: impl Into<Value>,
+) -> Vec<Field> {
+    if let Some(field) = fields.iter_mut().find(|field| field.name == name) {
+        field.default = Some(default.into());
     }
+    fields
 }
 
 /// What is wrong with `field`.

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::settings::Settings;
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use crate::settings::with_default;
+use doorward_core::model::schema::{Schema, Type, Violations};
+use doorward_plugin_api::config;
 
 /// Most bytes that wait in a queue without `max_bytes`.
 const BYTES: usize = 64 << 20;
@@ -35,96 +36,131 @@ pub(crate) struct Limits {
     pub(crate) tasks: usize,
 }
 
-/// The field `queue`, where a batch has so many entries by default.
-pub(crate) fn queue_field(batch: i64) -> Field {
-    let number = |name, default: f64| Field::new(name, Type::Number).default(default);
-    let record = Schema::new(vec![
-        Field::new("max_batch_size", Type::Integer(1, 1_000_000)).default(batch),
-        Field::new("max_coalescing_delay", Type::Between(0, 3600)).default(1),
-        Field::new("max_entries", Type::Integer(1, 1_000_000)).default(10_000),
-        Field::new("max_bytes", Type::Integer(i64::MIN, i64::MAX)),
-        Field::new("max_retry_time", Type::Number).default(60),
-        number("initial_retry_delay", 0.01),
-        Field::new("max_retry_delay", Type::Number).default(60),
-        Field::new("concurrency_limit", Type::Choice(&[-1, 1])).default(1),
-    ]);
-    let record = record.check(check_delays);
-    Field::new("queue", Type::Record(record)).required()
+config! {
+    /// The record `queue`.
+    #[derive(Debug)]
+    pub(crate) struct QueueConfig {
+        /// Most entries that are sent together. An older field of this meaning counts first.
+        #[field(kind(Type::Integer(1, 1_000_000)))]
+        max_batch_size: Option<u32>,
+        /// Seconds for which an entry waits for others.
+        #[field(kind(Type::Between(0, 3600)), default(1))]
+        max_coalescing_delay: Option<f64>,
+        /// Most entries that wait. A full queue drops its oldest entries.
+        #[field(kind(Type::Integer(1, 1_000_000)), default(10_000))]
+        max_entries: Option<u32>,
+        /// Most bytes that wait, and the longest entry. Null: 64 MiB, which is the most.
+        max_bytes: Option<i64>,
+        /// Seconds for which a batch is sent again and again. Below 0: it is sent once.
+        #[field(default(60))]
+        max_retry_time: Option<f64>,
+        /// Seconds between the first two tries. The pause doubles with each further try.
+        #[field(default(0.01))]
+        initial_retry_delay: Option<f64>,
+        /// Most seconds between two tries.
+        #[field(default(60))]
+        max_retry_delay: Option<f64>,
+        /// 1: one batch at a time. -1: up to 64 entries at the same time, each by itself.
+        #[field(kind(Type::Choice(&[-1, 1])), default(1))]
+        concurrency_limit: Option<i64>,
+    }
+}
+
+config! {
+    /// The older fields of `http-log`, `statsd` and `datadog`.
+    #[derive(Debug)]
+    pub(crate) struct OlderQueueConfig {
+        /// Has no effect: max_retry_time of the queue says how long a batch is tried.
+        _retry_count as "retry_count": Option<i64>,
+        /// Stands for max_batch_size of the queue, unless it is 1 or null.
+        queue_size: Option<i64>,
+        /// Stands for max_coalescing_delay of the queue, unless it is 2 or null.
+        flush_timeout: Option<f64>,
+    }
+}
+
+/// The type of the field `queue`, where a batch has so many entries by default.
+pub(crate) fn queue_type(batch: u32) -> Type {
+    let fields = with_default(QueueConfig::fields(), "max_batch_size", batch);
+    Type::Record(Schema::new(fields).check(check_delays))
 }
 
 fn check_delays(record: &Map<String, Value>, violations: &mut Violations) {
-    for field in ["initial_retry_delay", "max_retry_delay"] {
-        let delay = Settings(record).number(field);
+    let Ok(queue) = QueueConfig::read(record) else {
+        return;
+    };
+    for (field, delay) in [
+        ("initial_retry_delay", queue.initial_retry_delay),
+        ("max_retry_delay", queue.max_retry_delay),
+    ] {
         if delay.is_some_and(|delay| !(0.001..=1_000_000.0).contains(&delay)) {
             violations.put(field, "value should be between 0.001 and 1000000");
         }
     }
 }
 
-/// Names and former defaults of older fields, and the fields of the record that
-/// they stand for.
-pub(crate) struct Legacy(&'static [(&'static str, f64, &'static str)]);
-
-/// Those of `http-log`, `statsd` and `datadog`.
-pub(crate) const LEGACY: Legacy = Legacy(&[
-    ("queue_size", 1.0, "max_batch_size"),
-    ("flush_timeout", 2.0, "max_coalescing_delay"),
-]);
-
-/// Those of `opentelemetry`.
-pub(crate) const LEGACY_SPANS: Legacy = Legacy(&[
-    ("batch_span_count", 200.0, "max_batch_size"),
-    ("batch_flush_delay", 3.0, "max_coalescing_delay"),
-]);
-
-/// No older fields.
-pub(crate) const NO_LEGACY: Legacy = Legacy(&[]);
-
-/// The older fields of `http-log`, `statsd` and `datadog`.
-pub(crate) fn legacy_fields() -> [Field; 3] {
-    [
-        Field::new("retry_count", Type::Integer(i64::MIN, i64::MAX)),
-        Field::new("queue_size", Type::Integer(i64::MIN, i64::MAX)),
-        Field::new("flush_timeout", Type::Number),
-    ]
+/// What older fields say in the place of those of the record.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Older {
+    batch: Option<f64>,
+    coalescing: Option<f64>,
 }
 
-impl Limits {
-    /// The limits of a complete `config`. Older fields count where they are set and
-    /// say something else than they did by default.
-    pub(crate) fn read(config: Settings<'_>, legacy: &Legacy) -> Self {
-        let record = config.record("queue");
-        let number = |field: &str, default: f64| {
-            let old = legacy.0.iter().find(|(_, _, name)| *name == field);
-            let old = old.and_then(|(old, usual, _)| {
-                let value = config.number(old)?;
-                ((value - usual).abs() > f64::EPSILON).then_some(value)
-            });
-            old.or_else(|| record.number(field)).unwrap_or(default)
+impl Older {
+    /// Fields for the entries of a batch and for the wait for others, each with its
+    /// former default. They count where they say something else.
+    pub(crate) fn new(
+        (batch, usual_batch): (Option<f64>, f64),
+        (coalescing, usual_coalescing): (Option<f64>, f64),
+    ) -> Self {
+        let other = |value: Option<f64>, usual: f64| {
+            value.filter(|value| (value - usual).abs() > f64::EPSILON)
         };
+        Self {
+            batch: other(batch, usual_batch),
+            coalescing: other(coalescing, usual_coalescing),
+        }
+    }
+}
+
+impl OlderQueueConfig {
+    /// What they say.
+    pub(crate) fn older(&self) -> Older {
+        #[expect(clippy::cast_precision_loss, reason = "beyond all bounds of a batch")]
+        let batch = self.queue_size.map(|size| size as f64);
+        Older::new((batch, 1.0), (self.flush_timeout, 2.0))
+    }
+}
+
+impl QueueConfig {
+    /// The limits of a queue, for which `older` counts first.
+    pub(crate) fn limits(&self, older: Older) -> Limits {
         let seconds = |value: f64| Duration::from_secs_f64(value.clamp(0.0, LONGEST));
         let count = |value: f64| whole(value.clamp(1.0, 1_000_000.0));
-        let retry_time = number("max_retry_time", 60.0);
-        let max_bytes = record.integer("max_bytes");
-        let is_parallel = record.integer("concurrency_limit") == Some(-1);
-        Self {
+        let batch = older.batch.or(self.max_batch_size.map(f64::from));
+        let coalescing = older.coalescing.or(self.max_coalescing_delay);
+        let retry_time = self.max_retry_time.unwrap_or(60.0);
+        let is_parallel = self.concurrency_limit == Some(-1);
+        Limits {
             batch: if is_parallel {
                 1
             } else {
-                count(number("max_batch_size", 1.0))
+                count(batch.unwrap_or(1.0))
             },
-            coalescing: seconds(number("max_coalescing_delay", 1.0)),
-            entries: count(number("max_entries", 10_000.0)),
-            bytes: max_bytes.map_or(BYTES, |bytes| {
+            coalescing: seconds(coalescing.unwrap_or(1.0)),
+            entries: count(self.max_entries.map_or(10_000.0, f64::from)),
+            bytes: self.max_bytes.map_or(BYTES, |bytes| {
                 usize::try_from(bytes).unwrap_or(0).min(BYTES)
             }),
             retry_time: (retry_time >= 0.0).then(|| seconds(retry_time)),
-            first_pause: seconds(number("initial_retry_delay", 0.01)),
-            longest_pause: seconds(number("max_retry_delay", 60.0)),
+            first_pause: seconds(self.initial_retry_delay.unwrap_or(0.01)),
+            longest_pause: seconds(self.max_retry_delay.unwrap_or(60.0)),
             tasks: if is_parallel { TASKS } else { 1 },
         }
     }
+}
 
+impl Limits {
     /// For a sender that takes what is there, and does not try again.
     pub(crate) fn streaming(batch: usize) -> Self {
         Self {

@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep, timeout};
 use doorward_net::telemetry::{Counter, Gauge};
 use doorward_plugin_api::Parts;
 
-pub(crate) use limits::{LEGACY, LEGACY_SPANS, Limits, NO_LEGACY, legacy_fields, queue_field};
+pub(crate) use limits::{Limits, Older, OlderQueueConfig, QueueConfig, queue_type};
 
 /// How long a queue goes on whose filter is gone.
 const AFTERLIFE: Duration = Duration::from_secs(60);

@@ -1,11 +1,11 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::settings::Settings;
 use crate::testing::parts;
-use doorward_core::model::schema::{Schema, Source};
+use doorward_core::model::schema::{Field, Schema, Source};
+use doorward_plugin_api::config::read_field;
 
 /// Notes batches, after it has failed so many times.
 #[derive(Clone, Default)]
@@ -34,11 +34,21 @@ impl Sender for Notes {
 }
 
 fn limits(queue: Value) -> Limits {
-    let schema = Schema::new(vec![queue_field(1)]);
+    let schema = Schema::new(vec![queue_field()]);
     let config = json!({ "queue": queue }).as_object().unwrap().clone();
     let config = schema.read(config, Source::Json).unwrap();
     let config = schema.complete(config).unwrap();
-    Limits::read(Settings(&config), &LEGACY)
+    read(&config)
+}
+
+fn queue_field() -> Field {
+    Field::new("queue", queue_type(1)).required()
+}
+
+/// The limits of a `config` with these fields.
+fn read(config: &Map<String, Value>) -> Limits {
+    let queue: QueueConfig = read_field(config, "queue").unwrap();
+    queue.limits(OlderQueueConfig::read(config).unwrap().older())
 }
 
 fn queue(parts: &Parts, limits: Limits, sender: Notes) -> Queue {
@@ -75,7 +85,7 @@ const TASKS_OF_PARALLEL: usize = 64;
 
 #[test]
 fn bounds_are_those_of_the_imitated_gateway() {
-    let schema = Schema::new(vec![queue_field(1)]);
+    let schema = Schema::new(vec![queue_field()]);
     let refused = |queue: Value| {
         let config = json!({ "queue": queue }).as_object().unwrap().clone();
         schema.complete(config).unwrap_err().message()
@@ -116,7 +126,7 @@ fn bounds_are_those_of_the_imitated_gateway() {
 #[test]
 fn older_fields_count_where_they_say_something_else_than_they_did_by_default() {
     let read = |config: Value| {
-        let limits = Limits::read(Settings(config.as_object().unwrap()), &LEGACY);
+        let limits = super::tests::read(config.as_object().unwrap());
         (limits.batch, limits.coalescing.as_secs())
     };
     let record = json!({"max_batch_size": 7, "max_coalescing_delay": 5});

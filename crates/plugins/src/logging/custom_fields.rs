@@ -1,26 +1,22 @@
 //! `custom_fields_by_lua`: programs are refused, fields can be left out.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
-use crate::settings::{Settings, wrong};
-use doorward_core::model::schema::{Field, Type};
-use doorward_plugin_api::ConfigError;
-
-const FIELD: &str = "custom_fields_by_lua";
+use crate::settings::wrong;
+use doorward_plugin_api::{ConfigError, config};
 
 /// The one program that is understood: the field is left out.
 const LEAVES_OUT: &str = "return nil";
 
-/// The field of `config`.
-pub(super) fn field() -> Field {
-    Field::new(FIELD, Type::Map(Box::new(Type::checked(check_program))))
-}
-
-fn check_program(text: &str) -> Result<(), String> {
-    if text.is_empty() {
-        return Err("length must be at least 1".to_owned());
+config! {
+    /// What all log plugins have in `config`.
+    pub(super) struct RecordConfig {
+        /// Members of records, by path with dots, each with the program return nil, which
+        /// leaves it out. Other programs are refused.
+        custom_fields_by_lua: BTreeMap<String, String>,
     }
-    Ok(())
 }
 
 /// Fields that records leave out, each by its path.
@@ -28,20 +24,19 @@ fn check_program(text: &str) -> Result<(), String> {
 pub(super) struct CustomFields(Vec<Box<[Box<str>]>>);
 
 impl CustomFields {
-    /// Reads a complete `config`.
+    /// What the programs leave out.
     ///
     /// # Errors
     /// [`ConfigError`] for a program that would have to be run.
-    pub(super) fn read(config: Settings<'_>) -> Result<Self, ConfigError> {
-        let programs = config.get(FIELD).and_then(Value::as_object);
+    pub(super) fn new(config: &RecordConfig) -> Result<Self, ConfigError> {
         let mut paths = Vec::new();
-        for (name, program) in programs.into_iter().flatten() {
-            if program.as_str().map(str::trim) != Some(LEAVES_OUT) {
+        for (name, program) in &config.custom_fields_by_lua {
+            if program.trim() != LEAVES_OUT {
                 let message = format!(
                     "'{name}' is a program, and none is run here: the one that can be \
                      understood is '{LEAVES_OUT}', which leaves the field out"
                 );
-                return Err(wrong(FIELD, message));
+                return Err(wrong("custom_fields_by_lua", message));
             }
             paths.push(name.split('.').map(Box::from).collect());
         }

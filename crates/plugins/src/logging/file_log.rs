@@ -10,13 +10,12 @@ use serde_json::{Map, Value};
 use tokio::task::spawn_blocking;
 
 use super::LogFilter;
-use super::custom_fields::{self, CustomFields};
+use super::custom_fields::{CustomFields, RecordConfig};
 use crate::delivery::{Limits, Queue, Sender};
-use crate::settings::Settings;
-use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_core::model::schema::{Schema, Type};
 use doorward_net::telemetry::log_file::LogFile;
 use doorward_plugin_api::filter::Filter;
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -33,16 +32,21 @@ const MODE: u32 = 0o644;
 /// Most lines that are written together.
 const LINES: usize = 1000;
 
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// The file that lines are appended to. It is made if it is not there.
+        #[field(kind(Type::checked(check_path)), required)]
+        path: String,
+        /// Whether the file is opened for each write.
+        #[field(default(false), required)]
+        reopen: bool,
+        record as ..: RecordConfig,
+    }
+}
+
 fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        Schema::new(vec![
-            Field::new("path", Type::checked(check_path)).required(),
-            Field::new("reopen", Type::Boolean)
-                .default(false)
-                .required(),
-            custom_fields::field(),
-        ])
-    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Config::fields()));
     &SCHEMA
 }
 
@@ -85,14 +89,14 @@ impl Sender for FileSender {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    let path = PathBuf::from(config.text("path").unwrap_or_default());
-    let fields = CustomFields::read(config)?;
+    let config = Config::read(config)?;
+    let path = PathBuf::from(config.path);
+    let fields = CustomFields::new(&config.record)?;
     let checked = LogFile::check(&path);
     let sender = FileSender {
         file: Arc::default(),
         path,
-        reopens: config.flag("reopen"),
+        reopens: config.reopen,
     };
     let queue = Queue::new(KIND.name, parts, Limits::streaming(LINES), sender);
     let mut filter = LogFilter::new(queue, fields, "\n");

@@ -1,23 +1,24 @@
 //! `http-log`: records go to an HTTP server.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use serde_json::{Map, Value};
 use url::Url;
 
 use super::LogFilter;
-use super::custom_fields::{self, CustomFields};
-use crate::delivery::{LEGACY, Limits, Queue, Sender, legacy_fields, queue_field};
-use crate::settings::{Settings, header_name, url_text, wrong};
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use super::custom_fields::{CustomFields, RecordConfig};
+use crate::delivery::{OlderQueueConfig, Queue, QueueConfig, Sender, queue_type};
+use crate::settings::{header_name, wrong};
+use doorward_core::model::schema::{Schema, Violations};
 use doorward_net::http::basic;
 use doorward_net::http::outbound::{Options, Outbound};
 use doorward_plugin_api::filter::Filter;
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config, words};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -29,26 +30,62 @@ pub(crate) const KIND: Kind = Kind {
     build,
 };
 
-const CONTENT_TYPES: &[&str] = &["application/json", "application/json; charset=utf-8"];
 /// Headers that are the gateway's to write.
 const OWN: &[&str] = &["Host", "Content-Length", "Content-Type"];
 
+words! {
+    /// The method of requests.
+    enum PostMethod {
+        /// `POST`.
+        Post = "POST",
+        /// `PUT`.
+        Put = "PUT",
+        /// `PATCH`.
+        Patch = "PATCH",
+    }
+}
+
+words! {
+    /// The type of bodies.
+    enum ContentType {
+        /// Without the name of the encoding.
+        Json = "application/json",
+        /// With the name of the encoding.
+        JsonUtf8 = "application/json; charset=utf-8",
+    }
+}
+
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// Where records are sent. User information becomes a header Authorization.
+        #[field(required)]
+        http_endpoint: Url,
+        /// The method of requests. Null: POST.
+        #[field(default("POST"))]
+        method: Option<PostMethod>,
+        /// The content type of requests. Null: application/json.
+        #[field(default("application/json"))]
+        content_type: Option<ContentType>,
+        /// Milliseconds for one try. Null: 10000.
+        #[field(default(10_000))]
+        timeout: Option<f64>,
+        /// 0: each try has a connection of its own. Others are kept for three seconds.
+        #[field(default(60_000))]
+        keepalive: Option<f64>,
+        older as ..: OlderQueueConfig,
+        /// Further headers of requests, but not Host, Content-Length and Content-Type.
+        headers: BTreeMap<String, String>,
+        /// What waits, for how long, and how often it is sent again.
+        #[field(kind(queue_type(1)), required)]
+        queue: QueueConfig,
+        record as ..: RecordConfig,
+    }
+}
+
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let mut fields = vec![
-            Field::new("http_endpoint", Type::checked(url_text)).required(),
-            Field::new("method", Type::word(&["POST", "PUT", "PATCH"])).default("POST"),
-            Field::new("content_type", Type::word(CONTENT_TYPES)).default("application/json"),
-            Field::new("timeout", Type::Number).default(10_000),
-            Field::new("keepalive", Type::Number).default(60_000),
-        ];
-        fields.extend(legacy_fields());
-        fields.extend([
-            Field::new("headers", Type::Map(Box::new(Type::some_text()))),
-            queue_field(1),
-            custom_fields::field(),
-        ]);
-        Schema::new(fields)
+        Schema::new(Config::fields())
             .check(check_headers)
             .check(check_credentials)
     });
@@ -56,8 +93,10 @@ fn schema() -> &'static Schema {
 }
 
 fn check_headers(config: &Map<String, Value>, violations: &mut Violations) {
-    let headers = config.get("headers").and_then(Value::as_object);
-    for name in headers.into_iter().flat_map(Map::keys) {
+    let Ok(config) = Config::read(config) else {
+        return;
+    };
+    for name in config.headers.keys() {
         let own = OWN.iter().find(|own| own.eq_ignore_ascii_case(name));
         if let Some(own) = own {
             violations.put("headers", format!("cannot contain '{own}' header"));
@@ -68,12 +107,12 @@ fn check_headers(config: &Map<String, Value>, violations: &mut Violations) {
 }
 
 fn check_credentials(config: &Map<String, Value>, violations: &mut Violations) {
-    let headers = config.get("headers").and_then(Value::as_object);
-    let mut names = headers.into_iter().flat_map(Map::keys);
+    let Ok(config) = Config::read(config) else {
+        return;
+    };
+    let mut names = config.headers.keys();
     let authorizes = names.any(|name| name.eq_ignore_ascii_case("authorization"));
-    let endpoint = Settings(config).text("http_endpoint");
-    let endpoint = endpoint.and_then(|text| Url::parse(text).ok());
-    if authorizes && endpoint.is_some_and(|url| basic::of_url(&url).is_some()) {
+    if authorizes && basic::of_url(&config.http_endpoint).is_some() {
         violations.put_whole(
             "specifying both an 'Authorization' header and user info in 'http_endpoint' is not \
              allowed",
@@ -147,8 +186,7 @@ impl Sender for HttpSender {
 ///
 /// # Errors
 /// [`ConfigError`] where nothing can be sent there.
-pub(crate) fn endpoint(field: &str, text: &str) -> Result<(Url, HeaderMap), ConfigError> {
-    let mut url = Url::parse(text).map_err(|_| wrong(field, "could not parse url"))?;
+pub(crate) fn endpoint(field: &str, mut url: Url) -> Result<(Url, HeaderMap), ConfigError> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(wrong(field, "expected the scheme http or https"));
     }
@@ -160,30 +198,48 @@ pub(crate) fn endpoint(field: &str, text: &str) -> Result<(Url, HeaderMap), Conf
     Ok((url, headers))
 }
 
+/// Puts the headers of the field `headers` over those of their names.
+///
+/// # Errors
+/// [`ConfigError`] for one that can't be sent.
+pub(crate) fn put_headers(
+    chosen: &BTreeMap<String, String>,
+    headers: &mut HeaderMap,
+) -> Result<(), ConfigError> {
+    for (name, value) in chosen {
+        let invalid = || wrong("headers", format!("'{name}' is no header that can be sent"));
+        let value = HeaderValue::from_str(value).map_err(|_| invalid())?;
+        let name = HeaderName::try_from(name.as_str()).map_err(|_| invalid())?;
+        headers.insert(name, value);
+    }
+    Ok(())
+}
+
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    let text = config.text("http_endpoint").unwrap_or_default();
-    let (url, mut headers) = endpoint("http_endpoint", text)?;
-    let kind = config.text("content_type").unwrap_or("application/json");
-    let kind = HeaderValue::from_str(kind).map_err(|_| wrong("content_type", "invalid value"))?;
-    headers.insert(header::CONTENT_TYPE, kind);
-    config.put_headers("headers", &mut headers)?;
-    let method = match config.text("method") {
-        Some("PUT") => Method::PUT,
-        Some("PATCH") => Method::PATCH,
-        _ => Method::POST,
+    let config = Config::read(config)?;
+    let (url, mut headers) = endpoint("http_endpoint", config.http_endpoint)?;
+    let content_type = match config.content_type {
+        Some(ContentType::JsonUtf8) => "application/json; charset=utf-8",
+        Some(ContentType::Json) | None => "application/json",
     };
-    let limits = Limits::read(config, &LEGACY);
-    let millis = |field: &str, default: f64| config.number(field).unwrap_or(default);
-    let timeout = millis("timeout", 10_000.0).clamp(1.0, 86_400_000.0);
+    let content_type = HeaderValue::from_static(content_type);
+    headers.insert(header::CONTENT_TYPE, content_type);
+    put_headers(&config.headers, &mut headers)?;
+    let method = match config.method {
+        Some(PostMethod::Put) => Method::PUT,
+        Some(PostMethod::Patch) => Method::PATCH,
+        Some(PostMethod::Post) | None => Method::POST,
+    };
+    let limits = config.queue.limits(config.older.older());
+    let timeout = config.timeout.unwrap_or(10_000.0).clamp(1.0, 86_400_000.0);
     let options = Options {
         timeout: Duration::from_secs_f64(timeout / 1000.0),
-        keepalive: millis("keepalive", 60_000.0) > 0.0,
+        keepalive: config.keepalive.unwrap_or(60_000.0) > 0.0,
         ..Options::default()
     };
     let lists = limits.batch > 1;
     let sender = HttpSender::new(parts, (method, url, headers), options, lists);
-    let fields = CustomFields::read(config)?;
+    let fields = CustomFields::new(&config.record)?;
     let queue = Queue::new(KIND.name, parts, limits, sender);
     Ok(LogFilter::new(queue, fields, "").shared())
 }

@@ -5,16 +5,16 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Map, Value, json};
 
 use super::LogFilter;
-use super::custom_fields::{self, CustomFields};
-use super::syslog::{Severities, severity_fields};
-use super::udp_log::{UdpSender, port};
+use super::custom_fields::{CustomFields, RecordConfig};
+use super::syslog::{Severities, SeverityConfig, USER};
+use super::udp_log::UdpSender;
 use crate::delivery::{Limits, Queue};
-use crate::settings::{Settings, wrong};
+use crate::settings::wrong;
 use doorward_core::model::audit::instant;
-use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_core::model::schema::{Schema, Type};
 use doorward_net::host;
 use doorward_plugin_api::filter::Filter;
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -28,24 +28,32 @@ pub(crate) const KIND: Kind = Kind {
 
 /// Most datagrams that are sent for one look-up of the host.
 const DATAGRAMS: usize = 1000;
-/// The facility of all messages: `user`.
-const USER: u8 = 1;
+
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// The host that records are sent to.
+        #[field(default("logs-01.loggly.com"))]
+        host: Option<Box<str>>,
+        /// Its port of UDP.
+        #[field(default(514))]
+        port: Option<u16>,
+        /// The customer's token: letters, digits and dashes. It is sent without encryption.
+        #[field(required)]
+        key: String,
+        /// Tags of each message.
+        #[field(kind(Type::set(Type::some_text())), default(json!(["kong"])))]
+        tags: Vec<String>,
+        severities as ..: SeverityConfig,
+        /// Has no effect: a datagram is sent at once.
+        #[field(default(10_000))]
+        _timeout as "timeout": Option<f64>,
+        record as ..: RecordConfig,
+    }
+}
 
 fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let mut fields = vec![
-            Field::new("host", Type::some_text()).default("logs-01.loggly.com"),
-            Field::new("port", Type::Integer(0, 65_535)).default(514),
-            Field::new("key", Type::some_text()).required(),
-            Field::new("tags", Type::set(Type::some_text())).default(json!(["kong"])),
-        ];
-        fields.extend(severity_fields(false));
-        fields.extend([
-            Field::new("timeout", Type::Number).default(10_000),
-            custom_fields::field(),
-        ]);
-        Schema::new(fields)
-    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Config::fields()));
     &SCHEMA
 }
 
@@ -62,21 +70,20 @@ fn quoted(text: &str) -> String {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    let key = config.text("key").unwrap_or_default();
+    let config = Config::read(config)?;
+    let key = config.key;
     if key.is_empty() || !key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
         return Err(wrong("key", "expected letters, digits and dashes"));
     }
-    let tags = config
-        .texts("tags")
-        .map(|tag| format!(" tag=\"{}\"", quoted(tag)));
+    let tags = config.tags.iter();
+    let tags = tags.map(|tag| format!(" tag=\"{}\"", quoted(tag)));
     let data = format!("[{key}@41058{}]", tags.collect::<String>());
-    let host = host::name();
-    let severities = Severities::read(config, USER)?;
-    let fields = CustomFields::read(config)?;
+    let severities = Severities::new(&config.severities, USER);
+    let fields = CustomFields::new(&config.record)?;
+    let node = host::name();
     let sender = UdpSender {
-        host: config.text("host").unwrap_or_default().into(),
-        port: port(config),
+        host: config.host.unwrap_or_default(),
+        port: config.port.unwrap_or_default(),
     };
     let queue = Queue::new(KIND.name, parts, Limits::streaming(DATAGRAMS), sender);
     let mut filter = LogFilter::new(queue, fields, "");
@@ -84,7 +91,7 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
     filter.framing = Box::new(move |record, text| {
         let priority = severities.priority(record.response.status)?;
         let time = instant(clock.now_ms());
-        Some(format!("<{priority}>1 {time} {host} kong - - {data} {text}").into_bytes())
+        Some(format!("<{priority}>1 {time} {node} kong - - {data} {text}").into_bytes())
     });
     Ok(filter.shared())
 }

@@ -12,14 +12,12 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::custom_fields::{self, CustomFields};
-use super::udp_log::port;
+use super::custom_fields::{CustomFields, RecordConfig};
 use super::{LogFilter, address};
 use crate::delivery::{Limits, Queue, Sender};
-use crate::settings::Settings;
-use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_core::model::schema::Schema;
 use doorward_plugin_api::filter::Filter;
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -34,18 +32,32 @@ pub(crate) const KIND: Kind = Kind {
 /// Most lines that are written together.
 const LINES: usize = 1000;
 
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// The host that records are sent to.
+        #[field(required)]
+        host: Box<str>,
+        /// Its port of TCP.
+        #[field(required)]
+        port: u16,
+        /// Milliseconds in which lines have to be written. Null: 10000.
+        #[field(default(10_000))]
+        timeout: Option<f64>,
+        /// Milliseconds for which an idle connection is kept. Null: 60000.
+        #[field(default(60_000))]
+        keepalive: Option<f64>,
+        /// Whether the connection is one of TLS. The certificate is verified.
+        #[field(default(false), required)]
+        tls: bool,
+        /// The name of the certificate. Null: the host.
+        tls_sni: Option<Box<str>>,
+        record as ..: RecordConfig,
+    }
+}
+
 fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        Schema::new(vec![
-            Field::new("host", Type::some_text()).required(),
-            Field::new("port", Type::Integer(0, 65_535)).required(),
-            Field::new("timeout", Type::Number).default(10_000),
-            Field::new("keepalive", Type::Number).default(60_000),
-            Field::new("tls", Type::Boolean).default(false).required(),
-            Field::new("tls_sni", Type::some_text()),
-            custom_fields::field(),
-        ])
-    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Config::fields()));
     &SCHEMA
 }
 
@@ -137,19 +149,20 @@ impl Sender for TcpSender {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    let millis = |field, default| {
-        let value = config.number(field).unwrap_or(default);
+    let config = Config::read(config)?;
+    let millis = |value: Option<f64>, default| {
+        let value = value.unwrap_or(default);
         Duration::from_secs_f64(value.clamp(0.0, 86_400_000.0) / 1000.0)
     };
-    let host = config.text("host").unwrap_or_default();
-    let keepalive = millis("keepalive", 60_000.0);
-    let mut sender = TcpSender::plain(host, port(config), millis("timeout", 10_000.0), keepalive);
-    if config.flag("tls") {
-        let name = config.some_text("tls_sni").unwrap_or(host);
-        sender.server_name = Some(name.into());
+    let (timeout, keepalive) = (
+        millis(config.timeout, 10_000.0),
+        millis(config.keepalive, 60_000.0),
+    );
+    let mut sender = TcpSender::plain(&config.host, config.port, timeout, keepalive);
+    if config.tls {
+        sender.server_name = Some(config.tls_sni.unwrap_or(config.host));
     }
-    let fields = CustomFields::read(config)?;
+    let fields = CustomFields::new(&config.record)?;
     let queue = Queue::new(KIND.name, parts, Limits::streaming(LINES), sender);
     Ok(LogFilter::new(queue, fields, "\n").shared())
 }

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, UdpSocket, UnixDatagram};
 
+use super::custom_fields::RecordConfig;
 use super::*;
 use crate::delivery::Deliveries;
-use crate::settings::Settings;
 use crate::testing::{parts, plugin, plugin_with};
 use doorward_plugin_api::record::{
     Latencies, RequestFacts, ResponseFacts, TlsFacts, Try, UpstreamFacts,
@@ -169,7 +169,8 @@ fn a_program_is_refused_by_name_unless_it_leaves_the_field_out() {
     );
     assert!(plugin(&file_log::KIND, &config("return nil")).is_ok());
     let config = config("return nil");
-    let fields = CustomFields::read(Settings(config.as_object().unwrap())).unwrap();
+    let fields = RecordConfig::read(config.as_object().unwrap()).unwrap();
+    let fields = CustomFields::new(&fields).unwrap();
     let mut record = with_record(&[], 200, record::object);
     fields.strip(&mut record);
     assert!(record["request"].get("headers").is_none());
@@ -334,7 +335,7 @@ async fn syslog_gets_what_is_grave_enough_with_its_priority() {
         .read(config.as_object().unwrap().clone(), Source::Json)
         .unwrap();
     let config = schema.complete(config).unwrap();
-    let filter = syslog::filter(Settings(&config), &parts, &path).unwrap();
+    let filter = syslog::filter(&config, &parts, &path).unwrap();
     for status in [200, 404, 503] {
         log(&*filter, &parts, status).await;
     }

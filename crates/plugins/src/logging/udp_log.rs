@@ -7,13 +7,12 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use tokio::net::UdpSocket;
 
-use super::custom_fields::{self, CustomFields};
+use super::custom_fields::{CustomFields, RecordConfig};
 use super::{LogFilter, address};
 use crate::delivery::{Limits, Queue, Sender};
-use crate::settings::Settings;
-use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_core::model::schema::Schema;
 use doorward_plugin_api::filter::Filter;
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -28,15 +27,24 @@ pub(crate) const KIND: Kind = Kind {
 /// Most datagrams that are sent for one look-up of the host.
 const DATAGRAMS: usize = 1000;
 
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// The host that records are sent to.
+        #[field(required)]
+        host: Box<str>,
+        /// Its port of UDP.
+        #[field(required)]
+        port: u16,
+        /// Has no effect: a datagram is sent at once.
+        #[field(default(10_000))]
+        _timeout as "timeout": Option<f64>,
+        record as ..: RecordConfig,
+    }
+}
+
 fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        Schema::new(vec![
-            Field::new("host", Type::some_text()).required(),
-            Field::new("port", Type::Integer(0, 65_535)).required(),
-            Field::new("timeout", Type::Number).default(10_000),
-            custom_fields::field(),
-        ])
-    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Config::fields()));
     &SCHEMA
 }
 
@@ -67,19 +75,13 @@ impl Sender for UdpSender {
     }
 }
 
-/// The port of a complete `config`.
-pub(crate) fn port(config: Settings<'_>) -> u16 {
-    let port = config.integer("port").unwrap_or_default();
-    u16::try_from(port).unwrap_or_default()
-}
-
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
+    let config = Config::read(config)?;
+    let fields = CustomFields::new(&config.record)?;
     let sender = UdpSender {
-        host: config.text("host").unwrap_or_default().into(),
-        port: port(config),
+        host: config.host,
+        port: config.port,
     };
-    let fields = CustomFields::read(config)?;
     let queue = Queue::new(KIND.name, parts, Limits::streaming(DATAGRAMS), sender);
     Ok(LogFilter::new(queue, fields, "").shared())
 }

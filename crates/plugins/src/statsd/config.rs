@@ -1,39 +1,15 @@
-//! The `config` of `statsd`.
+//! The `config` of `statsd`, and what it has in common with that of `datadog`.
 
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
 use super::line::TagStyle;
-use crate::delivery::{legacy_fields, queue_field};
-use crate::settings::Settings;
-use doorward_core::model::schema::{Field, Schema, Type, Violations, failed_condition};
-
-const NAMES: &[&str] = &[
-    "kong_latency",
-    "latency",
-    "request_count",
-    "request_per_user",
-    "request_size",
-    "response_size",
-    "status_count",
-    "status_count_per_user",
-    "unique_users",
-    "upstream_latency",
-    "status_count_per_workspace",
-    "status_count_per_user_per_route",
-    "shdict_usage",
-];
-const STAT_TYPES: &[&str] = &["counter", "gauge", "histogram", "meter", "set", "timer"];
-pub(super) const CONSUMERS: &[&str] = &["consumer_id", "custom_id", "username"];
-const SERVICES: &[&str] = &[
-    "service_id",
-    "service_name",
-    "service_host",
-    "service_name_or_host",
-];
-const WORKSPACES: &[&str] = &["workspace_id", "workspace_name"];
-const STYLES: &[&str] = &["dogstatsd", "influxdb", "librato", "signalfx"];
+use crate::delivery::{OlderQueueConfig, QueueConfig, queue_type};
+use crate::settings::wrong;
+use doorward_core::model::schema::{Schema, Type, Violations, failed_condition};
+use doorward_plugin_api::config::FieldValue;
+use doorward_plugin_api::{ConfigError, config, words};
 
 /// The metrics by default, with the kind of each; those of counters and gauges have
 /// the rate 1.
@@ -53,51 +29,184 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("shdict_usage", "gauge"),
 ];
 
+words! {
+    /// What a metric tells.
+    pub(super) enum MetricName {
+        /// The time until the upstream was asked.
+        KongLatency = "kong_latency",
+        /// The time of the request in all.
+        Latency = "latency",
+        /// That there was a request.
+        RequestCount = "request_count",
+        /// That there was one of this consumer.
+        RequestPerUser = "request_per_user",
+        /// Bytes of the request.
+        RequestSize = "request_size",
+        /// Bytes of the answer.
+        ResponseSize = "response_size",
+        /// That there was an answer of this status.
+        StatusCount = "status_count",
+        /// That there was one for this consumer.
+        StatusCountPerUser = "status_count_per_user",
+        /// The consumer.
+        UniqueUsers = "unique_users",
+        /// The time until the head of the upstream's answer.
+        UpstreamLatency = "upstream_latency",
+        /// That there was an answer of this status in this workspace.
+        StatusCountPerWorkspace = "status_count_per_workspace",
+        /// That there was one for this consumer on this route.
+        StatusCountPerUserPerRoute = "status_count_per_user_per_route",
+        /// Nothing: there are no dictionaries of that kind here.
+        ShdictUsage = "shdict_usage",
+    }
+}
+
+words! {
+    /// How the receiver takes numbers together.
+    pub(super) enum StatType {
+        /// It adds them.
+        Counter = "counter",
+        /// The last one counts.
+        Gauge = "gauge",
+        /// It counts how many are in each range.
+        Histogram = "histogram",
+        /// It reckons a rate.
+        Meter = "meter",
+        /// It counts different ones.
+        Set = "set",
+        /// It reckons with milliseconds.
+        Timer = "timer",
+        /// As a histogram, of all senders together. `statsd` does not have it.
+        Distribution = "distribution",
+    }
+}
+
+impl StatType {
+    /// Those of `statsd`.
+    const OF_STATSD: &[&str] = &["counter", "gauge", "histogram", "meter", "set", "timer"];
+
+    /// As lines write it.
+    pub(super) fn mark(self) -> &'static str {
+        match self {
+            Self::Counter => "c",
+            Self::Gauge => "g",
+            Self::Histogram => "h",
+            Self::Meter => "m",
+            Self::Set => "s",
+            Self::Timer => "ms",
+            Self::Distribution => "d",
+        }
+    }
+}
+
+words! {
+    /// What a consumer is called.
+    pub(super) enum ConsumerName {
+        /// By its id.
+        Id = "consumer_id",
+        /// By the id that another system has given it.
+        CustomId = "custom_id",
+        /// By its name.
+        Username = "username",
+    }
+}
+
+words! {
+    /// What a service is called.
+    pub(super) enum ServiceName {
+        /// By its id.
+        Id = "service_id",
+        /// By its name.
+        Name = "service_name",
+        /// By its host.
+        Host = "service_host",
+        /// By its name, or else by its host.
+        NameOrHost = "service_name_or_host",
+    }
+}
+
+words! {
+    /// What the workspace is called.
+    pub(super) enum WorkspaceName {
+        /// By its id.
+        Id = "workspace_id",
+        /// By its name.
+        Name = "workspace_name",
+    }
+}
+
+config! {
+    /// A metric that is sent.
+    #[derive(Debug, PartialEq)]
+    pub(super) struct Metric {
+        /// What the metric tells.
+        #[field(required)]
+        pub(super) name: MetricName,
+        /// How the receiver takes its numbers together.
+        #[field(kind(Type::word(StatType::OF_STATSD)), required)]
+        pub(super) stat_type: StatType,
+        /// The rate that the receiver is told. Counters and gauges need one.
+        pub(super) sample_rate: Option<f64>,
+        /// What consumers are called. Null: consumer_identifier_default.
+        pub(super) consumer_identifier: Option<ConsumerName>,
+        /// What services are called. Null: service_identifier_default.
+        pub(super) service_identifier: Option<ServiceName>,
+        /// What the workspace is called. Null: workspace_identifier_default.
+        pub(super) workspace_identifier: Option<WorkspaceName>,
+    }
+}
+
+config! {
+    /// The fields of `config`.
+    pub(super) struct Config {
+        /// The host that lines are sent to. Null: localhost.
+        #[field(default("localhost"))]
+        pub(super) host: Option<Box<str>>,
+        /// Its port.
+        #[field(default(8125))]
+        pub(super) port: Option<u16>,
+        /// What the names of metrics begin with.
+        #[field(default("kong"))]
+        pub(super) prefix: Option<Box<str>>,
+        /// The metrics that are sent.
+        #[field(kind(Type::array(metric_type())), default(default_metrics()))]
+        pub(super) metrics: Vec<Metric>,
+        /// Ranges of statuses that are told of, such as 200-299. Null: all.
+        allow_status_codes: Option<Vec<StatusRange>>,
+        /// Bytes of lines that share a datagram. 0: each line has its own.
+        #[field(kind(Type::Between(0, 65_507)), default(0))]
+        pub(super) udp_packet_size: Option<f64>,
+        /// Whether lines are sent over a connection of TCP in the place of datagrams.
+        #[field(default(false))]
+        pub(super) use_tcp: bool,
+        /// Whether the name of this machine follows the prefix.
+        #[field(default(false))]
+        pub(super) hostname_in_prefix: bool,
+        /// What consumers are called, where a metric does not say.
+        #[field(default("custom_id"), required)]
+        pub(super) consumer_identifier_default: ConsumerName,
+        /// What services are called, where a metric does not say.
+        #[field(default("service_name_or_host"), required)]
+        pub(super) service_identifier_default: ServiceName,
+        /// What the workspace is called, where a metric does not say.
+        #[field(default("workspace_id"), required)]
+        pub(super) workspace_identifier_default: WorkspaceName,
+        pub(super) older as ..: OlderQueueConfig,
+        /// How tags are written, which then say whom a number is of. Null: names say it.
+        pub(super) tag_style: Option<TagStyle>,
+        /// What waits, for how long, and how often it is sent again.
+        #[field(kind(queue_type(1)), required)]
+        pub(super) queue: QueueConfig,
+    }
+}
+
 pub(super) fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let flag = |name| Field::new(name, Type::Boolean).default(false);
-        let by = |name, all, usual: &str| {
-            let field = Field::new(name, Type::word(all));
-            field.default(usual).required()
-        };
-        let mut fields = vec![
-            Field::new("host", Type::some_text()).default("localhost"),
-            Field::new("port", Type::Integer(0, 65_535)).default(8125),
-            Field::new("prefix", Type::some_text()).default("kong"),
-            Field::new("metrics", Type::array(Type::Record(metric()))).default(default_metrics()),
-            Field::new(
-                "allow_status_codes",
-                Type::array(Type::checked(check_range)),
-            ),
-            Field::new("udp_packet_size", Type::Between(0, 65_507)).default(0),
-            flag("use_tcp"),
-            flag("hostname_in_prefix"),
-            by("consumer_identifier_default", CONSUMERS, "custom_id"),
-            by(
-                "service_identifier_default",
-                SERVICES,
-                "service_name_or_host",
-            ),
-            by("workspace_identifier_default", WORKSPACES, "workspace_id"),
-        ];
-        fields.extend(legacy_fields());
-        fields.push(Field::new("tag_style", Type::word(STYLES)));
-        fields.push(queue_field(1));
-        Schema::new(fields)
-    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Config::fields()));
     &SCHEMA
 }
 
-fn metric() -> Schema {
-    Schema::new(vec![
-        Field::new("name", Type::word(NAMES)).required(),
-        Field::new("stat_type", Type::word(STAT_TYPES)).required(),
-        Field::new("sample_rate", Type::Number),
-        Field::new("consumer_identifier", Type::word(CONSUMERS)),
-        Field::new("service_identifier", Type::word(SERVICES)),
-        Field::new("workspace_identifier", Type::word(WORKSPACES)),
-    ])
-    .check(check_metric)
+fn metric_type() -> Type {
+    Type::Record(Schema::new(Metric::fields()).check(check_metric))
 }
 
 fn default_metrics() -> Value {
@@ -117,178 +226,73 @@ fn default_metrics() -> Value {
 
 /// Fields of a metric that need others.
 fn check_metric(metric: &Map<String, Value>, violations: &mut Violations) {
-    let metric = Settings(metric);
-    let (name, kind) = (metric.text("name"), metric.text("stat_type"));
-    let mut fail = |given: &str, field: &str, message: &str| {
-        violations.put(field, message);
-        violations.put_entity(failed_condition(given));
+    let Ok(metric) = Metric::read(metric) else {
+        return;
     };
-    match name {
-        Some("unique_users") if kind != Some("set") => {
-            fail("name", "stat_type", "value must be set");
+    let wanted = match metric.name {
+        MetricName::UniqueUsers => Some((StatType::Set, "value must be set")),
+        MetricName::StatusCount | MetricName::StatusCountPerUser | MetricName::RequestPerUser => {
+            Some((StatType::Counter, "value must be counter"))
         }
-        Some("status_count" | "status_count_per_user" | "request_per_user")
-            if kind != Some("counter") =>
-        {
-            fail("name", "stat_type", "value must be counter");
-        }
-        _ => {}
+        _ => None,
+    };
+    if let Some((kind, message)) = wanted
+        && metric.stat_type != kind
+    {
+        violations.put("stat_type", message);
+        violations.put_entity(failed_condition("name"));
     }
-    check_rate(metric, violations);
+    check_rate(metric.stat_type, metric.sample_rate, violations);
 }
 
 /// Counters and gauges need a rate, which is above zero.
-pub(super) fn check_rate(metric: Settings<'_>, violations: &mut Violations) {
-    let rate = metric.number("sample_rate");
+pub(super) fn check_rate(kind: StatType, rate: Option<f64>, violations: &mut Violations) {
     if rate.is_some_and(|rate| rate <= 0.0) {
         violations.put("sample_rate", "value must be greater than 0");
     }
-    if rate.is_none() && matches!(metric.text("stat_type"), Some("counter" | "gauge")) {
+    if rate.is_none() && matches!(kind, StatType::Counter | StatType::Gauge) {
         violations.put("sample_rate", "required field missing");
         violations.put_entity(failed_condition("stat_type"));
     }
 }
 
-fn check_range(text: &str) -> Result<(), String> {
-    let message = || format!("invalid value: {text}");
-    range(text).map(drop).ok_or_else(message)
-}
-
-fn range(text: &str) -> Option<(u16, u16)> {
-    let (from, to) = text.split_once('-')?;
-    Some((from.parse().ok()?, to.parse().ok()?))
-}
-
-/// What a consumer is called.
+/// The first and the last of some statuses.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum ConsumerName {
-    Id,
-    CustomId,
-    Username,
-}
+struct StatusRange(u16, u16);
 
-impl ConsumerName {
-    pub(super) fn of(text: &str) -> Self {
-        match text {
-            "consumer_id" => Self::Id,
-            "username" => Self::Username,
-            _ => Self::CustomId,
-        }
+impl StatusRange {
+    fn parse(text: &str) -> Result<Self, String> {
+        let range = text.split_once('-').and_then(|(from, to)| {
+            let (from, to) = (from.parse().ok()?, to.parse().ok()?);
+            Some(Self(from, to))
+        });
+        range.ok_or_else(|| format!("invalid value: {text}"))
     }
 }
 
-/// What a service is called.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum ServiceName {
-    Id,
-    Name,
-    Host,
-    NameOrHost,
-}
-
-impl ServiceName {
-    fn of(text: &str) -> Self {
-        match text {
-            "service_id" => Self::Id,
-            "service_name" => Self::Name,
-            "service_host" => Self::Host,
-            _ => Self::NameOrHost,
-        }
+impl FieldValue for StatusRange {
+    fn kind() -> Type {
+        Type::checked(|text| Self::parse(text).map(drop))
     }
-}
 
-/// What the workspace is called.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum WorkspaceName {
-    Id,
-    Name,
-}
-
-impl WorkspaceName {
-    fn of(text: &str) -> Self {
-        match text {
-            "workspace_name" => Self::Name,
-            _ => Self::Id,
-        }
+    fn read(value: &Value) -> Result<Self, ConfigError> {
+        let range = Self::parse(value.as_str().unwrap_or_default());
+        range.map_err(|message| wrong("", message))
     }
-}
-
-/// A metric that is sent.
-#[derive(Debug)]
-pub(super) struct Metric {
-    pub(super) name: Box<str>,
-    /// As lines write it.
-    pub(super) kind: &'static str,
-    pub(super) rate: Option<f64>,
-    pub(super) consumer: Option<ConsumerName>,
-    pub(super) service: Option<ServiceName>,
-    pub(super) workspace: Option<WorkspaceName>,
-}
-
-impl Metric {
-    /// A complete record.
-    pub(super) fn read(metric: Settings<'_>) -> Self {
-        Self {
-            name: metric.text("name").unwrap_or_default().into(),
-            kind: match metric.text("stat_type") {
-                Some("gauge") => "g",
-                Some("histogram") => "h",
-                Some("meter") => "m",
-                Some("set") => "s",
-                Some("timer") => "ms",
-                Some("distribution") => "d",
-                _ => "c",
-            },
-            rate: metric.number("sample_rate"),
-            consumer: metric.text("consumer_identifier").map(ConsumerName::of),
-            service: metric.text("service_identifier").map(ServiceName::of),
-            workspace: metric.text("workspace_identifier").map(WorkspaceName::of),
-        }
-    }
-}
-
-/// A configuration as it runs.
-pub(super) struct Config {
-    pub(super) prefix: Box<str>,
-    pub(super) metrics: Vec<Metric>,
-    /// Whether the metrics are others than by default.
-    pub(super) chosen: bool,
-    ranges: Option<Vec<(u16, u16)>>,
-    pub(super) hostname_in_prefix: bool,
-    pub(super) consumer: ConsumerName,
-    pub(super) service: ServiceName,
-    pub(super) workspace: WorkspaceName,
-    pub(super) tags: Option<TagStyle>,
 }
 
 impl Config {
-    /// Reads a complete `config`.
-    pub(super) fn read(config: Settings<'_>) -> Self {
-        let text = |field| config.text(field).unwrap_or_default();
-        let list = config.get("metrics").and_then(Value::as_array);
-        let records = list.into_iter().flatten().filter_map(Value::as_object);
-        Self {
-            prefix: text("prefix").into(),
-            metrics: records.map(|one| Metric::read(Settings(one))).collect(),
-            chosen: config.get("metrics") != Some(&default_metrics()),
-            ranges: config.get("allow_status_codes").map(|_| {
-                config
-                    .texts("allow_status_codes")
-                    .filter_map(range)
-                    .collect()
-            }),
-            hostname_in_prefix: config.flag("hostname_in_prefix"),
-            consumer: ConsumerName::of(text("consumer_identifier_default")),
-            service: ServiceName::of(text("service_identifier_default")),
-            workspace: WorkspaceName::of(text("workspace_identifier_default")),
-            tags: config.text("tag_style").map(TagStyle::of),
-        }
+    /// Whether the metrics are others than by default.
+    pub(super) fn chooses_metrics(&self) -> bool {
+        let usual = <Vec<Metric> as FieldValue>::read(&default_metrics());
+        usual.is_ok_and(|usual| usual != self.metrics)
     }
 
     /// Whether answers with this status are told of.
     pub(super) fn allows(&self, status: u16) -> bool {
-        self.ranges
-            .as_ref()
-            .is_none_or(|all| all.iter().any(|(from, to)| (*from..=*to).contains(&status)))
+        self.allow_status_codes.as_ref().is_none_or(|all| {
+            let mut ranges = all.iter();
+            ranges.any(|StatusRange(from, to)| (*from..=*to).contains(&status))
+        })
     }
 }

@@ -7,18 +7,18 @@ use async_trait::async_trait;
 use pingora::http::RequestHeader;
 use serde_json::{Map, Value, json};
 
-use super::config::{CONSUMERS, ConsumerName, Metric, check_rate};
+use super::config::{ConsumerName, MetricName, StatType, check_rate};
 use super::line::{Line, TagStyle, Tags};
 use super::packets::PacketSender;
 use super::{consumer_name, plain};
-use crate::delivery::{LEGACY, Limits, Queue, legacy_fields, queue_field};
+use crate::delivery::{OlderQueueConfig, Queue, QueueConfig, queue_type};
 use crate::logging::OBSERVES;
-use crate::settings::{Settings, wrong};
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use crate::settings::wrong;
+use doorward_core::model::schema::{Schema, Type, Violations};
 use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::RequestRecord;
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -38,15 +38,6 @@ const NAMES: &[&str] = &[
     "response_size",
     "upstream_latency",
 ];
-const STAT_TYPES: &[&str] = &[
-    "counter",
-    "gauge",
-    "histogram",
-    "meter",
-    "set",
-    "timer",
-    "distribution",
-];
 /// The metrics by default, of which the first is a counter.
 const DEFAULTS: &[&str] = &[
     "request_count",
@@ -57,37 +48,70 @@ const DEFAULTS: &[&str] = &[
     "kong_latency",
 ];
 
+config! {
+    /// A metric that is sent.
+    struct TagMetric {
+        /// What the metric tells.
+        #[field(kind(Type::word(NAMES)), required)]
+        name: MetricName,
+        /// How the receiver takes its numbers together.
+        #[field(required)]
+        stat_type: StatType,
+        /// Further tags, such as app:kong.
+        #[field(kind(Type::array(Type::checked(check_tag))))]
+        tags: Vec<Box<str>>,
+        /// The rate that the receiver is told. Counters and gauges need one.
+        #[field(kind(Type::Between(0, 1)))]
+        sample_rate: Option<f64>,
+        /// What consumers are called. Null: custom_id.
+        consumer_identifier: Option<ConsumerName>,
+    }
+}
+
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// The host of the agent. Null: that of the environment's KONG_DATADOG_AGENT_HOST.
+        #[field(default("localhost"))]
+        host: Option<String>,
+        /// Its port. Null: that of the environment's KONG_DATADOG_AGENT_PORT.
+        #[field(default(8125))]
+        port: Option<u16>,
+        /// What the names of metrics begin with.
+        #[field(default("kong"))]
+        prefix: Option<Box<str>>,
+        /// The name of the tag that tells the service.
+        #[field(default("name"))]
+        service_name_tag: Option<Box<str>>,
+        /// The name of the tag that tells the status.
+        #[field(default("status"))]
+        status_tag: Option<Box<str>>,
+        /// The name of the tag that tells the consumer.
+        #[field(default("consumer"))]
+        consumer_tag: Option<Box<str>>,
+        older as ..: OlderQueueConfig,
+        /// What waits, for how long, and how often it is sent again.
+        #[field(kind(queue_type(1)), required)]
+        queue: QueueConfig,
+        /// The metrics that are sent.
+        #[field(kind(Type::array(metric_type())), default(default_metrics()), required)]
+        metrics: Vec<TagMetric>,
+    }
+}
+
 fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let tag = |name, usual: &str| Field::new(name, Type::some_text()).default(usual);
-        let mut fields = vec![
-            Field::new("host", Type::some_text()).default("localhost"),
-            Field::new("port", Type::Integer(0, 65_535)).default(8125),
-            tag("prefix", "kong"),
-            tag("service_name_tag", "name"),
-            tag("status_tag", "status"),
-            tag("consumer_tag", "consumer"),
-        ];
-        fields.extend(legacy_fields());
-        fields.push(queue_field(1));
-        let metrics = Field::new("metrics", Type::array(Type::Record(metric())));
-        fields.push(metrics.default(default_metrics()).required());
-        Schema::new(fields)
-    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Config::fields()));
     &SCHEMA
 }
 
-fn metric() -> Schema {
-    Schema::new(vec![
-        Field::new("name", Type::word(NAMES)).required(),
-        Field::new("stat_type", Type::word(STAT_TYPES)).required(),
-        Field::new("tags", Type::array(Type::checked(check_tag))),
-        Field::new("sample_rate", Type::Between(0, 1)),
-        Field::new("consumer_identifier", Type::word(CONSUMERS)),
-    ])
-    .check(|metric: &Map<String, Value>, violations: &mut Violations| {
-        check_rate(Settings(metric), violations);
-    })
+fn metric_type() -> Type {
+    Type::Record(Schema::new(TagMetric::fields()).check(check_metric))
+}
+
+fn check_metric(metric: &Map<String, Value>, violations: &mut Violations) {
+    if let Ok(metric) = TagMetric::read(metric) {
+        check_rate(metric.stat_type, metric.sample_rate, violations);
+    }
 }
 
 fn check_tag(text: &str) -> Result<(), String> {
@@ -116,51 +140,48 @@ struct Datadog {
     prefix: Box<str>,
     /// Of service, status and consumer.
     tags: [Box<str>; 3],
-    metrics: Vec<(Metric, Vec<Box<str>>)>,
+    metrics: Vec<TagMetric>,
     queue: Queue,
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    let text = |field| config.text(field).unwrap_or_default().into();
+    let config = Config::read(config)?;
     // Who leaves them out means the agent that the environment names.
     let environment = |name| std::env::var(name).ok();
-    let host = config.text("host").map(str::to_owned);
+    let host = config.host;
     let host = host.or_else(|| environment("KONG_DATADOG_AGENT_HOST"));
-    let port = config.integer("port").map(|port| port.to_string());
-    let port = port.or_else(|| environment("KONG_DATADOG_AGENT_PORT"));
-    let port = port.as_deref().unwrap_or("8125").parse::<u16>();
-    let port = port.map_err(|_| wrong("port", "expected a port"))?;
+    let port = match config.port {
+        Some(port) => port,
+        None => match environment("KONG_DATADOG_AGENT_PORT") {
+            Some(port) => port.parse().map_err(|_| wrong("port", "expected a port"))?,
+            None => 8125,
+        },
+    };
     let sender = PacketSender::udp(host.as_deref().unwrap_or("localhost"), port);
-    let list = config.get("metrics").and_then(Value::as_array);
-    let records = list.into_iter().flatten().filter_map(Value::as_object);
-    let metrics = records.map(|record| {
-        let record = Settings(record);
-        let tags = record.texts("tags").map(Box::from).collect();
-        (Metric::read(record), tags)
-    });
+    let limits = config.queue.limits(config.older.older());
+    let tags = [
+        config.service_name_tag,
+        config.status_tag,
+        config.consumer_tag,
+    ];
     Ok(Arc::new(Datadog {
-        prefix: text("prefix"),
-        tags: ["service_name_tag", "status_tag", "consumer_tag"].map(text),
-        metrics: metrics.collect(),
-        queue: Queue::new(KIND.name, parts, Limits::read(config, &LEGACY), sender),
+        prefix: config.prefix.unwrap_or_default(),
+        tags: tags.map(Option::unwrap_or_default),
+        metrics: config.metrics,
+        queue: Queue::new(KIND.name, parts, limits, sender),
     }))
 }
 
 impl Datadog {
-    fn line(
-        &self,
-        (metric, own): &(Metric, Vec<Box<str>>),
-        record: &RequestRecord<'_>,
-    ) -> Option<String> {
-        let (name, value) = plain(&metric.name, record)?;
+    fn line(&self, metric: &TagMetric, record: &RequestRecord<'_>) -> Option<String> {
+        let (name, value) = plain(metric.name, record)?;
         let service = record.service?;
         let service = service.name.as_deref().unwrap_or(&service.host);
         let [of_service, of_status, of_consumer] = &self.tags;
         let mut tags = Tags::default();
         tags.put(of_service, &service.replace('.', "_"));
         tags.put(of_status, &record.response.status.to_string());
-        let by = metric.consumer.unwrap_or(ConsumerName::CustomId);
+        let by = metric.consumer_identifier.unwrap_or(ConsumerName::CustomId);
         let consumer = record.consumer().and_then(|one| consumer_name(by, one));
         if let Some(consumer) = consumer {
             let consumer = match by {
@@ -169,13 +190,13 @@ impl Datadog {
             };
             tags.put(of_consumer, &consumer);
         }
-        own.iter().for_each(|tag| tags.put_whole(tag));
+        metric.tags.iter().for_each(|tag| tags.put_whole(tag));
         let line = Line {
             prefix: &self.prefix,
             name,
             value: &value.to_string(),
-            kind: metric.kind,
-            rate: metric.rate,
+            kind: metric.stat_type.mark(),
+            rate: metric.sample_rate,
         };
         Some(line.with(TagStyle::Dogstatsd, &tags))
     }

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use doorward_plugin_api::words;
+
 /// A name in which no other line, field or tag can begin.
 pub(super) fn clean(name: &str) -> Cow<'_, str> {
     let breaks = |c: char| c.is_control() || matches!(c, ':' | '|' | '@' | '#' | ',' | '[' | ']');
@@ -12,23 +14,17 @@ pub(super) fn clean(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// How tags are written.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum TagStyle {
-    Dogstatsd,
-    Influxdb,
-    Librato,
-    Signalfx,
-}
-
-impl TagStyle {
-    pub(super) fn of(text: &str) -> Self {
-        match text {
-            "influxdb" => Self::Influxdb,
-            "librato" => Self::Librato,
-            "signalfx" => Self::Signalfx,
-            _ => Self::Dogstatsd,
-        }
+words! {
+    /// How tags are written.
+    pub(super) enum TagStyle {
+        /// Behind the line, behind `#`.
+        Dogstatsd = "dogstatsd",
+        /// Behind the name, behind a comma.
+        Influxdb = "influxdb",
+        /// Behind the name, behind `#`.
+        Librato = "librato",
+        /// Behind the name, between brackets.
+        Signalfx = "signalfx",
     }
 }
 

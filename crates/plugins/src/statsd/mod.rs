@@ -17,9 +17,8 @@ use async_trait::async_trait;
 use pingora::http::RequestHeader;
 use serde_json::{Map, Value};
 
-use crate::delivery::{LEGACY, Limits, Queue};
+use crate::delivery::Queue;
 use crate::logging::{OBSERVES, workspace};
-use crate::settings::Settings;
 use doorward_core::model::consumer::Consumer;
 use doorward_core::model::service::Service;
 use doorward_net::host;
@@ -28,7 +27,7 @@ use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Ver
 use doorward_plugin_api::record::RequestRecord;
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
-use config::{Config, ConsumerName, Metric, ServiceName, WorkspaceName};
+use config::{Config, ConsumerName, Metric, MetricName, ServiceName, WorkspaceName};
 use line::{Line, Tags, clean};
 use packets::PacketSender;
 
@@ -51,15 +50,14 @@ struct Statsd {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let settings = Settings(config);
-    let config = Config::read(settings);
+    let config = Config::read(config)?;
     let node = node();
-    let mut prefix = config.prefix.to_string();
-    if config.hostname_in_prefix && config.tags.is_none() {
+    let mut prefix = config.prefix.as_deref().unwrap_or_default().to_owned();
+    if config.hostname_in_prefix && config.tag_style.is_none() {
         prefix = format!("{prefix}.node.{node}");
     }
-    let limits = Limits::read(settings, &LEGACY);
-    let queue = Queue::new(KIND.name, parts, limits, PacketSender::of(settings));
+    let limits = config.queue.limits(config.older.older());
+    let queue = Queue::new(KIND.name, parts, limits, PacketSender::new(&config));
     Ok(Arc::new(Statsd {
         config,
         prefix,
@@ -102,27 +100,47 @@ fn workspace_name(by: WorkspaceName) -> String {
 
 /// A number of a request that needs no further name: where it stands, and what it
 /// is. `None`: it is unknown, or another kind of metric.
-fn plain(name: &str, record: &RequestRecord<'_>) -> Option<(&'static str, u64)> {
+fn plain(name: MetricName, record: &RequestRecord<'_>) -> Option<(&'static str, u64)> {
     let millis = crate::logging::millis;
     match name {
-        "request_count" => Some(("request.count", 1)),
-        "request_size" => Some(("request.size", record.request.size())),
-        "response_size" => Some(("response.size", record.response.size())),
-        "latency" => Some(("latency", millis(record.latencies.request))),
-        "upstream_latency" => Some(("upstream_latency", millis(record.latencies.upstream?))),
-        "kong_latency" => Some(("kong_latency", millis(record.latencies.gateway))),
+        MetricName::RequestCount => Some(("request.count", 1)),
+        MetricName::RequestSize => Some(("request.size", record.request.size())),
+        MetricName::ResponseSize => Some(("response.size", record.response.size())),
+        MetricName::Latency => Some(("latency", millis(record.latencies.request))),
+        MetricName::UpstreamLatency => {
+            Some(("upstream_latency", millis(record.latencies.upstream?)))
+        }
+        MetricName::KongLatency => Some(("kong_latency", millis(record.latencies.gateway))),
         _ => None,
     }
 }
 
 impl Statsd {
+    /// What services are called in a metric.
+    fn service_name(&self, metric: &Metric) -> ServiceName {
+        let usual = self.config.service_identifier_default;
+        metric.service_identifier.unwrap_or(usual)
+    }
+
+    /// What consumers are called in a metric.
+    fn consumer_name(&self, metric: &Metric) -> ConsumerName {
+        let usual = self.config.consumer_identifier_default;
+        metric.consumer_identifier.unwrap_or(usual)
+    }
+
+    /// What the workspace is called in a metric.
+    fn workspace_name(&self, metric: &Metric) -> WorkspaceName {
+        let usual = self.config.workspace_identifier_default;
+        metric.workspace_identifier.unwrap_or(usual)
+    }
+
     /// The lines of a request.
     fn lines(&self, record: &RequestRecord<'_>) -> Vec<String> {
         let metrics = self.config.metrics.iter();
         metrics
-            .filter_map(|metric| match self.config.tags {
+            .filter_map(|metric| match self.config.tag_style {
                 Some(style) => {
-                    let (name, value) = plain(&metric.name, record)?;
+                    let (name, value) = plain(metric.name, record)?;
                     let tags = self.tags(metric, record)?;
                     Some(
                         self.line(name, &value.to_string(), metric)
@@ -139,14 +157,14 @@ impl Statsd {
             prefix: &self.prefix,
             name,
             value,
-            kind: metric.kind,
-            rate: metric.rate,
+            kind: metric.stat_type.mark(),
+            rate: metric.sample_rate,
         }
     }
 
     /// The line of a metric whose name says what it is about.
     fn named(&self, metric: &Metric, record: &RequestRecord<'_>) -> Option<String> {
-        let by = metric.service.unwrap_or(self.config.service);
+        let by = self.service_name(metric);
         let scope = match record.service {
             None => "global.unmatched".to_owned(),
             Some(service) => {
@@ -154,36 +172,36 @@ impl Statsd {
                 format!("service.{}", clean(&name.replace('.', "_")))
             }
         };
-        if let Some((name, value)) = plain(&metric.name, record) {
+        if let Some((name, value)) = plain(metric.name, record) {
             let name = format!("{scope}.{name}");
             return Some(self.line(&name, &value.to_string(), metric).text());
         }
         let status = record.response.status;
-        let by = metric.consumer.unwrap_or(self.config.consumer);
+        let by = self.consumer_name(metric);
         let user = || {
             let name = consumer_name(by, record.consumer()?)?;
             Some(clean(&name).into_owned())
         };
-        let (name, value) = match &*metric.name {
-            "status_count" => (format!("{scope}.status.{status}"), "1".to_owned()),
-            "unique_users" => (format!("{scope}.user.uniques"), user()?),
-            "request_per_user" => (
+        let (name, value) = match metric.name {
+            MetricName::StatusCount => (format!("{scope}.status.{status}"), "1".to_owned()),
+            MetricName::UniqueUsers => (format!("{scope}.user.uniques"), user()?),
+            MetricName::RequestPerUser => (
                 format!("{scope}.user.{}.request.count", user()?),
                 "1".to_owned(),
             ),
-            "status_count_per_user" => (
+            MetricName::StatusCountPerUser => (
                 format!("{scope}.user.{}.status.{status}", user()?),
                 "1".to_owned(),
             ),
-            "status_count_per_workspace" => {
-                let by = metric.workspace.unwrap_or(self.config.workspace);
+            MetricName::StatusCountPerWorkspace => {
+                let by = self.workspace_name(metric);
                 let workspace = workspace_name(by);
                 (
                     format!("{scope}.workspace.{workspace}.status.{status}"),
                     "1".to_owned(),
                 )
             }
-            "status_count_per_user_per_route" => {
+            MetricName::StatusCountPerUserPerRoute => {
                 let route = record.route?.id;
                 (
                     format!("route.{route}.user.{}.status.{status}", user()?),
@@ -198,7 +216,7 @@ impl Statsd {
 
     /// What tags say of a request; without a service nothing is told.
     fn tags(&self, metric: &Metric, record: &RequestRecord<'_>) -> Option<Tags> {
-        let by = metric.service.unwrap_or(self.config.service);
+        let by = self.service_name(metric);
         let mut tags = Tags::default();
         tags.put("service", &service_name(by, record.service?)?);
         if let Some(route) = record.route {
@@ -207,9 +225,9 @@ impl Statsd {
                 None => tags.put("route", &route.id.to_string()),
             }
         }
-        let by = metric.workspace.unwrap_or(self.config.workspace);
+        let by = self.workspace_name(metric);
         tags.put("workspace", &workspace_name(by));
-        let by = metric.consumer.unwrap_or(self.config.consumer);
+        let by = self.consumer_name(metric);
         let consumer = record.consumer().and_then(|one| consumer_name(by, one));
         if let Some(consumer) = consumer {
             tags.put("consumer", &consumer);
@@ -248,9 +266,9 @@ impl Filter for Statsd {
             .config
             .metrics
             .iter()
-            .any(|one| &*one.name == "shdict_usage");
+            .any(|one| one.name == MetricName::ShdictUsage);
         let warning = "metrics: shdict_usage has no effect, since there are no such dictionaries";
-        (idle && self.config.chosen)
+        (idle && self.config.chooses_metrics())
             .then(|| warning.to_owned())
             .into_iter()
             .collect()

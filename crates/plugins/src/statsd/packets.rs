@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::config::Config;
 use crate::delivery::Sender;
 use crate::logging::tcp_log::TcpSender;
-use crate::logging::udp_log::{UdpSender, port};
-use crate::settings::Settings;
+use crate::logging::udp_log::UdpSender;
 
 /// How long a connection may take, and how long it is kept.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,27 +26,24 @@ enum Transport {
 }
 
 impl PacketSender {
-    /// To the host of a complete `config`.
-    pub(super) fn of(config: Settings<'_>) -> Self {
-        let host = config.text("host").unwrap_or("localhost");
-        let transport = if config.flag("use_tcp") {
-            Transport::Tcp(Box::new(TcpSender::plain(
-                host,
-                port(config),
-                TIMEOUT,
-                KEEPALIVE,
-            )))
+    /// To the host of a configuration.
+    pub(super) fn new(config: &Config) -> Self {
+        let host = config.host.as_deref().unwrap_or("localhost");
+        let port = config.port.unwrap_or_default();
+        let transport = if config.use_tcp {
+            let tcp = TcpSender::plain(host, port, TIMEOUT, KEEPALIVE);
+            Transport::Tcp(Box::new(tcp))
         } else {
-            Transport::Udp(UdpSender {
-                host: host.into(),
-                port: port(config),
-            })
+            let host = host.into();
+            Transport::Udp(UdpSender { host, port })
         };
-        let size = config.integer("udp_packet_size").unwrap_or_default();
-        Self {
-            transport,
-            size: usize::try_from(size).unwrap_or_default(),
-        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 0 and 65507"
+        )]
+        let size = config.udp_packet_size.unwrap_or_default() as usize;
+        Self { transport, size }
     }
 
     /// Over UDP.

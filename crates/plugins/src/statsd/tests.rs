@@ -96,23 +96,23 @@ fn tags_are_written_in_each_style_and_no_name_breaks_a_line() {
     };
     for (style, expected) in [
         (
-            "dogstatsd",
+            line::TagStyle::Dogstatsd,
             "kong.request.count:1|c|#service:a.b,consumer:x_c_evil_1_y",
         ),
         (
-            "influxdb",
+            line::TagStyle::Influxdb,
             "kong.request.count,service=a.b,consumer=x_c_evil_1_y:1|c",
         ),
         (
-            "librato",
+            line::TagStyle::Librato,
             "kong.request.count#service=a.b,consumer=x_c_evil_1_y:1|c",
         ),
         (
-            "signalfx",
+            line::TagStyle::Signalfx,
             "kong.request.count[service=a.b,consumer=x_c_evil_1_y]:1|c",
         ),
     ] {
-        assert_eq!(line.with(line::TagStyle::of(style), &tags), expected);
+        assert_eq!(line.with(style, &tags), expected);
     }
 }
 

@@ -7,18 +7,28 @@ use pingora::http::RequestHeader;
 
 use doorward_core::clock::random_bytes;
 use doorward_core::hex;
+use doorward_plugin_api::words;
 
-/// A format of headers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
-    W3c,
-    B3,
-    B3Single,
-    Jaeger,
-    Ot,
-    Datadog,
-    Aws,
-    Gcp,
+words! {
+    /// A format of headers.
+    pub(super) enum Format {
+        /// `traceparent` and `tracestate`.
+        W3c = "w3c",
+        /// Datadog's own headers.
+        Datadog = "datadog",
+        /// Headers of Zipkin, one for each part.
+        B3 = "b3",
+        /// Google's own header.
+        Gcp = "gcp",
+        /// The one header `b3` of Zipkin.
+        B3Single = "b3-single",
+        /// `uber-trace-id`.
+        Jaeger = "jaeger",
+        /// Amazon's own header.
+        Aws = "aws",
+        /// Headers of OpenTracing.
+        Ot = "ot",
+    }
 }
 
 /// What is known of a trace.
@@ -99,21 +109,6 @@ fn decision(text: &str) -> Option<bool> {
 }
 
 impl Format {
-    /// The format of this name.
-    pub(super) fn of(name: &str) -> Option<Self> {
-        Some(match name {
-            "w3c" => Self::W3c,
-            "b3" => Self::B3,
-            "b3-single" => Self::B3Single,
-            "jaeger" => Self::Jaeger,
-            "ot" => Self::Ot,
-            "datadog" => Self::Datadog,
-            "aws" => Self::Aws,
-            "gcp" => Self::Gcp,
-            _ => return None,
-        })
-    }
-
     /// What log records call it.
     pub(super) fn name(self) -> &'static str {
         match self {

@@ -20,6 +20,7 @@ use pingora::http::RequestHeader;
 use context::{Format, TraceContext};
 use doorward_core::clock::random_bytes;
 use doorward_core::hex;
+use doorward_core::model::schema::Type;
 use doorward_plugin_api::filter::Exchange;
 use propagation::Propagation;
 
@@ -44,6 +45,9 @@ impl Trace {
         &self.ids
     }
 }
+
+/// What a timeout in milliseconds may be.
+const MILLIS: Type = Type::Integer(0, 2_147_483_646);
 
 /// How new traces begin.
 #[derive(Debug, Clone, Copy)]

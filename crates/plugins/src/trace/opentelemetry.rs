@@ -1,5 +1,6 @@
 //! The `opentelemetry` plugin: spans and records of requests go to a collector.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -9,20 +10,21 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
 
 use super::context::Format;
-use super::propagation::{self, Propagation};
+use super::propagation::{HeaderType, Propagation, PropagationConfig, propagation_type};
 use super::spans::{nanos, spans};
-use super::{Beginning, Trace, begin, noted};
-use crate::delivery::{LEGACY_SPANS, Limits, Queue, Sender, queue_field};
+use super::{Beginning, MILLIS, Trace, begin, noted};
+use crate::delivery::{Older, Queue, QueueConfig, Sender, queue_type};
+use crate::logging::http_log::put_headers;
 use crate::logging::{OBSERVES, record};
-use crate::settings::{Settings, header_name, url_text, wrong};
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use crate::settings::{header_name, url_text, wrong};
+use doorward_core::model::schema::{Schema, Type, Violations};
 use doorward_net::http::outbound::Outbound;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::collector::{Collector, CollectorError, Endpoint, Signal};
 use doorward_net::telemetry::{Metrics, protobuf};
 use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::RequestRecord;
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -37,50 +39,63 @@ pub(crate) const KIND: Kind = Kind {
 /// The share of requests by default, as in the imitated gateway.
 const RATIO: f64 = 0.01;
 
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// Where spans are sent: a URL of http or https, or one of grpc or grpcs without a
+        /// path.
+        #[field(kind(Type::checked(url_text)), aliases(&["endpoint"]))]
+        traces_endpoint: Option<String>,
+        /// Where records of requests are sent as logs. Null: nowhere.
+        #[field(kind(Type::checked(url_text)))]
+        logs_endpoint: Option<String>,
+        /// Headers of requests to the collector.
+        headers: BTreeMap<String, String>,
+        /// Attributes of the resource, in the place of the gateway's own or beside them.
+        resource_attributes: BTreeMap<String, String>,
+        /// What waits, for how long, and how often it is sent again.
+        #[field(kind(queue_type(200)), required)]
+        queue: QueueConfig,
+        /// Stands for max_batch_size of the queue, unless it is 200 or null.
+        batch_span_count: Option<i64>,
+        /// Stands for max_coalescing_delay of the queue, unless it is 3 or null.
+        batch_flush_delay: Option<i64>,
+        /// Milliseconds for a connection. The three timeouts together bound a try.
+        #[field(kind(MILLIS), default(1000))]
+        connect_timeout: Option<u32>,
+        /// Milliseconds for sending. The three timeouts together bound a try.
+        #[field(kind(MILLIS), default(5000))]
+        send_timeout: Option<u32>,
+        /// Milliseconds for the answer. The three timeouts together bound a try.
+        #[field(kind(MILLIS), default(5000))]
+        read_timeout: Option<u32>,
+        /// A header that tells clients the id of the trace. Null: none.
+        http_response_header_for_traceid: Option<HeaderName>,
+        /// Counts where propagation has a default_format alone. A format: it is written,
+        /// too. ignore: nothing is read.
+        #[field(default("preserve"), required)]
+        header_type: HeaderType,
+        /// The share of traces whose spans are kept. Null: 0.01.
+        #[field(kind(Type::Between(0, 1)))]
+        sampling_rate: Option<f64>,
+        /// In which headers traces are read and written.
+        #[field(kind(propagation_type("w3c")), required)]
+        propagation: PropagationConfig,
+    }
+}
+
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let millis = |name, usual: i64| {
-            let field = Field::new(name, Type::Integer(0, 2_147_483_646));
-            field.default(usual)
-        };
-        let count = |name| Field::new(name, Type::Integer(i64::MIN, i64::MAX));
-        let texts = |check| Type::Map(Box::new(Type::checked(check)));
-        Schema::new(vec![
-            Field::new("traces_endpoint", Type::checked(url_text)).aliases(&["endpoint"]),
-            Field::new("logs_endpoint", Type::checked(url_text)),
-            Field::new("headers", Type::Map(Box::new(Type::some_text()))),
-            Field::new("resource_attributes", texts(check_attribute)),
-            queue_field(200),
-            count("batch_span_count"),
-            count("batch_flush_delay"),
-            millis("connect_timeout", 1000),
-            millis("send_timeout", 5000),
-            millis("read_timeout", 5000),
-            Field::new(
-                "http_response_header_for_traceid",
-                Type::checked(header_name),
-            ),
-            propagation::header_type(),
-            Field::new("sampling_rate", Type::Between(0, 1)),
-            propagation::field("w3c"),
-        ])
-        .check(check_endpoints)
-        .check(check_headers)
+        Schema::new(Config::fields())
+            .check(check_endpoints)
+            .check(check_headers)
     });
     &SCHEMA
 }
 
-fn check_attribute(text: &str) -> Result<(), String> {
-    if text.is_empty() {
-        return Err("length must be at least 1".to_owned());
-    }
-    Ok(())
-}
-
 fn check_endpoints(config: &Map<String, Value>, violations: &mut Violations) {
-    let config = Settings(config);
-    let mut fields = ["traces_endpoint", "logs_endpoint"].into_iter();
-    if fields.all(|field| config.get(field).is_none()) {
+    let none = |config: Config| config.traces_endpoint.is_none() && config.logs_endpoint.is_none();
+    if Config::read(config).is_ok_and(none) {
         violations.put_holder(
             "at least one of these fields must be non-empty: 'config.traces_endpoint', \
              'config.logs_endpoint'",
@@ -89,8 +104,10 @@ fn check_endpoints(config: &Map<String, Value>, violations: &mut Violations) {
 }
 
 fn check_headers(config: &Map<String, Value>, violations: &mut Violations) {
-    let headers = config.get("headers").and_then(Value::as_object);
-    for name in headers.into_iter().flat_map(Map::keys) {
+    let Ok(config) = Config::read(config) else {
+        return;
+    };
+    for name in config.headers.keys() {
         if let Err(message) = header_name(name) {
             violations.put("headers", message);
         }
@@ -168,46 +185,62 @@ struct OpenTelemetry {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    let queue = |field, signal| -> Result<Option<Queue>, ConfigError> {
-        let sender = sender(field, signal, config, parts)?;
-        let limits = Limits::read(config, &LEGACY_SPANS);
-        Ok(sender.map(|sender| Queue::new(KIND.name, parts, limits, sender)))
+    let config = Config::read(config)?;
+    let header_type = config.header_type;
+    let queue = |field, endpoint: &Option<String>, signal| -> Result<Option<Queue>, ConfigError> {
+        let Some(endpoint) = endpoint else {
+            return Ok(None);
+        };
+        let endpoint = Endpoint::parse(endpoint, signal);
+        let endpoint = endpoint.map_err(|error| wrong(field, error.to_string()))?;
+        let sender = sender(endpoint, &config, parts)?;
+        let limits = config.queue.limits(config.older());
+        Ok(Some(Queue::new(KIND.name, parts, limits, sender)))
     };
+    let spans = queue("traces_endpoint", &config.traces_endpoint, Signal::Traces)?;
+    let records = queue("logs_endpoint", &config.logs_endpoint, Signal::Logs)?;
     Ok(Arc::new(OpenTelemetry {
-        propagation: Propagation::read(config, Format::W3c)?,
+        propagation: Propagation::new(config.propagation, (header_type, None), Format::W3c)?,
         beginning: Beginning {
             id_size: 16,
-            ratio: config.number("sampling_rate").unwrap_or(RATIO),
+            ratio: config.sampling_rate.unwrap_or(RATIO),
             is_final: false,
         },
-        id_header: config.header("http_response_header_for_traceid")?,
-        spans: queue("traces_endpoint", Signal::Traces)?,
-        records: queue("logs_endpoint", Signal::Logs)?,
+        id_header: config.http_response_header_for_traceid,
+        spans,
+        records,
     }))
 }
 
-/// What sends to the endpoint in this field, if there is one.
+impl Config {
+    /// What the older fields of the queue say.
+    fn older(&self) -> Older {
+        #[expect(clippy::cast_precision_loss, reason = "beyond all bounds of a queue")]
+        let number = |field: Option<i64>| field.map(|number| number as f64);
+        Older::new(
+            (number(self.batch_span_count), 200.0),
+            (number(self.batch_flush_delay), 3.0),
+        )
+    }
+}
+
+/// What sends to this endpoint.
 fn sender(
-    field: &'static str,
-    signal: Signal,
-    config: Settings<'_>,
+    mut endpoint: Endpoint,
+    config: &Config,
     parts: &Parts,
-) -> Result<Option<OtlpSender>, ConfigError> {
-    let Some(text) = config.text(field) else {
-        return Ok(None);
-    };
-    let endpoint = Endpoint::parse(text, signal);
-    let mut endpoint = endpoint.map_err(|error| wrong(field, error.to_string()))?;
+) -> Result<OtlpSender, ConfigError> {
     let mut headers = HeaderMap::new();
     headers.extend((endpoint.take_credentials()).map(|value| (header::AUTHORIZATION, value)));
-    config.put_headers("headers", &mut headers)?;
-    let millis = |field| config.integer(field).and_then(|n| u64::try_from(n).ok());
-    let timeouts = ["connect_timeout", "send_timeout", "read_timeout"];
-    let timeout: u64 = timeouts.into_iter().filter_map(millis).sum();
-    let attributes = config.get("resource_attributes").and_then(Value::as_object);
-    let attributes = attributes.into_iter().flatten();
-    Ok(Some(OtlpSender {
+    put_headers(&config.headers, &mut headers)?;
+    let timeouts = [
+        config.connect_timeout,
+        config.send_timeout,
+        config.read_timeout,
+    ];
+    let timeout: u64 = timeouts.into_iter().flatten().map(u64::from).sum();
+    let attributes = config.resource_attributes.iter();
+    Ok(OtlpSender {
         outbound: parts.outbound.clone(),
         metrics: parts.metrics.clone(),
         collector: Collector {
@@ -216,9 +249,9 @@ fn sender(
             timeout: Duration::from_millis(timeout.max(1)),
         },
         attributes: attributes
-            .filter_map(|(name, value)| Some((name.as_str().into(), value.as_str()?.into())))
+            .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
             .collect(),
-    }))
+    })
 }
 
 /// The record of a request, as a field of its scope: the object that log plugins

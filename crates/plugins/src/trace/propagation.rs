@@ -2,14 +2,27 @@
 
 use http::{HeaderMap, HeaderName};
 use pingora::http::RequestHeader;
+use serde_json::Value;
 
 use super::Trace;
 use super::context::{Format, Outgoing, TraceContext};
-use crate::settings::{Settings, wrong};
-use doorward_core::model::schema::{Field, Schema, Type};
-use doorward_plugin_api::ConfigError;
+use crate::settings::{with_default, wrong};
+use doorward_core::model::schema::{Schema, Type};
+use doorward_plugin_api::config::FieldValue;
+use doorward_plugin_api::{ConfigError, config};
 
+/// The formats that are read, as `extract` names them.
 const EXTRACT: &[&str] = &["b3", "w3c", "jaeger", "ot", "datadog", "aws", "gcp"];
+/// The same: all that are read where nothing is said.
+const ALL: [Format; 7] = [
+    Format::B3,
+    Format::W3c,
+    Format::Jaeger,
+    Format::Ot,
+    Format::Datadog,
+    Format::Aws,
+    Format::Gcp,
+];
 const INJECT: &[&str] = &[
     "preserve",
     "b3",
@@ -33,51 +46,71 @@ const HEADER_TYPES: &[&str] = &[
     "datadog",
     "gcp",
 ];
-const FORMATS: &[&str] = &[
-    "w3c",
-    "datadog",
-    "b3",
-    "gcp",
-    "b3-single",
-    "jaeger",
-    "aws",
-    "ot",
-];
 
-/// The field `propagation`.
-pub(super) fn field(default: &str) -> Field {
-    let list = |name, one_of| Field::new(name, Type::array(Type::word(one_of)));
-    let record = Schema::new(vec![
-        list("extract", EXTRACT),
-        Field::new("clear", Type::array(Type::some_text())),
-        list("inject", INJECT),
-        Field::new("default_format", Type::word(FORMATS))
-            .default(default)
-            .required(),
-    ]);
-    Field::new("propagation", Type::Record(record)).required()
+config! {
+    /// The record `propagation`.
+    #[derive(Debug)]
+    pub(super) struct PropagationConfig {
+        /// Formats that are read. The first that a request has counts.
+        #[field(kind(Type::array(Type::word(EXTRACT))))]
+        extract: Option<Vec<Format>>,
+        /// Headers that are taken away before others are written.
+        clear: Option<Vec<String>>,
+        /// Formats that are written. preserve: the one that was read.
+        inject: Option<Vec<Injection>>,
+        /// The format that preserve means where none was read.
+        #[field(required)]
+        default_format: Format,
+    }
 }
 
-/// The older field `header_type`.
-pub(super) fn header_type() -> Field {
-    Field::new("header_type", Type::word(HEADER_TYPES))
-        .default("preserve")
-        .required()
-}
-
-/// The older field `default_header_type`.
-pub(super) fn default_header_type() -> Field {
-    Field::new("default_header_type", Type::word(FORMATS))
-        .default("b3")
-        .required()
+/// The type of the field `propagation`, whose format by default is this word.
+pub(super) fn propagation_type(default: &str) -> Type {
+    let fields = with_default(PropagationConfig::fields(), "default_format", default);
+    Type::Record(Schema::new(fields))
 }
 
 /// What is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Injection {
+pub(super) enum Injection {
     /// The format that was read, or else the one by default.
     Preserve,
     As(Format),
+}
+
+impl FieldValue for Injection {
+    fn kind() -> Type {
+        Type::word(INJECT)
+    }
+
+    fn read(value: &Value) -> Result<Self, ConfigError> {
+        match value.as_str() {
+            Some("preserve") => Ok(Self::Preserve),
+            _ => <Format as FieldValue>::read(value).map(Self::As),
+        }
+    }
+}
+
+/// What the older field `header_type` says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum HeaderType {
+    /// Nothing is read, and the format by default is written.
+    Ignore,
+    /// All formats are read, and the one that was read is written, and this one.
+    Also(Injection),
+}
+
+impl FieldValue for HeaderType {
+    fn kind() -> Type {
+        Type::word(HEADER_TYPES)
+    }
+
+    fn read(value: &Value) -> Result<Self, ConfigError> {
+        match value.as_str() {
+            Some("ignore") => Ok(Self::Ignore),
+            _ => <Injection as FieldValue>::read(value).map(Self::Also),
+        }
+    }
 }
 
 /// Which formats are read and written.
@@ -90,47 +123,35 @@ pub(super) struct Propagation {
 }
 
 impl Propagation {
-    /// Reads a complete `config`, whose format by default is `usual` where it says
-    /// nothing.
-    pub(super) fn read(config: Settings<'_>, usual: Format) -> Result<Self, ConfigError> {
-        let record = config.record("propagation");
-        let chosen = ["extract", "clear", "inject"]
-            .iter()
-            .any(|field| record.get(field).is_some());
-        let default = record.text("default_format").and_then(Format::of);
-        let default = default.unwrap_or(usual);
-        if !chosen {
-            return Ok(Self::legacy(config, default, usual));
+    /// What the record says, or else the older fields. `usual` is the format by default
+    /// of a record that says nothing.
+    pub(super) fn new(
+        config: PropagationConfig,
+        (header_type, older_default): (HeaderType, Option<Format>),
+        usual: Format,
+    ) -> Result<Self, ConfigError> {
+        let default = config.default_format;
+        if config.extract.is_none() && config.clear.is_none() && config.inject.is_none() {
+            let older = older_default.filter(|_| default == usual);
+            return Ok(Self::legacy(header_type, older.unwrap_or(default)));
         }
-        let clear = record.texts("clear").map(|name| {
+        let clear = config.clear.unwrap_or_default().into_iter().map(|name| {
             let name = HeaderName::try_from(name);
             name.map_err(|_| wrong("propagation.clear", "expected names of headers"))
         });
-        let inject = record.texts("inject").map(|name| match Format::of(name) {
-            Some(format) => Injection::As(format),
-            None => Injection::Preserve,
-        });
         Ok(Self {
-            extract: record.texts("extract").filter_map(Format::of).collect(),
+            extract: config.extract.unwrap_or_default(),
             clear: clear.collect::<Result<_, _>>()?,
-            inject: inject.collect(),
+            inject: config.inject.unwrap_or_default(),
             default,
         })
     }
 
-    /// What the older fields say.
-    fn legacy(config: Settings<'_>, default: Format, usual: Format) -> Self {
-        let older = config.text("default_header_type").and_then(Format::of);
-        let default = older.filter(|_| default == usual).unwrap_or(default);
-        let all = || EXTRACT.iter().filter_map(|name| Format::of(name)).collect();
-        let (extract, inject) = match config.text("header_type") {
-            Some("ignore") => (Vec::new(), vec![Injection::As(default)]),
-            Some(other) => {
-                let also = Format::of(other).map(Injection::As);
-                let inject = [Injection::Preserve].into_iter().chain(also);
-                (all(), inject.collect())
-            }
-            None => (all(), vec![Injection::Preserve]),
+    /// What the older field says.
+    fn legacy(header_type: HeaderType, default: Format) -> Self {
+        let (extract, inject) = match header_type {
+            HeaderType::Ignore => (Vec::new(), vec![Injection::As(default)]),
+            HeaderType::Also(also) => (ALL.to_vec(), vec![Injection::Preserve, also]),
         };
         Self {
             extract,

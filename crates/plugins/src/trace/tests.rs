@@ -3,16 +3,18 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::context::Format;
+use super::propagation::{HeaderType, PropagationConfig, propagation_type};
 use super::*;
 use crate::logging::tests::with_record;
-use crate::settings::Settings;
 use crate::testing::{decide, plugin, session};
 use doorward_core::hex;
 use doorward_core::model::schema::Schema;
 use doorward_net::http::outbound::calls::Call;
+use doorward_plugin_api::config;
+use doorward_plugin_api::config::FieldValue;
 use doorward_plugin_api::record::{RequestFacts, RequestRecord, Try, UpstreamFacts, Wait};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -28,7 +30,7 @@ fn headers(fields: &[(&str, &str)]) -> HeaderMap {
 
 /// Trace, span and decision that a format reads.
 fn read(format: &str, fields: &[(&str, &str)]) -> Option<(String, Option<String>, Option<bool>)> {
-    let format = Format::of(format).unwrap();
+    let format = <Format as FieldValue>::read(&json!(format)).unwrap();
     let context = format.extract(&headers(fields))?;
     let id = context.id_text(Format::B3);
     let span = context.span_id.map(hex::encode);
@@ -152,22 +154,30 @@ fn what_is_not_of_its_format_is_treated_as_absent() {
     }
 }
 
-/// A complete `config` with these fields.
-fn config(fields: Value) -> Map<String, Value> {
-    let schema = Schema::new(vec![
-        propagation::header_type(),
-        propagation::default_header_type(),
-        propagation::field("b3"),
-    ]);
-    schema
-        .complete(fields.as_object().unwrap().clone())
-        .unwrap()
+config! {
+    /// The fields of `zipkin` that say what is read and written.
+    struct Fields {
+        #[field(default("preserve"), required)]
+        header_type: HeaderType,
+        #[field(default("b3"), required)]
+        default_header_type: Format,
+        #[field(kind(propagation_type("b3")), required)]
+        propagation: PropagationConfig,
+    }
+}
+
+/// What these fields say.
+fn propagation(fields: &Value) -> Propagation {
+    let schema = Schema::new(Fields::fields());
+    let fields = schema.complete(fields.as_object().unwrap().clone());
+    let fields = Fields::read(&fields.unwrap()).unwrap();
+    let older = (fields.header_type, Some(fields.default_header_type));
+    Propagation::new(fields.propagation, older, Format::B3).unwrap()
 }
 
 /// What the upstream gets for a request with these headers.
 async fn carried(fields: Value, lines: &str) -> HeaderMap {
-    let config = config(fields);
-    let propagation = Propagation::read(Settings(&config), Format::B3).unwrap();
+    let propagation = propagation(&fields);
     let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
     let (session, _client) = session(&request).await;
     let beginning = Beginning {
@@ -309,8 +319,7 @@ fn opentelemetry_wants_an_endpoint() {
 
 #[test]
 fn a_caller_decides_for_zipkin_and_a_no_decides_for_all() {
-    let config = config(json!({}));
-    let propagation = Propagation::read(Settings(&config), Format::B3).unwrap();
+    let propagation = propagation(&json!({}));
     let sampled = |is_final, ratio, state: &str| {
         let beginning = Beginning {
             id_size: 16,
@@ -337,7 +346,7 @@ fn places(message: &[u8], parts: &[&str]) -> Vec<usize> {
 
 #[test]
 fn each_try_and_each_filter_that_waited_has_a_span() {
-    let propagation = Propagation::read(Settings(&Map::new()), Format::W3c).unwrap();
+    let propagation = propagation(&json!({}));
     let beginning = Beginning {
         id_size: 16,
         ratio: 1.0,

@@ -8,22 +8,22 @@ use async_trait::async_trait;
 use http::{HeaderName, HeaderValue, Method, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value, json};
+use url::Url;
 
 use super::context::Format;
-use super::propagation::{self, Propagation};
-use super::{Beginning, Trace, begin, noted};
-use crate::delivery::{Limits, NO_LEGACY, Queue, queue_field};
+use super::propagation::{HeaderType, Propagation, PropagationConfig, propagation_type};
+use super::{Beginning, MILLIS, Trace, begin, noted};
+use crate::delivery::{Older, Queue, QueueConfig, queue_type};
 use crate::logging::OBSERVES;
 use crate::logging::http_log::{HttpSender, endpoint};
-use crate::settings::{Settings, header_name, url_text};
 use doorward_core::hex;
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_core::model::schema::{Schema, Type, Violations};
 use doorward_net::http::outbound::Options;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::Metrics;
 use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::{RequestRecord, Try};
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config, words};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -54,56 +54,99 @@ const RESERVED: &[&str] = &[
 /// Most tags that a request may bring.
 const TAGS: usize = 64;
 
+words! {
+    /// What spans are called.
+    enum SpanName {
+        /// By the method.
+        Method = "method",
+        /// By the method and the path.
+        MethodPath = "method_path",
+    }
+}
+
+words! {
+    /// How it is told when phases began and ended.
+    enum PhaseFlavor {
+        /// By annotations.
+        Annotations = "annotations",
+        /// By tags.
+        Tags = "tags",
+    }
+}
+
+config! {
+    /// A tag that all spans of requests have.
+    struct StaticTag {
+        /// The name of the tag, which is none that the plugin writes itself.
+        #[field(kind(Type::checked(check_tag_name)), required)]
+        name: String,
+        /// What the tag says.
+        #[field(required)]
+        value: Box<str>,
+    }
+}
+
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// What spans call this gateway.
+        #[field(default("kong"), required)]
+        local_service_name: Box<str>,
+        /// Where lists of spans are posted. Null: traces are carried on, and no spans kept.
+        http_endpoint: Option<Url>,
+        /// The share of requests whose spans are kept, where the caller has not decided.
+        /// Null: 0.001.
+        #[field(kind(Type::Between(0, 1)), default(0.001))]
+        sample_ratio: Option<f64>,
+        /// What spans call upstreams whose service has no name.
+        default_service_name: Option<Box<str>>,
+        /// Whether spans tell the id of the credential.
+        #[field(default(true), required)]
+        include_credential: bool,
+        /// Bytes of the ids of new traces.
+        #[field(kind(Type::Choice(&[8, 16])), default(16), required)]
+        traceid_byte_count: usize,
+        /// Counts where propagation has a default_format alone. A format: it is written,
+        /// too. ignore: nothing is read.
+        #[field(default("preserve"), required)]
+        header_type: HeaderType,
+        /// Counts where propagation says nothing: the format where none was read.
+        #[field(default("b3"), required)]
+        default_header_type: Format,
+        /// A header of requests with tags of their spans, such as a=b; c=d.
+        #[field(default("Zipkin-Tags"), required)]
+        tags_header: String,
+        /// Tags of all spans of requests.
+        static_tags: Vec<StaticTag>,
+        /// What spans are called: by the method, or by the method and the path.
+        #[field(default("method"), required)]
+        http_span_name: SpanName,
+        /// Milliseconds for a connection. The three timeouts together bound a try.
+        #[field(kind(MILLIS), default(2000), required)]
+        connect_timeout: u32,
+        /// Milliseconds for sending. The three timeouts together bound a try.
+        #[field(kind(MILLIS), default(5000), required)]
+        send_timeout: u32,
+        /// Milliseconds for the answer. The three timeouts together bound a try.
+        #[field(kind(MILLIS), default(5000), required)]
+        read_timeout: u32,
+        /// A header that tells clients the id of the trace. Null: none.
+        http_response_header_for_traceid: Option<HeaderName>,
+        /// Whether annotations or tags tell how long phases took.
+        #[field(default("annotations"), required)]
+        phase_duration_flavor: PhaseFlavor,
+        /// What waits, for how long, and how often it is sent again.
+        #[field(kind(queue_type(1)), required)]
+        queue: QueueConfig,
+        /// In which headers traces are read and written.
+        #[field(kind(propagation_type("b3")), required)]
+        propagation: PropagationConfig,
+    }
+}
+
 fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let millis = |name, usual: i64| {
-            let field = Field::new(name, Type::Integer(0, 2_147_483_646));
-            field.default(usual).required()
-        };
-        let tag = Schema::new(vec![
-            Field::new("name", Type::checked(check_tag_name)).required(),
-            Field::new("value", Type::some_text()).required(),
-        ]);
-        Schema::new(vec![
-            Field::new("local_service_name", Type::some_text())
-                .default("kong")
-                .required(),
-            Field::new("http_endpoint", Type::checked(url_text)),
-            Field::new("sample_ratio", Type::Between(0, 1)).default(0.001),
-            Field::new("default_service_name", Type::some_text()),
-            Field::new("include_credential", Type::Boolean)
-                .default(true)
-                .required(),
-            Field::new("traceid_byte_count", Type::Choice(&[8, 16]))
-                .default(16)
-                .required(),
-            propagation::header_type(),
-            propagation::default_header_type(),
-            Field::new("tags_header", Type::some_text())
-                .default("Zipkin-Tags")
-                .required(),
-            Field::new("static_tags", Type::array(Type::Record(tag))),
-            Field::new("http_span_name", Type::word(&["method", "method_path"]))
-                .default("method")
-                .required(),
-            millis("connect_timeout", 2000),
-            millis("send_timeout", 5000),
-            millis("read_timeout", 5000),
-            Field::new(
-                "http_response_header_for_traceid",
-                Type::checked(header_name),
-            ),
-            Field::new(
-                "phase_duration_flavor",
-                Type::word(&["annotations", "tags"]),
-            )
-            .default("annotations")
-            .required(),
-            queue_field(1),
-            propagation::field("b3"),
-        ])
-        .check(check_tags)
-    });
+    static SCHEMA: LazyLock<Schema> =
+        LazyLock::new(|| Schema::new(Config::fields()).check(check_tags));
     &SCHEMA
 }
 
@@ -115,8 +158,11 @@ fn check_tag_name(name: &str) -> Result<(), String> {
 }
 
 fn check_tags(config: &Map<String, Value>, violations: &mut Violations) {
+    let Ok(config) = Config::read(config) else {
+        return;
+    };
     let mut names = HashSet::new();
-    for (name, _) in static_tags(Settings(config)) {
+    for StaticTag { name, .. } in &config.static_tags {
         if !names.insert(name) {
             violations.put(
                 "static_tags",
@@ -126,12 +172,6 @@ fn check_tags(config: &Map<String, Value>, violations: &mut Violations) {
     }
 }
 
-fn static_tags(config: Settings<'_>) -> impl Iterator<Item = (&str, &str)> {
-    let tags = config.get("static_tags").and_then(Value::as_array);
-    let tags = tags.into_iter().flatten().filter_map(Value::as_object);
-    tags.filter_map(|tag| Some((tag.get("name")?.as_str()?, tag.get("value")?.as_str()?)))
-}
-
 /// A running filter.
 struct Zipkin {
     propagation: Propagation,
@@ -139,7 +179,7 @@ struct Zipkin {
     service: Box<str>,
     upstream_service: Option<Box<str>>,
     include_credential: bool,
-    static_tags: Vec<(Box<str>, Box<str>)>,
+    static_tags: Vec<StaticTag>,
     tags_header: Option<HeaderName>,
     path_in_name: bool,
     phases_as_tags: bool,
@@ -150,42 +190,44 @@ struct Zipkin {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    let millis = |field| config.integer(field).and_then(|n| u64::try_from(n).ok());
-    let queue = match config.text("http_endpoint") {
+    let config = Config::read(config)?;
+    let queue = match config.http_endpoint {
         None => None,
-        Some(text) => {
-            let (url, mut headers) = endpoint("http_endpoint", text)?;
+        Some(url) => {
+            let (url, mut headers) = endpoint("http_endpoint", url)?;
             let json = HeaderValue::from_static("application/json");
             headers.insert(header::CONTENT_TYPE, json);
-            let timeouts = ["connect_timeout", "send_timeout", "read_timeout"];
-            let timeout: u64 = timeouts.into_iter().filter_map(millis).sum();
+            let timeouts = [
+                config.connect_timeout,
+                config.send_timeout,
+                config.read_timeout,
+            ];
+            let timeout: u64 = timeouts.into_iter().map(u64::from).sum();
             let options = Options {
                 timeout: Duration::from_millis(timeout.max(1)),
                 ..Options::default()
             };
             let sender = HttpSender::new(parts, (Method::POST, url, headers), options, true);
-            let limits = Limits::read(config, &NO_LEGACY);
+            let limits = config.queue.limits(Older::default());
             Some(Queue::new(KIND.name, parts, limits, sender))
         }
     };
-    let static_tags = static_tags(config);
-    let id_size = config.integer("traceid_byte_count").unwrap_or(16);
+    let older = (config.header_type, Some(config.default_header_type));
     Ok(Arc::new(Zipkin {
-        propagation: Propagation::read(config, Format::B3)?,
+        propagation: Propagation::new(config.propagation, older, Format::B3)?,
         beginning: Beginning {
-            id_size: usize::try_from(id_size).unwrap_or(16),
-            ratio: config.number("sample_ratio").unwrap_or(0.001),
+            id_size: config.traceid_byte_count,
+            ratio: config.sample_ratio.unwrap_or(0.001),
             is_final: true,
         },
-        service: config.text("local_service_name").unwrap_or("kong").into(),
-        upstream_service: config.some_text("default_service_name").map(Box::from),
-        include_credential: config.flag("include_credential"),
-        static_tags: static_tags.map(|(n, v)| (n.into(), v.into())).collect(),
-        tags_header: config.header("tags_header").ok().flatten(),
-        path_in_name: config.text("http_span_name") == Some("method_path"),
-        phases_as_tags: config.text("phase_duration_flavor") == Some("tags"),
-        id_header: config.header("http_response_header_for_traceid")?,
+        service: config.local_service_name,
+        upstream_service: config.default_service_name,
+        include_credential: config.include_credential,
+        static_tags: config.static_tags,
+        tags_header: HeaderName::try_from(config.tags_header).ok(),
+        path_in_name: config.http_span_name == SpanName::MethodPath,
+        phases_as_tags: config.phase_duration_flavor == PhaseFlavor::Tags,
+        id_header: config.http_response_header_for_traceid,
         queue,
         metrics: parts.metrics.clone(),
     }))
@@ -267,8 +309,8 @@ impl Zipkin {
         if !node.is_empty() {
             tags["kong.node.id"] = node.into();
         }
-        for (name, value) in &self.static_tags {
-            tags[&**name] = (&**value).into();
+        for StaticTag { name, value } in &self.static_tags {
+            tags[name] = (&**value).into();
         }
         for (name, value) in self.tags_of_request(record) {
             tags[name] = value.into();
