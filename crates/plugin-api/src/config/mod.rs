@@ -83,6 +83,34 @@ pub fn read_field<T: FieldValue>(
     value.map_err(|error| error.within(name))
 }
 
+/// Reads a record for a check of several fields, whatever else is wrong with it: a
+/// field that is wrong by itself counts as if it was absent. `None`: there is no record
+/// without it.
+pub fn read_for_check<T: FieldValue>(config: &Map<String, Value>) -> Option<T> {
+    if let Ok(read) = T::read(&Value::Object(config.clone())) {
+        return Some(read);
+    }
+    let Type::Record(schema) = T::kind() else {
+        return None;
+    };
+    let mut sound = Map::new();
+    for field in schema.fields {
+        let name = field.name;
+        let alone = Schema::new(vec![field]);
+        let value = config.get(name).cloned();
+        let mut record: Map<_, _> = value
+            .map(|value| (name.to_owned(), value))
+            .into_iter()
+            .collect();
+        if !alone.validate(&record).is_empty() {
+            record.clear();
+        }
+        alone.fill(&mut record);
+        sound.extend(record);
+    }
+    T::read(&Value::Object(sound)).ok()
+}
+
 /// An error of a value itself.
 pub(crate) fn wrong(message: impl Into<String>) -> ConfigError {
     ConfigError {

@@ -187,3 +187,15 @@ fn the_fields_of_a_group_stand_among_those_of_its_record() {
     wrong.insert("first".to_owned(), json!(70_000));
     assert_eq!(Config::read(&wrong).expect_err("too much").field, "first");
 }
+
+#[test]
+fn a_check_sees_the_fields_that_are_right() {
+    let mut config = complete(&json!({"mode": "slow-and-steady", "names": ["a"]}));
+    config.insert("limit".to_owned(), json!("much"));
+    config.insert("header".to_owned(), json!("a b"));
+    let config: Config = read_for_check(&config).expect("a configuration");
+    assert_eq!((config.mode, config.limit), (Mode::Slow, None));
+    assert_eq!(config.header, "x-thing");
+    assert_eq!(config.names, ["a"]);
+    assert!(read_for_check::<Inner>(&Map::new()).is_none());
+}

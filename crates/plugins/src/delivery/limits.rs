@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::settings::with_default;
 use doorward_core::model::schema::{Schema, Type, Violations};
 use doorward_plugin_api::config;
+use doorward_plugin_api::config::read_for_check;
 
 /// Most bytes that wait in a queue without `max_bytes`.
 const BYTES: usize = 64 << 20;
@@ -86,7 +87,7 @@ pub(crate) fn queue_type(batch: u32) -> Type {
 }
 
 fn check_delays(record: &Map<String, Value>, violations: &mut Violations) {
-    let Ok(queue) = QueueConfig::read(record) else {
+    let Some(queue) = read_for_check::<QueueConfig>(record) else {
         return;
     };
     for (field, delay) in [

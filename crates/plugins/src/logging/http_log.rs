@@ -17,6 +17,7 @@ use crate::settings::{header_name, wrong};
 use doorward_core::model::schema::{Schema, Violations};
 use doorward_net::http::basic;
 use doorward_net::http::outbound::{Options, Outbound};
+use doorward_plugin_api::config::read_for_check;
 use doorward_plugin_api::filter::Filter;
 use doorward_plugin_api::{ConfigError, Kind, Parts, config, words};
 
@@ -93,7 +94,7 @@ fn schema() -> &'static Schema {
 }
 
 fn check_headers(config: &Map<String, Value>, violations: &mut Violations) {
-    let Ok(config) = Config::read(config) else {
+    let Some(config) = read_for_check::<Config>(config) else {
         return;
     };
     for name in config.headers.keys() {
@@ -107,7 +108,7 @@ fn check_headers(config: &Map<String, Value>, violations: &mut Violations) {
 }
 
 fn check_credentials(config: &Map<String, Value>, violations: &mut Violations) {
-    let Ok(config) = Config::read(config) else {
+    let Some(config) = read_for_check::<Config>(config) else {
         return;
     };
     let mut names = config.headers.keys();

@@ -8,7 +8,7 @@ use super::line::TagStyle;
 use crate::delivery::{OlderQueueConfig, QueueConfig, queue_type};
 use crate::settings::wrong;
 use doorward_core::model::schema::{Schema, Type, Violations, failed_condition};
-use doorward_plugin_api::config::FieldValue;
+use doorward_plugin_api::config::{FieldValue, read_for_check};
 use doorward_plugin_api::{ConfigError, config, words};
 
 /// The metrics by default, with the kind of each; those of counters and gauges have
@@ -226,7 +226,7 @@ fn default_metrics() -> Value {
 
 /// Fields of a metric that need others.
 fn check_metric(metric: &Map<String, Value>, violations: &mut Violations) {
-    let Ok(metric) = Metric::read(metric) else {
+    let Some(metric) = read_for_check::<Metric>(metric) else {
         return;
     };
     let wanted = match metric.name {

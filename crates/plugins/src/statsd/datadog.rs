@@ -16,6 +16,7 @@ use crate::logging::OBSERVES;
 use crate::settings::wrong;
 use doorward_core::model::schema::{Schema, Type, Violations};
 use doorward_net::http::session::Session;
+use doorward_plugin_api::config::read_for_check;
 use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::RequestRecord;
 use doorward_plugin_api::{ConfigError, Kind, Parts, config};
@@ -109,7 +110,7 @@ fn metric_type() -> Type {
 }
 
 fn check_metric(metric: &Map<String, Value>, violations: &mut Violations) {
-    if let Ok(metric) = TagMetric::read(metric) {
+    if let Some(metric) = read_for_check::<TagMetric>(metric) {
         check_rate(metric.stat_type, metric.sample_rate, violations);
     }
 }

@@ -62,7 +62,7 @@ async fn lines_share_a_datagram_as_far_as_it_goes() {
     let line = "kong.global.unmatched.latency:12|ms";
     let datagrams = datagrams(&KIND, config, 200, 3).await;
     assert_eq!(datagrams, [line, line, line]);
-    let config = json!({"udp_packet_size": 71, "metrics": [metric, metric, metric]});
+    let config = json!({"udp_packet_size": 71.0, "metrics": [metric, metric, metric]});
     let datagrams = self::datagrams(&KIND, config, 200, 2).await;
     assert_eq!(datagrams, [format!("{line}\n{line}"), line.to_owned()]);
 }

@@ -22,6 +22,7 @@ use doorward_net::http::outbound::Outbound;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::collector::{Collector, CollectorError, Endpoint, Signal};
 use doorward_net::telemetry::{Metrics, protobuf};
+use doorward_plugin_api::config::read_for_check;
 use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::RequestRecord;
 use doorward_plugin_api::{ConfigError, Kind, Parts, config};
@@ -95,7 +96,7 @@ fn schema() -> &'static Schema {
 
 fn check_endpoints(config: &Map<String, Value>, violations: &mut Violations) {
     let none = |config: Config| config.traces_endpoint.is_none() && config.logs_endpoint.is_none();
-    if Config::read(config).is_ok_and(none) {
+    if read_for_check(config).is_some_and(none) {
         violations.put_holder(
             "at least one of these fields must be non-empty: 'config.traces_endpoint', \
              'config.logs_endpoint'",
@@ -104,7 +105,7 @@ fn check_endpoints(config: &Map<String, Value>, violations: &mut Violations) {
 }
 
 fn check_headers(config: &Map<String, Value>, violations: &mut Violations) {
-    let Ok(config) = Config::read(config) else {
+    let Some(config) = read_for_check::<Config>(config) else {
         return;
     };
     for name in config.headers.keys() {

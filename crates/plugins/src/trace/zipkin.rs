@@ -21,6 +21,7 @@ use doorward_core::model::schema::{Schema, Type, Violations};
 use doorward_net::http::outbound::Options;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::Metrics;
+use doorward_plugin_api::config::read_for_check;
 use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::{RequestRecord, Try};
 use doorward_plugin_api::{ConfigError, Kind, Parts, config, words};
@@ -158,7 +159,7 @@ fn check_tag_name(name: &str) -> Result<(), String> {
 }
 
 fn check_tags(config: &Map<String, Value>, violations: &mut Violations) {
-    let Ok(config) = Config::read(config) else {
+    let Some(config) = read_for_check::<Config>(config) else {
         return;
     };
     let mut names = HashSet::new();
