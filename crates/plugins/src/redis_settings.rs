@@ -7,63 +7,145 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
-use crate::settings::{Settings, wrong};
-use doorward_core::model::schema::{Field, Schema, Type, Violation, Violations, failed_condition};
+use crate::settings::wrong;
+use doorward_core::model::schema::{Field, Type, Violation, Violations, failed_condition};
 use doorward_core::model::secret::Secret;
 use doorward_net::shared::{Redis, RedisConfig};
-use doorward_plugin_api::{ConfigError, Parts};
+use doorward_plugin_api::{ConfigError, Parts, config, words};
 
 /// Longest and shortest wait for an answer, in milliseconds.
 const DEADLINE: std::ops::RangeInclusive<i64> = 1..=10_000;
 
-/// The fields of the record.
-fn record() -> Schema {
-    let flag = |name| Field::new(name, Type::Boolean).default(false);
-    Schema::new(vec![
-        Field::new("host", Type::some_text()),
-        Field::new("port", Type::Integer(0, 65_535)).default(6379),
-        Field::new("timeout", Type::Integer(0, 2_147_483_646)).default(2000),
-        Field::new("username", Type::some_text()).referenceable(),
-        Field::new("password", Type::text()).referenceable(),
-        Field::new("database", Type::Integer(0, i64::from(u16::MAX))).default(0),
-        flag("ssl"),
-        flag("ssl_verify"),
-        Field::new("server_name", Type::some_text()),
-    ])
+words! {
+    /// Where something is counted.
+    pub(crate) enum Policy {
+        /// In this process.
+        Local = "local",
+        /// In the Redis of the configuration file.
+        Cluster = "cluster",
+        /// In the Redis of the plugin.
+        Redis = "redis",
+    }
+}
+
+config! {
+    /// The record `redis`.
+    #[derive(Debug)]
+    pub(crate) struct RedisRecord {
+        /// The host of the Redis, for the policy redis.
+        host: Option<String>,
+        /// Its port.
+        #[field(default(6379))]
+        port: Option<u16>,
+        /// Milliseconds to wait for an answer. It counts as 1 to 10000.
+        #[field(kind(Type::Integer(0, 2_147_483_646)), default(2000))]
+        timeout: Option<i64>,
+        /// The user of the Redis. Null: its default user.
+        #[field(referenceable)]
+        username: Option<String>,
+        /// The password. Null or empty: none.
+        #[field(kind(Type::text()), referenceable)]
+        password: Option<Secret>,
+        /// The number of the database.
+        #[field(default(0))]
+        database: Option<u16>,
+        /// Whether the connection is one of TLS. It needs ssl_verify.
+        #[field(default(false))]
+        ssl: bool,
+        /// Whether the certificate is verified.
+        #[field(default(false))]
+        ssl_verify: bool,
+        /// The name of the certificate. It can't differ from the host.
+        server_name: Option<String>,
+    }
+}
+
+config! {
+    /// The record among the fields of a plugin.
+    struct Holder {
+        /// The Redis that counts, for the policy redis.
+        #[field(required)]
+        redis: RedisRecord,
+    }
 }
 
 /// Older names of the record's fields, which stand beside it.
-const FLAT: &[(&str, &str)] = &[
-    ("redis_host", "host"),
-    ("redis_port", "port"),
-    ("redis_timeout", "timeout"),
-    ("redis_username", "username"),
-    ("redis_password", "password"),
-    ("redis_database", "database"),
-    ("redis_ssl", "ssl"),
-    ("redis_ssl_verify", "ssl_verify"),
-    ("redis_server_name", "server_name"),
+const FLAT: &[(&str, &str, &str)] = &[
+    ("redis_host", "host", "Stands for host of redis."),
+    ("redis_port", "port", "Stands for port of redis."),
+    ("redis_timeout", "timeout", "Stands for timeout of redis."),
+    (
+        "redis_username",
+        "username",
+        "Stands for username of redis.",
+    ),
+    (
+        "redis_password",
+        "password",
+        "Stands for password of redis.",
+    ),
+    (
+        "redis_database",
+        "database",
+        "Stands for database of redis.",
+    ),
+    ("redis_ssl", "ssl", "Stands for ssl of redis."),
+    (
+        "redis_ssl_verify",
+        "ssl_verify",
+        "Stands for ssl_verify of redis.",
+    ),
+    (
+        "redis_server_name",
+        "server_name",
+        "Stands for server_name of redis.",
+    ),
 ];
 
-/// The record, and the older fields beside it.
-pub(crate) fn fields() -> Vec<Field> {
-    let inner = record();
-    let kind = |name: &str| {
-        inner
-            .field(name)
-            .map_or(Type::Any, |field| field.kind.clone())
-    };
-    let flat: Vec<_> = FLAT
-        .iter()
-        .map(|(flat, name)| {
-            let field = Field::new(flat, kind(name));
-            let secret = ["username", "password"].contains(name);
-            if secret { field.referenceable() } else { field }
-        })
-        .collect();
-    let mut fields = vec![Field::new("redis", Type::Record(inner)).required()];
-    fields.extend(flat);
-    fields
+/// The record, and the older fields beside it, which [`prefill`] reads.
+#[derive(Debug)]
+pub(crate) struct RedisFields(RedisRecord);
+
+impl RedisFields {
+    /// The rows of the schema.
+    pub(crate) fn fields() -> Vec<Field> {
+        let record = RedisRecord::fields();
+        let flat = FLAT.iter().filter_map(|(flat, name, description)| {
+            let field = record.iter().find(|field| field.name == *name)?;
+            let flat = Field::new(flat, field.kind.clone()).described(description);
+            Some(if field.referenceable {
+                flat.referenceable()
+            } else {
+                flat
+            })
+        });
+        let mut fields = Holder::fields();
+        fields.extend(flat);
+        fields
+    }
+
+    /// Reads a record that satisfies the schema.
+    pub(crate) fn read(config: &Map<String, Value>) -> Result<Self, ConfigError> {
+        Ok(Self(Holder::read(config)?.redis))
+    }
+
+    /// Demands what the policy `redis` needs.
+    pub(crate) fn check(&self, policy: Option<Policy>, violations: &mut Violations) {
+        if policy != Some(Policy::Redis) {
+            return;
+        }
+        for (field, is_there) in [
+            ("host", self.0.host.is_some()),
+            ("port", self.0.port.is_some()),
+            ("timeout", self.0.timeout.is_some()),
+        ] {
+            if !is_there {
+                let missing = Violations::of(field, "required field missing");
+                violations.put("redis", Violation::Record(missing));
+                violations.put_holder(failed_condition("config.policy"));
+            }
+        }
+    }
 }
 
 /// As [`prefill`], on an input: a partial update by an older field changes what holds.
@@ -76,7 +158,7 @@ pub(crate) fn shorthand(input: &mut Map<String, Value>, _: &mut Violations) {
 pub(crate) fn prefill(config: &mut Map<String, Value>) {
     let flat: Vec<_> = FLAT
         .iter()
-        .filter(|(flat, _)| config.get(*flat).is_some_and(|value| !value.is_null()))
+        .filter(|(flat, ..)| config.get(*flat).is_some_and(|value| !value.is_null()))
         .collect();
     if flat.is_empty() {
         return;
@@ -89,7 +171,7 @@ pub(crate) fn prefill(config: &mut Map<String, Value>) {
             return;
         }
     };
-    for (flat, name) in flat {
+    for (flat, name, _) in flat {
         let old = config.get(*flat).cloned().unwrap_or(Value::Null);
         let value = match record.get(*name) {
             Some(value) if !value.is_null() => value.clone(),
@@ -101,69 +183,68 @@ pub(crate) fn prefill(config: &mut Map<String, Value>) {
     config.insert("redis".to_owned(), Value::Object(record));
 }
 
-/// Demands what `policy: redis` needs.
-pub(crate) fn check(config: &Map<String, Value>, violations: &mut Violations) {
-    let config = Settings(config);
-    if config.text("policy") != Some("redis") {
-        return;
-    }
-    let record = config.record("redis");
-    for field in ["host", "port", "timeout"] {
-        if record.get(field).is_none() {
-            let missing = Violations::of(field, "required field missing");
-            violations.put("redis", Violation::Record(missing));
-            violations.put_holder(failed_condition("config.policy"));
-        }
-    }
-}
-
 /// The connections of all plugins, each once; one is let go with the last filter
 /// that uses it.
 #[derive(Default)]
 struct Connections(Mutex<HashMap<String, Weak<Redis>>>);
 
-/// The connection that `config` describes.
-///
-/// # Errors
-/// [`ConfigError`] where it describes none, or one that can't be had here.
-pub(crate) fn connect(config: Settings<'_>, parts: &Parts) -> Result<Arc<Redis>, ConfigError> {
-    let record = config.record("redis");
-    let tls = record.flag("ssl");
-    let host = record.text("host").unwrap_or_default();
-    if tls && !record.flag("ssl_verify") {
-        let message = "a certificate that nobody looks at protects nothing: set ssl_verify: true";
-        return Err(wrong("redis.ssl_verify", message));
+impl RedisFields {
+    /// The connection that the record describes.
+    ///
+    /// # Errors
+    /// [`ConfigError`] where it describes none, or one that can't be had here.
+    pub(crate) fn connect(self, parts: &Parts) -> Result<Arc<Redis>, ConfigError> {
+        let record = self.0;
+        let tls = record.ssl;
+        let host = record.host.unwrap_or_default();
+        if tls && !record.ssl_verify {
+            let message =
+                "a certificate that nobody looks at protects nothing: set ssl_verify: true";
+            return Err(wrong("redis.ssl_verify", message));
+        }
+        if tls && record.server_name.is_some_and(|name| name != host) {
+            let message =
+                "can't differ from the host: name the Redis by the name of its certificate";
+            return Err(wrong("redis.server_name", message));
+        }
+        let scheme = if tls { "rediss" } else { "redis" };
+        let authority = if host.contains(':') {
+            format!("[{host}]")
+        } else {
+            host
+        };
+        let port = record.port.unwrap_or(6379);
+        let database = record.database.unwrap_or(0);
+        let timeout = record.timeout.unwrap_or(2000);
+        let timeout = timeout.clamp(*DEADLINE.start(), *DEADLINE.end());
+        let config = RedisConfig {
+            url: Secret::new(format!("{scheme}://{authority}:{port}/{database}")),
+            username: record.username.filter(|name| !name.is_empty()),
+            password: record
+                .password
+                .filter(|password| !password.expose().is_empty()),
+            ca: None,
+            deadline: format!("{timeout} ms"),
+        };
+        shared(&config, parts)
     }
-    if tls && record.text("server_name").is_some_and(|name| name != host) {
-        let message = "can't differ from the host: name the Redis by the name of its certificate";
-        return Err(wrong("redis.server_name", message));
-    }
-    let scheme = if tls { "rediss" } else { "redis" };
-    let authority = if host.contains(':') {
-        format!("[{host}]")
-    } else {
-        host.to_owned()
-    };
-    let port = record.integer("port").unwrap_or(6379);
-    let database = record.integer("database").unwrap_or(0);
-    let timeout = record.integer("timeout").unwrap_or(2000);
-    let timeout = timeout.clamp(*DEADLINE.start(), *DEADLINE.end());
-    let url = format!("{scheme}://{authority}:{port}/{database}");
-    let username = record.some_text("username");
-    let password = record.some_text("password");
-    let key = format!("{url} {timeout} {username:?} {password:?}");
+}
+
+/// The connection that all plugins with this configuration have.
+fn shared(config: &RedisConfig, parts: &Parts) -> Result<Arc<Redis>, ConfigError> {
+    let key = format!(
+        "{} {} {:?} {:?}",
+        config.url.expose(),
+        config.deadline,
+        config.username,
+        config.password.as_ref().map(Secret::expose),
+    );
     let connections = parts.slots.get_or_default::<Connections>();
     let mut all = connections.0.lock();
     if let Some(redis) = all.get(&key).and_then(Weak::upgrade) {
         return Ok(redis);
     }
-    let redis = Redis::of_plugins(&RedisConfig {
-        url: Secret::new(url),
-        username: username.map(str::to_owned),
-        password: password.map(|password| Secret::new(password.to_owned())),
-        ca: None,
-        deadline: format!("{timeout} ms"),
-    });
+    let redis = Redis::of_plugins(config);
     let redis = redis.map_err(|error| wrong("redis", error.to_string()))?;
     let redis = Arc::new(redis);
     all.retain(|_, redis| redis.strong_count() > 0);
@@ -217,7 +298,8 @@ mod tests {
         let parts = parts();
         let connect = |record: Value| {
             let config = json!({ "redis": record });
-            connect(Settings(config.as_object().unwrap()), &parts)
+            let fields = RedisFields::read(config.as_object().unwrap());
+            fields.unwrap().connect(&parts)
         };
         let one = connect(json!({"host": "127.0.0.1", "port": 1})).unwrap();
         let same = connect(json!({"host": "127.0.0.1", "port": 1})).unwrap();

@@ -11,15 +11,14 @@ use pingora::http::RequestHeader;
 use serde_json::{Map, Value};
 
 use crate::logging::OBSERVES;
-use crate::settings::Settings;
-use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_core::model::schema::Schema;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::Metrics;
 use doorward_net::telemetry::kong_metrics::{LatencySample, Sample};
 use doorward_net::telemetry::metrics::InFlight;
 use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::RequestRecord;
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -31,44 +30,48 @@ pub(crate) const KIND: Kind = Kind {
     build,
 };
 
-const FLAGS: &[&str] = &[
-    "per_consumer",
-    "status_code_metrics",
-    "ai_metrics",
-    "latency_metrics",
-    "bandwidth_metrics",
-    "upstream_health_metrics",
-];
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// Whether the consumer is told with requests and bytes.
+        #[field(default(false))]
+        per_consumer: bool,
+        /// Whether requests are counted by their status.
+        #[field(default(false))]
+        status_code_metrics: bool,
+        /// Has no effect: there are no plugins for models.
+        #[field(default(false))]
+        ai_metrics: bool,
+        /// Whether it is counted how long requests took.
+        #[field(default(false))]
+        latency_metrics: bool,
+        /// Whether bytes of requests and answers are counted.
+        #[field(default(false))]
+        bandwidth_metrics: bool,
+        /// Whether the health of upstreams' targets is shown.
+        #[field(default(false))]
+        upstream_health_metrics: bool,
+    }
+}
 
 fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let flag = |name: &&'static str| Field::new(name, Type::Boolean).default(false);
-        Schema::new(FLAGS.iter().map(flag).collect())
-    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Config::fields()));
     &SCHEMA
 }
 
 /// A running filter.
 struct Prometheus {
-    per_consumer: bool,
-    status: bool,
-    latency: bool,
-    bandwidth: bool,
-    ai: bool,
+    config: Config,
     metrics: Arc<Metrics>,
     /// Has the health of targets shown while the filter is there.
     _upstream_health: Option<InFlight>,
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    let health = config.flag("upstream_health_metrics");
+    let config = Config::read(config)?;
+    let health = config.upstream_health_metrics;
     Ok(Arc::new(Prometheus {
-        per_consumer: config.flag("per_consumer"),
-        status: config.flag("status_code_metrics"),
-        latency: config.flag("latency_metrics"),
-        bandwidth: config.flag("bandwidth_metrics"),
-        ai: config.flag("ai_metrics"),
+        config,
         _upstream_health: health.then(|| parts.metrics.kong.upstream_health.enter()),
         metrics: parts.metrics.clone(),
     }))
@@ -85,7 +88,8 @@ impl Filter for Prometheus {
     }
 
     fn observes(&self) -> bool {
-        self.status || self.latency || self.bandwidth
+        let config = &self.config;
+        config.status_code_metrics || config.latency_metrics || config.bandwidth_metrics
     }
 
     /// What no route took is not counted.
@@ -93,7 +97,7 @@ impl Filter for Prometheus {
         let Some(route) = record.route else { return };
         let service = record.service;
         let mut id = [0; 36];
-        let consumer = record.consumer().filter(|_| self.per_consumer);
+        let consumer = record.consumer().filter(|_| self.config.per_consumer);
         let sample = Sample {
             service: service.map_or("", |one| one.name.as_deref().unwrap_or(&one.host)),
             route: match &route.name {
@@ -111,14 +115,14 @@ impl Filter for Prometheus {
             },
         };
         let kong = &self.metrics.kong;
-        if self.status {
+        if self.config.status_code_metrics {
             kong.count_status(&sample);
         }
-        if self.bandwidth {
+        if self.config.bandwidth_metrics {
             let bytes = [record.request.size(), record.response.size()];
             kong.count_bytes(&sample, bytes);
         }
-        if self.latency {
+        if self.config.latency_metrics {
             let latency = LatencySample {
                 gateway: record.latencies.gateway,
                 upstream: record.latencies.upstream,
@@ -130,6 +134,10 @@ impl Filter for Prometheus {
 
     fn warnings(&self) -> Vec<String> {
         let warning = "ai_metrics: has no effect, since there are no plugins for models";
-        self.ai.then(|| warning.to_owned()).into_iter().collect()
+        self.config
+            .ai_metrics
+            .then(|| warning.to_owned())
+            .into_iter()
+            .collect()
     }
 }

@@ -8,6 +8,7 @@
 
 mod config;
 pub(crate) mod counters;
+pub(crate) mod limits;
 pub(crate) mod period;
 pub(crate) mod quota;
 pub(crate) mod remote;
@@ -25,8 +26,8 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::redis_settings;
-use crate::settings::{Settings, UNEXPECTED};
+use crate::redis_settings::Policy;
+use crate::settings::UNEXPECTED;
 use doorward_core::clock::Clock;
 use doorward_core::hex;
 use doorward_net::http::path::normalize;
@@ -36,7 +37,7 @@ use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
-use config::{Config, LimitBy, Policy};
+use config::{Caller, Config, Rules};
 use counters::{Counters, Used};
 use quota::Quota;
 use remote::Remote;
@@ -64,7 +65,7 @@ const UNCOUNTED: Code = Code::new(
 
 /// A running filter.
 struct RateLimiting {
-    config: Config,
+    rules: Rules,
     local: Counters,
     /// The shared counters; `None`: this process counts.
     remote: Option<Remote>,
@@ -76,21 +77,22 @@ struct RateLimiting {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let mut read = Config::read(config)?;
-    let redis = match read.policy {
-        Policy::Local => None,
-        Policy::Redis => Some(redis_settings::connect(Settings(config), parts)?),
-        Policy::Cluster => parts.redis.clone().map(Arc::new),
+    let config = Config::read(config)?;
+    let mut rules = config.rules()?;
+    let redis = match config.policy {
+        None | Some(Policy::Local) => None,
+        Some(Policy::Redis) => Some(config.redis.connect(parts)?),
+        Some(Policy::Cluster) => parts.redis.clone().map(Arc::new),
     };
-    if read.policy == Policy::Cluster && redis.is_none() {
+    if config.policy == Some(Policy::Cluster) && redis.is_none() {
         let warning = "policy: without a `redis` section in the configuration file, `cluster` \
                        counts in this process alone";
-        read.warnings.push(warning.to_owned());
+        rules.warnings.push(warning.to_owned());
     }
     let decision = |decision| parts.metrics.decision(KIND.name, decision);
     Ok(Arc::new(RateLimiting {
-        quota: (!read.silent).then(|| Quota::new(&read.limits)),
-        config: read,
+        quota: (!rules.silent).then(|| Quota::new(&rules.limits)),
+        rules,
         local: Counters::new(),
         remote: redis.map(|redis| Remote::new(redis, parts.scope.clone())),
         clock: parts.clock.clone(),
@@ -166,16 +168,16 @@ impl RateLimiting {
         request: &'a RequestHeader,
         exchange: &'a Exchange,
     ) -> Identifier<'a> {
-        let found = match &self.config.limit_by {
-            LimitBy::Ip => None,
-            LimitBy::Consumer => Identifier::consumer(exchange),
-            LimitBy::Credential => Identifier::credential(exchange),
-            LimitBy::Service => exchange.service.map(Identifier::Entity),
-            LimitBy::Header(name) => {
+        let found = match &self.rules.caller {
+            Caller::Ip => None,
+            Caller::Consumer => Identifier::consumer(exchange),
+            Caller::Credential => Identifier::credential(exchange),
+            Caller::Service => exchange.service.map(Identifier::Entity),
+            Caller::Header(name) => {
                 let value = request.headers.get(name);
                 value.map(|value| Identifier::Header(value.as_bytes()))
             }
-            LimitBy::Path { text, normal } => {
+            Caller::Path { text, normal } => {
                 let path = normalize(request.uri.path()).ok();
                 path.filter(|path| **path == **normal)
                     .map(|_| Identifier::Path(text))
@@ -187,7 +189,7 @@ impl RateLimiting {
     /// What the client gets for a request of which so many came before.
     fn settle(&self, (used, passes): (Used, bool), now: i64, exchange: &mut Exchange) -> Flow {
         if let Some(quota) = &self.quota {
-            quota.write(&self.config.limits, &used, passes, now, exchange);
+            quota.write(&self.rules.limits, &used, passes, now, exchange);
         }
         if passes {
             self.passed.inc();
@@ -195,13 +197,13 @@ impl RateLimiting {
         }
         self.refused.inc();
         exchange.refusal = Some(Cow::Borrowed(EXCEEDED.code));
-        let message = self.config.message.clone();
-        Flow::Respond(Reply::message(self.config.status, message))
+        let message = self.rules.message.clone();
+        Flow::Respond(Reply::message(self.rules.status, message))
     }
 
     fn uncounted(&self, exchange: &mut Exchange) -> Flow {
         self.failed.inc();
-        if self.config.fault_tolerant {
+        if self.rules.fault_tolerant {
             return Flow::Continue;
         }
         exchange.refusal = Some(Cow::Borrowed(UNCOUNTED.code));
@@ -219,7 +221,7 @@ impl Filter for RateLimiting {
         let now = self.clock.now_secs();
         let identifier = self.identify(session.req_header(), exchange);
         let key = self.local.key(&identifier);
-        let taken = self.local.take(key, &self.config.limits, now);
+        let taken = self.local.take(key, &self.rules.limits, now);
         Verdict::Now(self.settle(taken, now, exchange))
     }
 
@@ -230,7 +232,7 @@ impl Filter for RateLimiting {
         let now = self.clock.now_secs();
         let taken = {
             let identifier = self.identify(session.req_header(), exchange);
-            remote.take(&identifier, &self.config.limits, now).await
+            remote.take(&identifier, &self.rules.limits, now).await
         };
         match taken {
             Ok(taken) => self.settle(taken, now, exchange),
@@ -258,6 +260,6 @@ impl Filter for RateLimiting {
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.config.warnings.clone()
+        self.rules.warnings.clone()
     }
 }

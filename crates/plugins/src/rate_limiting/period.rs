@@ -1,7 +1,5 @@
 //! Periods: windows of the calendar, in UTC.
 
-use doorward_core::model::schema::Field;
-
 /// A period in which requests are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Period {
@@ -57,13 +55,6 @@ impl Period {
             Period::Month => (now.div_euclid(DAY) - day_of_month(now)) * DAY,
             Period::Year => (now.div_euclid(DAY) - day_of_year(now)) * DAY,
         }
-    }
-
-    /// The fields of all periods.
-    pub(crate) fn fields() -> impl Iterator<Item = Field> {
-        use doorward_core::model::schema::Type;
-        let periods = Self::ALL.into_iter();
-        periods.map(|period| Field::new(period.name(), Type::Number))
     }
 }
 

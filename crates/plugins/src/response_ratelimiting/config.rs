@@ -1,112 +1,105 @@
 //! The `config` of the plugin.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
 use crate::rate_limiting::counters::Limit;
-use crate::rate_limiting::period::Period;
+use crate::rate_limiting::limits::PeriodLimits;
 use crate::rate_limiting::quota;
-use crate::redis_settings;
-use crate::settings::{Settings, header_name, wrong};
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
-use doorward_plugin_api::ConfigError;
+use crate::redis_settings::{self, Policy, RedisFields};
+use crate::settings::wrong;
+use doorward_core::model::schema::{Schema, Type, Violations};
+use doorward_plugin_api::config::read_for_check;
+use doorward_plugin_api::{ConfigError, config, words};
 
 /// Most names of limits.
 const MAX_NAMES: usize = 64;
 
-/// The fields of `config`.
+words! {
+    /// What tells callers apart.
+    pub(super) enum LimitBy {
+        /// The consumer, or else the credential.
+        Consumer = "consumer",
+        /// The credential.
+        Credential = "credential",
+        /// The address.
+        Ip = "ip",
+    }
+}
+
+config! {
+    /// The fields of `config`.
+    pub(super) struct Config {
+        /// Limits by the names that upstreams know, at most 64. Each has periods.
+        #[field(kind(limits_type()), required)]
+        limits: BTreeMap<String, PeriodLimits>,
+        /// The header in which upstreams tell costs. Clients do not get it.
+        #[field(default("x-kong-limit"))]
+        pub(super) header_name: Option<HeaderName>,
+        /// What tells callers apart. Who has none of it is known by the address.
+        #[field(default("consumer"))]
+        pub(super) limit_by: Option<LimitBy>,
+        /// Where costs are counted: in this process, in the Redis of the configuration
+        /// file, or in the one of redis.
+        #[field(default("local"))]
+        pub(super) policy: Option<Policy>,
+        /// Whether requests pass while the Redis gives no answer. Else they get 500.
+        #[field(default(true), required)]
+        pub(super) fault_tolerant: bool,
+        /// Whether requests are refused beforehand as soon as one limit has nothing left.
+        #[field(default(false), required)]
+        pub(super) block_on_first_violation: bool,
+        /// Whether answers tell no limits.
+        #[field(default(false), required)]
+        pub(super) hide_client_headers: bool,
+        pub(super) redis as ..: RedisFields,
+    }
+}
+
+/// The fields of `config`, and what they need of one another.
 pub(super) fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let flag =
-            |name, default: bool| Field::new(name, Type::Boolean).default(default).required();
-        let limit = Schema::new(Period::fields().collect()).check(check_periods);
-        let limits = Type::Map(Box::new(Type::Record(limit)));
-        let mut fields = vec![
-            Field::new("limits", limits).required(),
-            Field::new("header_name", Type::checked(header_name)).default("x-kong-limit"),
-            Field::new("limit_by", Type::word(&["consumer", "credential", "ip"]))
-                .default("consumer"),
-            Field::new("policy", Type::word(&["local", "cluster", "redis"])).default("local"),
-            flag("fault_tolerant", true),
-            flag("block_on_first_violation", false),
-            flag("hide_client_headers", false),
-        ];
-        fields.extend(redis_settings::fields());
-        Schema::new(fields)
+        Schema::new(Config::fields())
             .shorthand(redis_settings::shorthand)
             .prefill(redis_settings::prefill)
-            .check(check_names)
-            .check(redis_settings::check)
+            .check(check)
     });
     &SCHEMA
 }
 
-/// The limits of a record.
-fn periods(record: &Map<String, Value>) -> Box<[Limit]> {
-    let all = Period::ALL.into_iter();
-    let set = all.filter_map(|period| {
-        let limit = record.get(period.name())?.as_f64()?;
-        Some(Limit { period, limit })
-    });
-    set.collect()
+fn limits_type() -> Type {
+    let limit = Schema::new(PeriodLimits::fields()).check(check_periods);
+    Type::Map(Box::new(Type::Record(limit)))
 }
 
 fn check_periods(record: &Map<String, Value>, violations: &mut Violations) {
-    let limits = periods(record);
-    if limits.is_empty() {
-        let names = Period::ALL.map(|period| format!("'{}'", period.name()));
-        let names = names.join(", ");
+    let Some(periods) = read_for_check::<PeriodLimits>(record) else {
+        return;
+    };
+    if periods.limits().is_empty() {
+        let names = PeriodLimits::names("");
         violations.put_entity(format!(
             "at least one of these fields must be non-empty: {names}"
         ));
     }
-    for (i, longer) in limits.iter().enumerate() {
-        if longer.limit <= 0.0 {
-            violations.put(longer.period.name(), "value must be greater than 0");
-        }
-        let mut before = limits.iter().take(i);
-        if let Some(shorter) = before.find(|one| one.limit > longer.limit) {
-            violations.put_whole(format!(
-                "the limit for {}({:.1}) cannot be lower than the limit for {}({:.1})",
-                longer.period.name(),
-                longer.limit,
-                shorter.period.name(),
-                shorter.limit,
-            ));
-        }
-    }
+    periods.check("the", violations);
 }
 
-fn check_names(config: &Map<String, Value>, violations: &mut Violations) {
-    let names = config.get("limits").and_then(Value::as_object);
-    match names.map_or(0, Map::len) {
-        0 if names.is_some() => violations.put("limits", "length must be at least 1"),
+fn check(config: &Map<String, Value>, violations: &mut Violations) {
+    let Some(config) = read_for_check::<Config>(config) else {
+        return;
+    };
+    match config.limits.len() {
+        0 => violations.put("limits", "length must be at least 1"),
         count if count > MAX_NAMES => {
             violations.put("limits", format!("length must be at most {MAX_NAMES}"));
         }
         _ => {}
     }
-}
-
-/// What tells callers apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LimitBy {
-    Consumer,
-    Credential,
-    Ip,
-}
-
-/// Where costs are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Policy {
-    /// In this process.
-    Local,
-    /// In the Redis of the plugin.
-    Redis,
-    /// In the Redis of the configuration file.
-    Cluster,
+    config.redis.check(config.policy, violations);
 }
 
 /// Headers of one limit, and the limit as a value.
@@ -127,44 +120,12 @@ pub(super) struct NamedLimits {
     pub(super) upstream: HeaderName,
 }
 
-/// A configuration as it runs.
-pub(super) struct Config {
-    pub(super) all: Box<[NamedLimits]>,
-    pub(super) header: HeaderName,
-    pub(super) limit_by: LimitBy,
-    pub(super) policy: Policy,
-    pub(super) fault_tolerant: bool,
-    pub(super) blocks: bool,
-    pub(super) silent: bool,
-}
-
 impl Config {
-    /// Reads a complete `config`.
-    pub(super) fn read(config: &Map<String, Value>) -> Result<Self, ConfigError> {
-        let config = Settings(config);
-        let header = config.header("header_name")?;
-        let records = config.record("limits").0.iter();
-        let all = records.map(|(name, record)| {
-            let record = record.as_object().cloned().unwrap_or_default();
-            named(name, periods(&record))
-        });
-        Ok(Self {
-            all: all.collect::<Result<_, _>>()?,
-            header: header.unwrap_or(HeaderName::from_static("x-kong-limit")),
-            limit_by: match config.text("limit_by") {
-                Some("credential") => LimitBy::Credential,
-                Some("ip") => LimitBy::Ip,
-                _ => LimitBy::Consumer,
-            },
-            policy: match config.text("policy") {
-                Some("redis") => Policy::Redis,
-                Some("cluster") => Policy::Cluster,
-                _ => Policy::Local,
-            },
-            fault_tolerant: config.flag("fault_tolerant"),
-            blocks: config.flag("block_on_first_violation"),
-            silent: config.flag("hide_client_headers"),
-        })
+    /// The limits, with their headers.
+    pub(super) fn named_limits(&self) -> Result<Box<[NamedLimits]>, ConfigError> {
+        let all = self.limits.iter();
+        all.map(|(name, periods)| named(name, periods.limits()))
+            .collect()
     }
 }
 

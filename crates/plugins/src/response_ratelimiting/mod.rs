@@ -17,8 +17,8 @@ use crate::rate_limiting::Identifier;
 use crate::rate_limiting::counters::{Counters, Used};
 use crate::rate_limiting::quota;
 use crate::rate_limiting::remote::{Remote, Spending};
-use crate::redis_settings;
-use crate::settings::{Settings, UNEXPECTED};
+use crate::redis_settings::Policy;
+use crate::settings::UNEXPECTED;
 use doorward_core::clock::Clock;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
@@ -29,7 +29,7 @@ use doorward_plugin_api::filter::{
 };
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
-use config::{Config, LimitBy, NamedLimits, Policy};
+use config::{Config, LimitBy, NamedLimits};
 
 /// What the registry knows of the plugin.
 pub(crate) const KIND: Kind = Kind {
@@ -57,7 +57,14 @@ const MAX_COST: f64 = 1e9;
 
 /// A running filter.
 struct ResponseRatelimiting {
-    config: Config,
+    /// The limits, each with its headers.
+    all: Box<[NamedLimits]>,
+    /// The header that tells costs.
+    header: HeaderName,
+    limit_by: LimitBy,
+    fault_tolerant: bool,
+    blocks: bool,
+    silent: bool,
     /// Request headers that upstreams are told the limits by.
     owned: Box<[HeaderName]>,
     local: Counters,
@@ -74,22 +81,29 @@ struct ResponseRatelimiting {
 struct Usage(Vec<Used>);
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let read = Config::read(config)?;
-    let redis = match read.policy {
-        Policy::Local => None,
-        Policy::Redis => Some(redis_settings::connect(Settings(config), parts)?),
-        Policy::Cluster => parts.redis.clone().map(Arc::new),
+    let config = Config::read(config)?;
+    let all = config.named_limits()?;
+    let redis = match config.policy {
+        None | Some(Policy::Local) => None,
+        Some(Policy::Redis) => Some(config.redis.connect(parts)?),
+        Some(Policy::Cluster) => parts.redis.clone().map(Arc::new),
     };
     let mut warnings = Vec::new();
-    if read.policy == Policy::Cluster && redis.is_none() {
+    if config.policy == Some(Policy::Cluster) && redis.is_none() {
         let warning = "policy: without a `redis` section in the configuration file, `cluster` \
                        counts in this process alone";
         warnings.push(warning.to_owned());
     }
     let decision = |decision| parts.metrics.decision(KIND.name, decision);
+    let header = config.header_name;
     Ok(Arc::new(ResponseRatelimiting {
-        owned: read.all.iter().map(|one| one.upstream.clone()).collect(),
-        config: read,
+        owned: all.iter().map(|one| one.upstream.clone()).collect(),
+        all,
+        header: header.unwrap_or(HeaderName::from_static("x-kong-limit")),
+        limit_by: config.limit_by.unwrap_or(LimitBy::Consumer),
+        fault_tolerant: config.fault_tolerant,
+        blocks: config.block_on_first_violation,
+        silent: config.hide_client_headers,
         local: Counters::new(),
         remote: redis.map(|redis| Remote::new(redis, parts.scope.clone())),
         clock: parts.clock.clone(),
@@ -102,7 +116,7 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
 
 impl ResponseRatelimiting {
     fn identify<'a>(&self, exchange: &'a Exchange) -> Identifier<'a> {
-        let found = match self.config.limit_by {
+        let found = match self.limit_by {
             LimitBy::Ip => None,
             LimitBy::Consumer => Identifier::consumer(exchange),
             LimitBy::Credential => Identifier::credential(exchange),
@@ -120,7 +134,7 @@ impl ResponseRatelimiting {
         let now = self.clock.now_secs();
         let identifier = self.identify(exchange);
         if let Some(remote) = &self.remote {
-            let all = self.config.all.iter().zip(costs);
+            let all = self.all.iter().zip(costs);
             let all: Vec<_> = all
                 .map(|(named, cost)| Spending {
                     name: &named.name,
@@ -142,12 +156,12 @@ impl ResponseRatelimiting {
         let key = |named: &NamedLimits| self.local.key(&(&named.name, identifier));
         let mut all = Vec::with_capacity(costs.len());
         let mut passes = true;
-        for (named, cost) in self.config.all.iter().zip(costs) {
+        for (named, cost) in self.all.iter().zip(costs) {
             // After a refusal the others are only looked at.
             let cost = if passes { *cost } else { 0 };
             let (used, counted) = self.local.spend(key(named), &named.limits, cost, now);
             if !counted {
-                let before = self.config.all.iter().zip(costs).take(all.len());
+                let before = self.all.iter().zip(costs).take(all.len());
                 for (named, cost) in before {
                     self.local.give_back(key(named), &named.limits, *cost, now);
                 }
@@ -160,13 +174,13 @@ impl ResponseRatelimiting {
 
     /// What the upstream says that the answer costs, in the order of the names.
     fn costs(&self, response: &ResponseHeader) -> Vec<u64> {
-        let mut costs = vec![0; self.config.all.len()];
-        for value in response.headers.get_all(&self.config.header) {
+        let mut costs = vec![0; self.all.len()];
+        for value in response.headers.get_all(&self.header) {
             for part in value.to_str().unwrap_or_default().split(',') {
                 let Some((name, cost)) = part.split_once('=') else {
                     continue;
                 };
-                let mut names = self.config.all.iter();
+                let mut names = self.all.iter();
                 let at = names.position(|named| *named.name == *name.trim());
                 if let (Some(at), Some(cost)) = (at, cost_of(cost)) {
                     costs[at] = cost;
@@ -184,11 +198,11 @@ impl ResponseRatelimiting {
         exchange: &mut Exchange,
         state: (&[Used], &[u64]),
     ) {
-        if self.config.silent {
+        if self.silent {
             return;
         }
         let (used, costs) = state;
-        for ((named, used), cost) in self.config.all.iter().zip(used).zip(costs) {
+        for ((named, used), cost) in self.all.iter().zip(used).zip(costs) {
             let limits = named.limits.iter().zip(used).zip(&named.headers);
             for ((limit, used), names) in limits {
                 let left = limit.remaining(used.saturating_add(*cost)).max(0.0);
@@ -209,7 +223,7 @@ impl ResponseRatelimiting {
     /// The answer where nothing can be counted; `None`: the request goes on.
     fn uncounted(&self, exchange: &mut Exchange) -> Option<Reply> {
         self.failed.inc();
-        if self.config.fault_tolerant {
+        if self.fault_tolerant {
             return None;
         }
         exchange.refusal = Some(Cow::Borrowed(UNCOUNTED.code));
@@ -219,9 +233,9 @@ impl ResponseRatelimiting {
 
     /// What becomes of a request that finds so much used.
     fn admit(&self, used: Vec<Used>, exchange: &mut Exchange) -> Flow {
-        let all = self.config.all.iter().zip(&used);
+        let all = self.all.iter().zip(&used);
         let mut spent = all.filter(|(named, used)| least(named, used) <= 0.0);
-        if self.config.blocks
+        if self.blocks
             && let Some((named, _)) = spent.next()
         {
             self.exceeded(exchange);
@@ -261,13 +275,13 @@ impl Filter for ResponseRatelimiting {
             return Verdict::Wait;
         }
         let now = self.clock.now_secs();
-        let nothing = vec![0; self.config.all.len()];
+        let nothing = vec![0; self.all.len()];
         let (used, _) = self.spend_here(&self.identify(exchange), &nothing, now);
         Verdict::Now(self.admit(used, exchange))
     }
 
     async fn on_request_slow(&self, _: &mut Session, exchange: &mut Exchange) -> Flow {
-        let nothing = vec![0; self.config.all.len()];
+        let nothing = vec![0; self.all.len()];
         match self.spend(exchange, &nothing).await {
             Ok((used, _)) => self.admit(used, exchange),
             Err(Unavailable) => match self.uncounted(exchange) {
@@ -290,7 +304,7 @@ impl Filter for ResponseRatelimiting {
         let Some(Usage(used)) = notes.find_map(|note| note.downcast_ref()) else {
             return;
         };
-        for (named, used) in self.config.all.iter().zip(used) {
+        for (named, used) in self.all.iter().zip(used) {
             let left = quota::value(least(named, used).max(0.0));
             // A name and a value that are already those of a message.
             let _ = request.insert_header(named.upstream.clone(), left);
@@ -309,11 +323,11 @@ impl Filter for ResponseRatelimiting {
     ) -> ResponseFlow {
         // What a cache answers costs the upstream nothing.
         let costs = if exchange.stored {
-            vec![0; self.config.all.len()]
+            vec![0; self.all.len()]
         } else {
             self.costs(response)
         };
-        response.remove_header(&self.config.header);
+        response.remove_header(&self.header);
         match self.spend(exchange, &costs).await {
             Ok((used, true)) => {
                 self.passed.inc();
