@@ -125,6 +125,21 @@ mod tests {
     }
 
     #[test]
+    fn addresses_and_networks_of_both_families_are_read() {
+        for (text, network) in [
+            ("10.0.0.1", "10.0.0.1/32"),
+            ("10.0.0.0/8", "10.0.0.0/8"),
+            ("::1", "::1/128"),
+            ("2001:db8::/32", "2001:db8::/32"),
+            ("::ffff:10.0.0.1", "10.0.0.1/32"),
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+            ("::/0", "::/0"),
+        ] {
+            assert_eq!(super::network(text).expect(text).to_string(), network);
+        }
+    }
+
+    #[test]
     fn both_ends_of_a_network_belong_to_it() {
         let networks = networks(&["10.1.0.0/16", "2001:db8::/32", "192.0.2.7"]);
         for address in [

@@ -28,7 +28,7 @@ use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
-use config::Config;
+use config::Rules;
 use request_values::{BodyKind, Unreadable};
 
 /// The guard: before authentication, which it saves the effort.
@@ -58,7 +58,7 @@ const CODES: &[Code] = &[
 
 /// A running guard.
 struct RequestGuard {
-    config: Config,
+    rules: Rules,
     passed: Counter,
     refused: Counter,
     failed: Counter,
@@ -67,7 +67,7 @@ struct RequestGuard {
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
     let decision = |decision| parts.metrics.decision(KIND.name, decision);
     Ok(Arc::new(RequestGuard {
-        config: Config::read(config)?,
+        rules: Rules::read(config)?,
         passed: decision("pass"),
         refused: decision("refuse"),
         failed: decision("error"),
@@ -76,15 +76,14 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
 
 impl RequestGuard {
     fn is_allowed(&self, client: IpAddr) -> bool {
-        let client = client.to_canonical();
-        self.config.allow.iter().any(|net| net.contains(&client))
+        self.rules.allow.contains(client)
     }
 
     /// Whether the head of a request says one of the values.
     fn head_says(&self, request: &RequestHeader) -> bool {
         let query = request.uri.query().unwrap_or_default();
-        self.config.in_headers(&request.headers)
-            || (!query.is_empty() && self.config.in_form(query.as_bytes()))
+        self.rules.in_headers(&request.headers)
+            || (!query.is_empty() && self.rules.in_form(query.as_bytes()))
     }
 
     fn pass(&self) -> Flow {
@@ -116,7 +115,7 @@ impl Filter for RequestGuard {
         if self.head_says(request) {
             return Verdict::Now(self.refuse(exchange));
         }
-        if self.config.parameters.is_empty() || BodyKind::of(&request.headers).is_none() {
+        if self.rules.parameters.is_empty() || BodyKind::of(&request.headers).is_none() {
             return Verdict::Now(self.pass());
         }
         if exchange.body.is_none() && session.is_body_empty() {
@@ -134,7 +133,7 @@ impl Filter for RequestGuard {
             FilterExplanation::passes("the client's address may name anybody")
         } else if self.head_says(request) {
             FilterExplanation::answers(&GUARDED)
-        } else if self.config.parameters.is_empty() || BodyKind::of(&request.headers).is_none() {
+        } else if self.rules.parameters.is_empty() || BodyKind::of(&request.headers).is_none() {
             FilterExplanation::passes("it names nobody who is guarded")
         } else {
             FilterExplanation::depends("what the body names")
@@ -151,8 +150,8 @@ impl Filter for RequestGuard {
         };
         let said = match BodyKind::of(&session.req_header().headers) {
             None => Ok(false),
-            Some(BodyKind::Form) => Ok(self.config.in_form(&body)),
-            Some(BodyKind::Json) => self.config.in_json(&body),
+            Some(BodyKind::Form) => Ok(self.rules.in_form(&body)),
+            Some(BodyKind::Json) => self.rules.in_json(&body),
             Some(BodyKind::Unknown) => Err(Unreadable),
         };
         match said {

@@ -8,7 +8,7 @@ use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 
-use super::config::Config;
+use super::config::Rules;
 use doorward_core::model::user::name;
 use doorward_net::http::{basic, encoded_word};
 
@@ -72,7 +72,7 @@ fn bare(text: &str) -> &str {
     unquoted.unwrap_or(text).trim()
 }
 
-impl Config {
+impl Rules {
     /// Whether any value of a watched header is one that is confined. Names
     /// are compared without case and with `_` for `-`, since some upstreams
     /// read both as one.
@@ -150,7 +150,7 @@ impl Config {
 /// Looks through a JSON value without building it.
 #[derive(Clone, Copy)]
 struct Look<'a> {
-    config: &'a Config,
+    config: &'a Rules,
     /// Whether the value belongs to a watched member.
     watched: bool,
 }

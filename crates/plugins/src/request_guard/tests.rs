@@ -6,18 +6,18 @@ use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
 
-use super::config::Config;
+use super::config::Rules;
 use super::request_values::{BodyKind, Unreadable};
 use doorward_core::model::user::name;
 use doorward_core::model::user::name_place::NamePlace;
 
-fn config() -> Config {
+fn config() -> Rules {
     let config = json!({
         "header_names": ["X-Service-Username"],
         "parameter_names": ["username", "value"],
         "values": ["amadmin"],
     });
-    Config::read(config.as_object().expect("an object")).expect("it is valid")
+    Rules::read(config.as_object().expect("an object")).expect("it is valid")
 }
 
 fn in_header(name: &str, value: &[u8]) -> bool {
@@ -84,7 +84,7 @@ fn a_name_with_underscores_is_the_same_header() {
 #[test]
 fn a_letter_that_folds_into_another_is_that_letter() {
     let config = json!({"header_names": ["x"], "values": ["desk", "Stra\u{df}e"]});
-    let config = Config::read(config.as_object().expect("an object")).expect("valid");
+    let config = Rules::read(config.as_object().expect("an object")).expect("valid");
     for value in ["DESK", "de\u{17f}k", "STRASSE", "stra\u{df}e"] {
         let mut headers = HeaderMap::new();
         headers.append(
@@ -219,7 +219,7 @@ fn a_text_that_is_too_long_for_a_name_is_not_folded() {
 #[test]
 fn without_a_list_every_parameter_that_names_a_user_is_watched() {
     let read = |config: serde_json::Value| {
-        Config::read(config.as_object().expect("an object")).expect("it is valid")
+        Rules::read(config.as_object().expect("an object")).expect("it is valid")
     };
     let usual = read(json!({"header_names": ["x"], "values": ["amadmin"]}));
     for name in NamePlace::parameters() {

@@ -13,10 +13,11 @@ use super::headers::Headers;
 use super::policy::Policy;
 use super::rates::Rates;
 use crate::chain::ObjectLookup;
-use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_core::model::schema::{Schema, Type};
 use doorward_expr::duration::{self, Length};
 use doorward_expr::{self as expr, Constants, Expression};
-use doorward_plugin_api::ConfigError;
+use doorward_plugin_api::config::FieldValue;
+use doorward_plugin_api::{ConfigError, config, words};
 use limits::Limits;
 
 /// Partitions that a filter holds unless configured otherwise.
@@ -26,53 +27,81 @@ const MOST_PARTITIONS: i64 = 100_000_000;
 const DEFAULT_IPV6_PREFIX: i64 = 64;
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The fields of `config`.
+words! {
+    /// Where requests are counted.
+    enum Counters {
+        /// With the other nodes, if the process has a Redis.
+        Shared = "shared",
+        /// In this process alone.
+        Local = "local",
+    }
+}
+
+config! {
+    /// The fields of `config`. A route file writes them, too: its texts may be expressions
+    /// without a request, and nobody has completed them.
+    struct Config {
+        /// An expression for the partition that a request is in. Empty: one for all.
+        #[field(kind(Type::checked(check_expression)), default(""), required)]
+        grouping as "requestGroupingPolicy": Value,
+        /// One rate.
+        #[field(kind(Type::Record(Schema::new(RateConfig::fields()))))]
+        rate: Value,
+        /// Up to 8 rates that hold together, as texts such as 6/10 s or as records.
+        #[field(kind(Type::array(Type::Any)))]
+        rates: Value,
+        /// A policy that chooses rates by request.
+        policy as "throttlingRatePolicy": Value,
+        /// How often full buckets are forgotten, up to a day.
+        #[field(kind(Type::checked(check_cleaning_interval)), default("5 seconds"), required)]
+        cleaning_interval as "cleaningInterval": Value,
+        /// The name of an executor or one itself. It has no effect: the gateway has a clock
+        /// of its own.
+        executor: Value,
+        /// Has no effect.
+        _strategy as "strategy": Value,
+        /// Most buckets. Beyond them new partitions share some.
+        #[field(
+            kind(Type::Integer(1, MOST_PARTITIONS)),
+            default(DEFAULT_PARTITIONS),
+            required
+        )]
+        partitions as "maximumPartitions": Value,
+        /// Bits of an IPv6 address that tell clients apart. 128: each address by itself.
+        #[field(kind(Type::Integer(1, 128)), default(DEFAULT_IPV6_PREFIX), required)]
+        ipv6_prefix as "ipv6PrefixLength": Value,
+        /// Whether answers tell quotas. draft: in RateLimit-Policy and RateLimit.
+        #[field(kind(<Headers as FieldValue>::kind()), default("off"), required)]
+        headers: Value,
+        /// Whether requests are counted and logged, and none refused.
+        #[field(kind(Type::Boolean), default(false), required)]
+        shadow: Value,
+        /// Where requests are counted: with the other nodes, or in this process alone.
+        #[field(kind(<Counters as FieldValue>::kind()), default("shared"), required)]
+        counters: Value,
+    }
+}
+
+config! {
+    /// A rate as a record, besides its name.
+    struct RateConfig {
+        /// Requests of the duration: a number, or a text with one or with an expression.
+        #[field(required)]
+        requests as "numberOfRequests": Value,
+        /// How long the requests are for, such as 10 s.
+        #[field(kind(Type::checked(check_rate_duration)), required)]
+        duration: Value,
+    }
+}
+
 pub(super) fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let rate = Schema::new(vec![
-            // A number, its digits as text, or a text evaluated at load.
-            Field::new("numberOfRequests", Type::Any).required(),
-            Field::new("duration", Type::checked(check_rate_duration)).required(),
-        ]);
-        Schema::new(vec![
-            Field::new("requestGroupingPolicy", Type::checked(check_expression))
-                .default("")
-                .required(),
-            Field::new("rate", Type::Record(rate)),
-            Field::new("rates", Type::array(Type::Any)),
-            Field::new("throttlingRatePolicy", Type::Any),
-            Field::new("cleaningInterval", Type::checked(check_cleaning_interval))
-                .default("5 seconds")
-                .required(),
-            Field::new("executor", Type::Any),
-            Field::new("strategy", Type::Any),
-            Field::new("maximumPartitions", Type::Integer(1, MOST_PARTITIONS))
-                .default(DEFAULT_PARTITIONS)
-                .required(),
-            Field::new("ipv6PrefixLength", Type::Integer(1, 128))
-                .default(DEFAULT_IPV6_PREFIX)
-                .required(),
-            Field::new("headers", Type::word(Headers::WORDS))
-                .default(Headers::WORDS[0])
-                .required(),
-            Field::new("shadow", Type::Boolean)
-                .default(false)
-                .required(),
-            Field::new("counters", Type::word(COUNTERS))
-                .default(COUNTERS[0])
-                .required(),
-        ])
-    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Config::fields()));
     &SCHEMA
 }
 
-/// Where requests are counted: with the other nodes if the process has a
-/// Redis, or in this process alone.
-const COUNTERS: &[&str] = &["shared", "local"];
-
-/// A configuration as it will run.
+/// What a filter does, as it is configured.
 #[derive(Debug)]
-pub(super) struct Config {
+pub(super) struct Rules {
     pub(super) grouping: Expression,
     pub(super) policy: Policy,
     /// The distinct rates that `policy` chooses from.
@@ -92,44 +121,25 @@ pub(super) struct Config {
     pub(super) warnings: Vec<String>,
 }
 
-impl Config {
+impl Rules {
     /// Reads a `config`; `named` are the objects that it may refer to,
     /// `constants` what its expressions may use.
     pub(super) fn read(
-        config: &Map<String, Value>,
+        record: &Map<String, Value>,
         named: ObjectLookup<'_>,
         constants: &Constants,
     ) -> Result<Self, ConfigError> {
-        let field = |name| config.get(name).filter(|value| !value.is_null());
-        let grouping = match field("requestGroupingPolicy") {
-            None => "",
-            Some(Value::String(text)) => text,
-            Some(_) => return Err(error("requestGroupingPolicy", "must be a text")),
+        let config = Config::read(record)?;
+        let grouping = match &config.grouping {
+            Value::Null => "",
+            Value::String(text) => text,
+            _ => return Err(error("requestGroupingPolicy", "must be a text")),
         };
         let mut limits = Limits::new(constants);
         let known: Vec<&str> = schema().fields.iter().map(|field| field.name).collect();
-        limits.known("", config, &known);
-        check_executor(field("executor"), named)?;
-        let sources = ["rate", "rates", "throttlingRatePolicy"];
-        let mut given = sources.iter().filter(|name| field(name).is_some());
-        let policy = match (given.next(), given.next()) {
-            (Some(first), Some(second)) => {
-                let message = format!("give either `{first}` or `{second}`, not both");
-                return Err(error(*second, message));
-            }
-            (None, _) => {
-                let message = "is required unless `rates` or `throttlingRatePolicy` is given";
-                return Err(error("rate", message));
-            }
-            (Some(&"throttlingRatePolicy"), None) => {
-                let value = field("throttlingRatePolicy").unwrap_or(&Value::Null);
-                policies::read("throttlingRatePolicy", value, &mut limits, named, 0)?
-            }
-            (Some(name), None) => {
-                let value = field(name).unwrap_or(&Value::Null);
-                Policy::Fixed(limits.limit(name, value)?)
-            }
-        };
+        limits.known("", record, &known);
+        check_executor(&config.executor, named)?;
+        let policy = config.policy(&mut limits, named)?;
         let shown = limits.names();
         let grouping = expression("requestGroupingPolicy", grouping, constants)?;
         for (field, unknown) in [
@@ -140,37 +150,65 @@ impl Config {
             let told = told.map(|unknown| format!("{field} is null in part: {unknown}"));
             limits.warnings.extend(told);
         }
+        let whole = |field, value, default, most| integer(field, value, (default, most), constants);
+        let partitions = whole(
+            "maximumPartitions",
+            &config.partitions,
+            DEFAULT_PARTITIONS,
+            MOST_PARTITIONS,
+        );
+        let ipv6_prefix = whole(
+            "ipv6PrefixLength",
+            &config.ipv6_prefix,
+            DEFAULT_IPV6_PREFIX,
+            128,
+        );
         Ok(Self {
             grouping,
             rates: Rates::new(limits.rates, policy.is_open()),
             policy,
             names: shown,
-            cleaning_interval: cleaning_interval(field("cleaningInterval"), constants)?,
-            partitions: usize::try_from(integer(
-                config,
-                "maximumPartitions",
-                DEFAULT_PARTITIONS,
-                MOST_PARTITIONS,
-                constants,
-            )?)
-            .unwrap_or(usize::MAX),
-            ipv6_prefix: u8::try_from(integer(
-                config,
-                "ipv6PrefixLength",
-                DEFAULT_IPV6_PREFIX,
-                128,
-                constants,
-            )?)
-            .unwrap_or(128),
-            headers: Headers::of_word(word(config, "headers", Headers::WORDS)?),
-            shadow: match field("shadow") {
-                None => false,
-                Some(Value::Bool(shadow)) => *shadow,
-                Some(_) => return Err(error("shadow", "must be true or false")),
+            cleaning_interval: cleaning_interval(&config.cleaning_interval, constants)?,
+            partitions: usize::try_from(partitions?).unwrap_or(usize::MAX),
+            ipv6_prefix: u8::try_from(ipv6_prefix?).unwrap_or(128),
+            headers: word("headers", &config.headers, Headers::Off)?,
+            shadow: match config.shadow {
+                Value::Null => false,
+                Value::Bool(shadow) => shadow,
+                _ => return Err(error("shadow", "must be true or false")),
             },
-            shared: word(config, "counters", COUNTERS)? == COUNTERS[0],
+            shared: word("counters", &config.counters, Counters::Shared)? == Counters::Shared,
             warnings: limits.warnings,
         })
+    }
+}
+
+impl Config {
+    /// What chooses rates: one field says it.
+    fn policy(
+        &self,
+        limits: &mut Limits<'_>,
+        named: ObjectLookup<'_>,
+    ) -> Result<Policy, ConfigError> {
+        const POLICY: &str = "throttlingRatePolicy";
+        let sources = [
+            ("rate", &self.rate),
+            ("rates", &self.rates),
+            (POLICY, &self.policy),
+        ];
+        let mut given = sources.into_iter().filter(|(_, value)| !value.is_null());
+        match (given.next(), given.next()) {
+            (Some((first, _)), Some((second, _))) => {
+                let message = format!("give either `{first}` or `{second}`, not both");
+                Err(error(second, message))
+            }
+            (None, _) => {
+                let message = "is required unless `rates` or `throttlingRatePolicy` is given";
+                Err(error("rate", message))
+            }
+            (Some((POLICY, value)), None) => policies::read(POLICY, value, limits, named, 0),
+            (Some((name, value)), None) => Ok(Policy::Fixed(limits.limit(name, value)?)),
+        }
     }
 }
 
@@ -181,24 +219,24 @@ const DEFAULT_EXECUTOR: &str = "ScheduledExecutorService";
 
 /// Refuses an executor that there is not: whoever names one expects it to be.
 /// Clean-up goes by the gateway's own clock, whichever is named.
-fn check_executor(value: Option<&Value>, named: ObjectLookup<'_>) -> Result<(), ConfigError> {
+fn check_executor(value: &Value, named: ObjectLookup<'_>) -> Result<(), ConfigError> {
     let is_executor = |object: &Value| {
         let kind = object.get("type").and_then(Value::as_str);
         kind.is_some_and(|kind| EXECUTORS.contains(&kind))
     };
     match value {
-        None => Ok(()),
-        Some(Value::String(name)) if name == DEFAULT_EXECUTOR => Ok(()),
-        Some(Value::String(name)) if named(name).is_some_and(|found| is_executor(&found)) => Ok(()),
-        Some(Value::String(name)) => {
+        Value::Null => Ok(()),
+        Value::String(name) if name == DEFAULT_EXECUTOR => Ok(()),
+        Value::String(name) if named(name).is_some_and(|found| is_executor(&found)) => Ok(()),
+        Value::String(name) => {
             let message = format!(
                 "there is no executor `{name}`: declare one of type {DEFAULT_EXECUTOR} in the \
                  heap, or name `{DEFAULT_EXECUTOR}`, which needs no declaration"
             );
             Err(error("executor", message))
         }
-        Some(object) if is_executor(object) => Ok(()),
-        Some(_) => {
+        object if is_executor(object) => Ok(()),
+        _ => {
             let message = format!("must be a name, or an object of type {DEFAULT_EXECUTOR}");
             Err(error("executor", message))
         }
@@ -263,53 +301,47 @@ fn check_cleaning_interval(text: &str) -> Result<(), String> {
     cleaning_duration(text, &Constants::default()).map(drop)
 }
 
-fn cleaning_interval(
-    value: Option<&Value>,
-    constants: &Constants,
-) -> Result<Duration, ConfigError> {
+fn cleaning_interval(value: &Value, constants: &Constants) -> Result<Duration, ConfigError> {
+    let wrong = |message: &str| error("cleaningInterval", message);
     match value {
-        None => Ok(Duration::from_secs(5)),
-        Some(Value::String(text)) => {
-            cleaning_duration(text, constants).map_err(|message| error("cleaningInterval", message))
+        Value::Null => Ok(Duration::from_secs(5)),
+        Value::String(text) => {
+            cleaning_duration(text, constants).map_err(|message| wrong(&message))
         }
-        Some(_) => Err(error(
-            "cleaningInterval",
-            "must be a text such as `5 seconds`",
-        )),
+        _ => Err(wrong("must be a text such as `5 seconds`")),
     }
 }
 
 /// A whole number from 1.
 fn integer(
-    config: &Map<String, Value>,
-    name: &str,
-    default: i64,
-    most: i64,
+    field: &str,
+    value: &Value,
+    (default, most): (i64, i64),
     constants: &Constants,
 ) -> Result<i64, ConfigError> {
-    let number = match config.get(name) {
-        None | Some(Value::Null) => Some(default),
-        Some(Value::String(text)) => text_at_load(text, constants)
+    let number = match value {
+        Value::Null => Some(default),
+        Value::String(text) => text_at_load(text, constants)
             .ok()
             .and_then(|n| n.trim().parse().ok()),
-        Some(value) => value.as_i64(),
+        value => value.as_i64(),
     };
     number.filter(|n| (1..=most).contains(n)).ok_or_else(|| {
         let message = format!("must be a whole number between 1 and {most}");
-        error(name, message)
+        error(field, message)
     })
 }
 
-/// One of the given words, by default the first.
-fn word(
-    config: &Map<String, Value>,
-    name: &str,
-    words: &'static [&'static str],
-) -> Result<&'static str, ConfigError> {
-    let found = match config.get(name) {
-        None | Some(Value::Null) => words.first(),
-        Some(value) => words.iter().find(|word| value.as_str() == Some(word)),
-    };
-    let message = || format!("expected one of: {}", words.join(", "));
-    found.copied().ok_or_else(|| error(name, message()))
+/// One of the words of a type.
+fn word<T: FieldValue>(field: &str, value: &Value, default: T) -> Result<T, ConfigError> {
+    if value.is_null() {
+        return Ok(default);
+    }
+    T::read(value).map_err(|_| {
+        let words = match T::kind() {
+            Type::String(text) => text.one_of,
+            _ => &[],
+        };
+        error(field, format!("expected one of: {}", words.join(", ")))
+    })
 }

@@ -8,7 +8,7 @@ use http::{HeaderValue, StatusCode};
 use pingora::http::RequestHeader;
 use serde_json::{Map, Value};
 
-use super::config::Config;
+use super::config::Rules;
 use super::grouping::Grouping;
 use super::headers::{Headers, Quota, seconds};
 use super::hot::Hot;
@@ -88,38 +88,38 @@ pub(crate) fn build_named(
     parts: &Parts,
     named: ObjectLookup<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Config::read(config, named, &parts.constants)?;
-    Ok(Arc::new(Throttling::new(config, parts)))
+    let rules = Rules::read(config, named, &parts.constants)?;
+    Ok(Arc::new(Throttling::new(rules, parts)))
 }
 
 impl Throttling {
-    fn new(config: Config, parts: &Parts) -> Self {
+    fn new(rules: Rules, parts: &Parts) -> Self {
         let metrics = &parts.metrics;
         let partitions = Arc::new(Partitions::new(
-            config.rates,
-            config.partitions,
+            rules.rates,
+            rules.partitions,
             metrics.throttle_partitions(),
             metrics.throttle_overflow(),
         ));
-        sweep::schedule(&partitions, config.cleaning_interval);
+        sweep::schedule(&partitions, rules.cleaning_interval);
         let decision = |decision| metrics.decision("throttling", decision);
         // What a shadow tells clients would throttle them.
-        let silent = config.shadow || config.headers == Headers::Off;
-        let needs_body = config.grouping.needs_body() || config.policy.needs_body();
+        let silent = rules.shadow || rules.headers == Headers::Off;
+        let needs_body = rules.grouping.needs_body() || rules.policy.needs_body();
         Self {
-            grouping: Grouping::new(config.grouping, config.ipv6_prefix),
-            policy: config.policy,
+            grouping: Grouping::new(rules.grouping, rules.ipv6_prefix),
+            policy: rules.policy,
             partitions,
-            maximum: config.partitions,
-            quota: (!silent).then(|| Quota::new(config.names)),
-            shadow: config.shadow,
+            maximum: rules.partitions,
+            quota: (!silent).then(|| Quota::new(rules.names)),
+            shadow: rules.shadow,
             hot: Hot::new(),
             remote: parts
                 .redis
                 .as_ref()
-                .filter(|_| config.shared)
+                .filter(|_| rules.shared)
                 .map(|redis| Remote::new(redis.clone(), &parts.scope, metrics.throttle_alone())),
-            warnings: config.warnings,
+            warnings: rules.warnings,
             needs_body,
             counted: Counted {
                 passed: decision("pass"),

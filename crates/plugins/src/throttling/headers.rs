@@ -13,6 +13,7 @@ use http::{HeaderName, HeaderValue};
 use super::partitions::Outcome;
 use super::rate::Rate;
 use super::rates::Rates;
+use doorward_plugin_api::words;
 
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -20,24 +21,13 @@ const NANOS: u64 = 1_000_000_000;
 /// Largest integer of a structured field (RFC 9651 §3.3.1).
 const LARGEST: u64 = 999_999_999_999_999;
 
-/// Which headers are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Headers {
-    /// None but `Retry-After`.
-    Off,
-    /// `RateLimit-Policy` and `RateLimit`.
-    Draft,
-}
-
-impl Headers {
-    /// The words of the configuration; the first is the default.
-    pub(super) const WORDS: &[&str] = &["off", "draft"];
-
-    pub(super) fn of_word(word: &str) -> Self {
-        match word {
-            "draft" => Self::Draft,
-            _ => Self::Off,
-        }
+words! {
+    /// Which headers are sent.
+    pub(super) enum Headers {
+        /// None but `Retry-After`.
+        Off = "off",
+        /// `RateLimit-Policy` and `RateLimit`.
+        Draft = "draft",
     }
 }
 

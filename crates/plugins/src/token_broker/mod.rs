@@ -57,7 +57,7 @@ use callout::Provider;
 use fault::Fault;
 use flow::{Flow, Operation};
 use issue::Issued;
-use schema::Config;
+use schema::Rules;
 use variable::Facts;
 use verify::is_token;
 
@@ -97,8 +97,8 @@ struct TokenBroker {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Config::read(config, parts)?;
-    Ok(Arc::new(TokenBroker::new(config, parts)))
+    let rules = Rules::read(config, parts)?;
+    Ok(Arc::new(TokenBroker::new(rules, parts)))
 }
 
 fn build_written(
@@ -106,24 +106,24 @@ fn build_written(
     parts: &Parts,
     _: ObjectLookup<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Config::written(config, parts)?;
-    Ok(Arc::new(TokenBroker::new(config, parts)))
+    let rules = Rules::written(config, parts)?;
+    Ok(Arc::new(TokenBroker::new(rules, parts)))
 }
 
 impl TokenBroker {
-    fn new(config: Config, parts: &Parts) -> Self {
+    fn new(rules: Rules, parts: &Parts) -> Self {
         let broker = parts.slots.get::<Broker>();
         if let Some(broker) = &broker {
             broker.is_used();
         }
         Self {
             broker,
-            base: config.base,
-            proxy: config.proxy,
-            provider: config.provider,
-            realm: config.realm,
-            split_codes: config.split_codes,
-            flows: config.flows,
+            base: rules.base,
+            proxy: rules.proxy,
+            provider: rules.provider,
+            realm: rules.realm,
+            split_codes: rules.split_codes,
+            flows: rules.flows,
             outbound: Arc::clone(&parts.outbound),
             metrics: Arc::clone(&parts.metrics),
             passed: parts.metrics.decision(NAME, "pass"),

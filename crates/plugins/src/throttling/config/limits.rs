@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-use super::{error, text_at_load};
+use super::{RateConfig, error, text_at_load};
 use crate::throttling::partitions::MAX_RATES;
 use crate::throttling::policy::Limit;
 use crate::throttling::rate::{Rate, RateError};
@@ -88,15 +88,16 @@ impl<'c> Limits<'c> {
     fn object(&mut self, field: &str, rate: &Map<String, Value>) -> Result<Rate, ConfigError> {
         self.known(field, rate, &["numberOfRequests", "duration", "name"]);
         let requests_field = format!("{field}.numberOfRequests");
-        let requests = number_of_requests(rate.get("numberOfRequests"), self.constants)
+        let rate = RateConfig::read(rate)?;
+        let requests = number_of_requests(&rate.requests, self.constants)
             .map_err(|message| error(&requests_field, message))?;
         let duration_field = format!("{field}.duration");
-        let duration = match rate.get("duration") {
-            Some(Value::String(text)) => {
+        let duration = match &rate.duration {
+            Value::String(text) => {
                 duration(text, self.constants).map_err(|message| error(&duration_field, message))?
             }
-            None | Some(Value::Null) => return Err(error(duration_field, "is required")),
-            Some(_) => return Err(error(duration_field, "must be a text such as `10 s`")),
+            Value::Null => return Err(error(duration_field, "is required")),
+            _ => return Err(error(duration_field, "must be a text such as `10 s`")),
         };
         Rate::new(requests, duration).map_err(|fault| error(requests_field, fault.to_string()))
     }
@@ -123,12 +124,12 @@ impl<'c> Limits<'c> {
     }
 }
 
-fn number_of_requests(value: Option<&Value>, constants: &Constants) -> Result<u64, String> {
+fn number_of_requests(value: &Value, constants: &Constants) -> Result<u64, String> {
     let number = match value {
-        None | Some(Value::Null) => return Err("is required".to_owned()),
-        Some(Value::Number(number)) => number.as_u64(),
-        Some(Value::String(text)) => text_at_load(text, constants)?.trim().parse().ok(),
-        Some(_) => None,
+        Value::Null => return Err("is required".to_owned()),
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => text_at_load(text, constants)?.trim().parse().ok(),
+        _ => None,
     };
     number.ok_or_else(|| RateError::Requests.to_string())
 }
