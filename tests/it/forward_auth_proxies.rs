@@ -69,12 +69,12 @@ const CADDY: Maker = Maker {
 @BLOCK@
 ",
     start: |file| {
-        let mut command = with(
-            "caddy",
-            &["run", "--adapter", "caddyfile", "--config"],
-            file,
-        );
-        command.env("XDG_CONFIG_HOME", "/nonexistent");
+        // It saves what it runs there.
+        let own = file.with_file_name("caddy");
+        let arguments = ["run", "--adapter", "caddyfile", "--config"];
+        let mut command = with("caddy", &arguments, file);
+        command.env("XDG_CONFIG_HOME", &own);
+        command.env("XDG_DATA_HOME", own);
         command
     },
 };
@@ -142,14 +142,11 @@ impl Maker {
         let port = Port::reserve();
         let address = port.authority();
         let block = self.block();
-        // Envoy's file is indented.
-        let block = match self.frame.contains("static_resources") {
-            true => block
-                .lines()
-                .map(|line| format!("          {line}\n"))
-                .collect(),
-            false => block.to_owned(),
-        };
+        // Envoy's block stands inside of others.
+        let is_indented = self.frame.contains("static_resources");
+        let indent = if is_indented { "          " } else { "" };
+        let block = block.lines().map(|line| format!("{indent}{line}\n"));
+        let block: String = block.collect();
         let app = app.address();
         let text = self
             .frame
