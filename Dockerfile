@@ -1,7 +1,7 @@
 # Build: docker build -t doorward .
 # Run:   docker run -p 8000:8000 -v doorward:/var/lib/doorward --read-only --cap-drop ALL \
 #          -e DOORWARD_ADMIN_TOKEN=… -e DOORWARD_MASTER_KEY=… doorward
-# deploy/container/doorward.yaml names the variables.
+# deploy/container/doorward.yaml names the variables, docs/deployment.md#image has the commands.
 
 FROM rust:1.95-slim-bookworm AS build
 RUN apt-get update \

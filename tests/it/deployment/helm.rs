@@ -1,4 +1,4 @@
-//! What the chart renders. `make test-helm` installs Helm and runs this.
+//! What the chart renders. `make test` installs Helm.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -37,7 +37,7 @@ fn validate(version: &str, manifests: &str) -> String {
 }
 
 #[test]
-#[ignore = "needs Helm, python and its packages, which `make test-helm` installs"]
+#[ignore = "needs Helm, python and its packages, which `make test` installs"]
 fn kubernetes_takes_the_manifests_and_what_the_chart_renders() {
     success(helm().args(["lint", "--strict"]).arg(project(CHART)));
     let everything = [
@@ -73,7 +73,7 @@ fn kubernetes_takes_the_manifests_and_what_the_chart_renders() {
 }
 
 #[test]
-#[ignore = "needs Helm, which `make test-helm` installs"]
+#[ignore = "needs Helm, which `make test` installs"]
 fn the_manifests_are_what_the_chart_renders() {
     let folder = TempDir::new().expect("a folder");
     let path = folder.path().join("doorward.yaml");
@@ -86,7 +86,7 @@ fn the_manifests_are_what_the_chart_renders() {
 }
 
 #[test]
-#[ignore = "needs Helm, which `make test-helm` installs"]
+#[ignore = "needs Helm, which `make test` installs"]
 fn the_chart_refuses_values_that_are_none() {
     for wrong in [
         "replica=3",
@@ -114,7 +114,7 @@ fn the_chart_refuses_values_that_are_none() {
 }
 
 #[test]
-#[ignore = "needs Helm, which `make test-helm` installs"]
+#[ignore = "needs Helm, which `make test` installs"]
 fn the_chart_takes_the_values_of_the_page() {
     let page = text("docs/deployment.md");
     let mut blocks = page.split("```text\n").skip(1);

@@ -15,7 +15,7 @@ const USER: &str = "10001:10001";
 
 /// Copies the libraries that the program under test needs, since it is no static
 /// file as that of the image is.
-fn add_libraries(root: &Path) {
+pub(super) fn add_libraries(root: &Path) {
     let listing = success(Command::new("ldd").arg(env!("CARGO_BIN_EXE_doorward")));
     let words = listing
         .split_whitespace()

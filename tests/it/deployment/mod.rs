@@ -5,6 +5,7 @@
 //! alone; `make test` installs what they need and runs them.
 
 mod compose;
+mod container;
 mod helm;
 mod image;
 mod kubernetes;
