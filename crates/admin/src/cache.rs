@@ -2,6 +2,7 @@
 //! cached here: what the Admin API changes is in force with its answer.
 
 use http::{Method, StatusCode};
+use serde_json::json;
 
 use super::call::Call;
 use super::endpoint::{Endpoint, endpoint};
@@ -36,7 +37,13 @@ fn all_operation(_: &str) -> Operation {
 fn key_operation(method: &str) -> Operation {
     let operation = match method {
         "DELETE" => Operation::new("Forgets a key: there is none.").ends(204, "It is forgotten."),
-        _ => Operation::new("Shows what is cached under a key: nothing is.").refuses(&["404"]),
+        _ => Operation::new("Shows what is cached under a key: nothing is.")
+            .answers(
+                200,
+                "Never: there is no such key.",
+                &json!({"type": "object"}),
+            )
+            .refuses(&["404"]),
     };
     operation.names("key", "The key, as the imitated gateway makes it.")
 }
