@@ -7,6 +7,9 @@ export const place = `${process.env.DOORWARD_ADMIN}/console`
  * console's own table, with a record of each kind. */
 export const PAGES = JSON.parse(process.env.DOORWARD_CONSOLE_PAGES)
 
+/** Which half of the work is done here: each has a time of its own. */
+export const HALF = Number(process.env.DOORWARD_CONSOLE_HALF)
+
 /** Signs in as an owner. */
 export async function owner(page, locale) {
   const word = locale === 'de-DE' ? 'Mit Ihrem Konto anmelden' : 'Sign in with your account'

@@ -2,7 +2,7 @@
 import test, { after, before } from 'node:test'
 import assert from 'node:assert/strict'
 import { start } from './chromium.mjs'
-import { PAGES, owner, place } from './console-addresses.mjs'
+import { HALF, PAGES, owner, place } from './console-addresses.mjs'
 
 let browser
 
@@ -18,7 +18,7 @@ test('the keyboard reaches every part of every page, in the order of the page', 
   page.setDefaultTimeout(60_000)
   await owner(page, 'en-GB')
   const broken = []
-  for (const address of PAGES) {
+  for (const address of PAGES.filter((_, at) => at % 2 === HALF)) {
     await page.goto(`${place}${address}`)
     // What is closed opens by the keyboard as well.
     for (const summary of await page.locator('main summary').all()) await summary.press('Enter')

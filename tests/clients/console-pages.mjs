@@ -3,7 +3,7 @@
 import test, { after, before } from 'node:test'
 import assert from 'node:assert/strict'
 import { accessible, start, watch } from './chromium.mjs'
-import { PAGES, owner, place } from './console-addresses.mjs'
+import { HALF, PAGES, owner, place } from './console-addresses.mjs'
 
 let browser
 
@@ -16,7 +16,7 @@ after(() => browser?.close())
 for (const [locale, colorScheme, width] of [
   ['en-GB', 'light', 1280],
   ['de-DE', 'dark', 360],
-]) {
+].slice(HALF, HALF + 1)) {
   test(`every page can be used by everybody: ${locale}, ${colorScheme}, ${width} px`, async () => {
     const viewport = { width, height: 800 }
     const context = await browser.newContext({ locale, colorScheme, viewport })

@@ -8,11 +8,12 @@ use crate::console_pages::Tour;
 use crate::console_sign_in::{Office, ROLES, TOKEN};
 use crate::support::http::{client, send};
 
-/// Runs a script that looks at every page.
-async fn tour(script: &str) {
+/// Runs a half of a script that looks at every page.
+async fn tour(script: &str, half: usize) {
     let tour = Tour::open().await;
     let mut script = node(script);
     script.env("DOORWARD_CONSOLE_PAGES", json!(tour.addresses).to_string());
+    script.env("DOORWARD_CONSOLE_HALF", half.to_string());
     Stage::plain(tour.office.door).run(script).await;
 }
 
@@ -34,19 +35,37 @@ async fn people_sign_in_again_before_a_change_in_chromium() {
 #[tokio::test]
 #[ignore = "needs node, its packages and chromium, which `make test` installs"]
 async fn every_page_of_the_console_can_be_used_by_everybody() {
-    tour("console-pages.mjs").await;
+    tour("console-pages.mjs", 0).await;
 }
 
 #[tokio::test]
 #[ignore = "needs node, its packages and chromium, which `make test` installs"]
-async fn no_page_of_the_console_is_wider_than_its_window() {
-    tour("console-widths.mjs").await;
+async fn every_page_of_the_console_can_be_used_in_german_and_dark() {
+    tour("console-pages.mjs", 1).await;
+}
+
+#[tokio::test]
+#[ignore = "needs node, its packages and chromium, which `make test` installs"]
+async fn no_page_of_the_console_is_wider_than_its_window_in_german() {
+    tour("console-widths.mjs", 0).await;
+}
+
+#[tokio::test]
+#[ignore = "needs node, its packages and chromium, which `make test` installs"]
+async fn no_page_of_the_console_is_wider_than_its_window_in_english() {
+    tour("console-widths.mjs", 1).await;
 }
 
 #[tokio::test]
 #[ignore = "needs node, its packages and chromium, which `make test` installs"]
 async fn the_keyboard_reaches_every_part_of_every_page_of_the_console() {
-    tour("console-keyboard.mjs").await;
+    tour("console-keyboard.mjs", 0).await;
+}
+
+#[tokio::test]
+#[ignore = "needs node, its packages and chromium, which `make test` installs"]
+async fn the_keyboard_reaches_every_part_of_the_other_pages_of_the_console() {
+    tour("console-keyboard.mjs", 1).await;
 }
 
 /// Those that the pages of docs/ show; `make pictures` keeps them.
