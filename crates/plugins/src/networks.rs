@@ -80,7 +80,7 @@ impl FieldValue for Networks {
         Type::array(Type::checked(check))
     }
 
-    fn of_null() -> Option<Self> {
+    fn of_null(_default: Option<&Value>) -> Option<Self> {
         Some(Self::default())
     }
 

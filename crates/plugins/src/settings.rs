@@ -1,75 +1,13 @@
 //! What several plugins read in their `config`, and how they answer.
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderName, HeaderValue, StatusCode};
-use serde_json::{Map, Value, json};
+use http::{HeaderValue, StatusCode};
+use serde_json::{Value, json};
 
 use doorward_core::model::schema::Field;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_plugin_api::ConfigError;
 pub(crate) use doorward_plugin_api::config::{header_name, url_text};
-
-/// The `config` of a plugin, complete and valid by its schema.
-#[derive(Clone, Copy)]
-pub(crate) struct Settings<'a>(pub(crate) &'a Map<String, Value>);
-
-impl<'a> Settings<'a> {
-    /// The value of `field`, unless it is null.
-    pub(crate) fn get(self, field: &str) -> Option<&'a Value> {
-        self.0.get(field).filter(|value| !value.is_null())
-    }
-
-    /// A text.
-    pub(crate) fn text(self, field: &str) -> Option<&'a str> {
-        self.get(field)?.as_str()
-    }
-
-    /// A text that says something.
-    pub(crate) fn some_text(self, field: &str) -> Option<&'a str> {
-        self.text(field).filter(|text| !text.is_empty())
-    }
-
-    /// A boolean; null is `false`.
-    pub(crate) fn flag(self, field: &str) -> bool {
-        self.get(field).and_then(Value::as_bool).unwrap_or(false)
-    }
-
-    /// A number.
-    pub(crate) fn number(self, field: &str) -> Option<f64> {
-        self.get(field)?.as_f64()
-    }
-
-    /// A whole number.
-    pub(crate) fn integer(self, field: &str) -> Option<i64> {
-        self.get(field)?.as_i64()
-    }
-
-    /// The texts of a list; null is an empty one.
-    pub(crate) fn texts(self, field: &str) -> impl Iterator<Item = &'a str> {
-        let list = self.get(field).and_then(Value::as_array);
-        list.into_iter().flatten().filter_map(Value::as_str)
-    }
-
-    /// A record inside; null is an empty one.
-    pub(crate) fn record(self, field: &str) -> Settings<'a> {
-        static EMPTY: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
-        Settings(
-            self.get(field)
-                .and_then(Value::as_object)
-                .unwrap_or_else(|| &*EMPTY),
-        )
-    }
-
-    /// The name of a header.
-    pub(crate) fn header(self, field: &str) -> Result<Option<HeaderName>, ConfigError> {
-        let Some(text) = self.some_text(field) else {
-            return Ok(None);
-        };
-        let name = HeaderName::try_from(text);
-        name.map(Some)
-            .map_err(|_| wrong(field, header_name(text).err().unwrap_or_default()))
-    }
-}
 
 /// The fields of a record, of which `name` has this default.
 pub(crate) fn with_default(

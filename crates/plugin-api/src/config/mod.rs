@@ -39,10 +39,10 @@ pub trait FieldValue: Sized {
     /// What the schema says of it, if the field says nothing else.
     fn kind() -> Type;
 
-    /// What a field that is null holds. `None`: its default, and without one the schema
+    /// What a field that is null holds, and by default its `default`. `None`: the schema
     /// has to refuse null.
-    fn of_null() -> Option<Self> {
-        None
+    fn of_null(default: Option<&Value>) -> Option<Self> {
+        Self::read(default?).ok()
     }
 
     /// Whether a value says nothing, as null does: an empty text in the place of one
@@ -59,8 +59,7 @@ pub trait FieldValue: Sized {
     fn read(value: &Value) -> Result<Self, ConfigError>;
 }
 
-/// Reads the field of a record that satisfies its schema. A field that is null has its
-/// default, where its type makes nothing of null.
+/// Reads the field of a record that satisfies its schema. Its type says what null is.
 ///
 /// # Errors
 /// [`ConfigError`] with the path of what is wrong.
@@ -71,13 +70,10 @@ pub fn read_field<T: FieldValue>(
     name: &str,
 ) -> Result<T, ConfigError> {
     let value = match config.get(name) {
-        None | Some(Value::Null) => T::of_null().map_or_else(
-            || match row().default {
-                None | Some(Value::Null) => Err(wrong("required field missing")),
-                Some(default) => T::read(&default),
-            },
-            Ok,
-        ),
+        None | Some(Value::Null) => {
+            let default = row().default.filter(|default| !default.is_null());
+            T::of_null(default.as_ref()).ok_or_else(|| wrong("required field missing"))
+        }
         Some(value) => T::read(value),
     };
     value.map_err(|error| error.within(name))

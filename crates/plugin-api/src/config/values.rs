@@ -49,14 +49,14 @@ pub fn url_text(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Null is false.
+/// Null is the default, and without one false: null switches no check off.
 impl FieldValue for bool {
     fn kind() -> Type {
         Type::Boolean
     }
 
-    fn of_null() -> Option<Self> {
-        Some(false)
+    fn of_null(default: Option<&Value>) -> Option<Self> {
+        Some(default.and_then(Value::as_bool).unwrap_or(false))
     }
 
     fn read(value: &Value) -> Result<Self, ConfigError> {
@@ -184,7 +184,7 @@ impl<T: FieldValue> FieldValue for Option<T> {
         T::kind()
     }
 
-    fn of_null() -> Option<Self> {
+    fn of_null(_default: Option<&Value>) -> Option<Self> {
         Some(None)
     }
 
@@ -202,7 +202,7 @@ impl<T: FieldValue> FieldValue for Vec<T> {
         Type::array(T::kind())
     }
 
-    fn of_null() -> Option<Self> {
+    fn of_null(_default: Option<&Value>) -> Option<Self> {
         Some(Self::new())
     }
 
@@ -221,7 +221,7 @@ impl<T: FieldValue> FieldValue for BTreeMap<String, T> {
         Type::Map(Box::new(T::kind()))
     }
 
-    fn of_null() -> Option<Self> {
+    fn of_null(_default: Option<&Value>) -> Option<Self> {
         Some(Self::new())
     }
 
@@ -241,7 +241,7 @@ impl FieldValue for Value {
         Type::Any
     }
 
-    fn of_null() -> Option<Self> {
+    fn of_null(_default: Option<&Value>) -> Option<Self> {
         Some(Self::Null)
     }
 

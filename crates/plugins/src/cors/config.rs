@@ -55,7 +55,7 @@ impl FieldValue for JoinedList {
         Type::array(Type::some_text())
     }
 
-    fn of_null() -> Option<Self> {
+    fn of_null(_default: Option<&Value>) -> Option<Self> {
         Some(Self(None))
     }
 
@@ -89,7 +89,7 @@ impl FieldValue for Origins {
         Type::array(Type::checked(origins::check))
     }
 
-    fn of_null() -> Option<Self> {
+    fn of_null(_default: Option<&Value>) -> Option<Self> {
         Some(Self::Any)
     }
 

@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::testing::parts;
 use doorward_core::model::schema::{Field, Schema, Source};
-use doorward_plugin_api::config::read_field;
 
 /// Notes batches, after it has failed so many times.
 #[derive(Clone, Default)]
@@ -47,7 +46,7 @@ fn queue_field() -> Field {
 
 /// The limits of a `config` with these fields.
 fn read(config: &Map<String, Value>) -> Limits {
-    let queue: QueueConfig = read_field(config, "queue").unwrap();
+    let queue = QueueConfig::read(config["queue"].as_object().unwrap()).unwrap();
     queue.limits(OlderQueueConfig::read(config).unwrap().older())
 }
 

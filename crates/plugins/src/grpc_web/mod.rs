@@ -19,8 +19,8 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
 
-use crate::settings::{Settings, wrong};
-use doorward_core::model::schema::{Field, Schema, Type};
+use crate::settings::wrong;
+use doorward_core::model::schema::{Schema, Type};
 use doorward_net::http::form;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::http::session::Session;
@@ -28,7 +28,7 @@ use doorward_net::telemetry::metrics::Counter;
 use doorward_plugin_api::filter::{
     Code, Exchange, Filter, FilterExplanation, Flow, ResponseFlow, Verdict,
 };
-use doorward_plugin_api::{ConfigError, Kind, Parts};
+use doorward_plugin_api::{ConfigError, Kind, Parts, config};
 
 use answer::{AnswerBody, TrailersFrame};
 use text::Base64Decoder;
@@ -57,19 +57,29 @@ const NO_GRPC_WEB: Code = Code::new(
 /// What clients are told whose messages would have to be translated.
 const NEEDS_PROTO: &[u8] = b"transcoding requests require a .proto file defining the service";
 
+config! {
+    /// The fields of `config`.
+    struct Config {
+        /// A description of services, by which JSON would be translated. It is refused.
+        proto: Option<String>,
+        /// Whether the upstream gets the path without that of the route.
+        pass_stripped_path: bool,
+        /// The origin that may call, or an asterisk for all.
+        #[field(kind(Type::checked(check_origin)), default("*"))]
+        allow_origin_header: Option<String>,
+    }
+}
+
 fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let origin = Type::checked(|text| {
-            HeaderValue::from_str(text).map_err(|_| format!("invalid value: {text}"))?;
-            Ok(())
-        });
-        Schema::new(vec![
-            Field::new("proto", Type::some_text()),
-            Field::new("pass_stripped_path", Type::Boolean),
-            Field::new("allow_origin_header", origin).default("*"),
-        ])
-    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Config::fields()));
     &SCHEMA
+}
+
+fn check_origin(text: &str) -> Result<(), String> {
+    let value = HeaderValue::from_str(text);
+    value
+        .map(drop)
+        .map_err(|_| format!("invalid value: {text}"))
 }
 
 /// How a client sends messages, and gets them.
@@ -117,18 +127,18 @@ struct GrpcWeb {
 }
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Settings(config);
-    if config.get("proto").is_some() {
+    let config = Config::read(config)?;
+    if config.proto.is_some() {
         let message = "messages in JSON are not translated here: leave it out, and have \
                        clients send application/grpc-web+proto or application/grpc-web-text";
         return Err(wrong("proto", message));
     }
-    let origin = config.some_text("allow_origin_header");
-    let origin = origin.map(HeaderValue::from_str).transpose();
+    let origin = config.allow_origin_header.map(HeaderValue::try_from);
+    let origin = origin.transpose();
     let decision = |name| parts.metrics.decision(KIND.name, name);
     Ok(Arc::new(GrpcWeb {
         origin: origin.map_err(|_| wrong("allow_origin_header", "is no value of a header"))?,
-        whole_path: !config.flag("pass_stripped_path"),
+        whole_path: !config.pass_stripped_path,
         passed: decision("pass"),
         preflights: decision("preflight"),
         refused: decision("refuse"),

@@ -23,6 +23,7 @@ use crate::authentication::{
 use doorward_core::clock::http_date;
 use doorward_core::model::schema::{Schema, Violations};
 use doorward_net::http::session::Session;
+use doorward_plugin_api::config::read_for_check;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, config, identity};
 use signature::{Hash, Signature};
@@ -102,7 +103,7 @@ fn schema() -> &'static Schema {
 }
 
 fn skew_is_positive(config: &Map<String, Value>, violations: &mut Violations) {
-    if Config::read(config).is_ok_and(|config| config.clock_skew <= 0.0) {
+    if read_for_check::<Config>(config).is_some_and(|config| config.clock_skew <= 0.0) {
         violations.put("clock_skew", "value must be greater than 0");
     }
 }

@@ -24,6 +24,7 @@ use crate::settings::UNEXPECTED;
 use directory::Directory;
 use doorward_core::model::schema::{Schema, Violations};
 use doorward_net::http::session::Session;
+use doorward_plugin_api::config::read_for_check;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, config, identity};
 
@@ -119,7 +120,7 @@ fn schema() -> &'static Schema {
 }
 
 fn one_kind_of_tls(config: &Map<String, Value>, violations: &mut Violations) {
-    if Config::read(config).is_ok_and(|config| config.ldaps && config.start_tls) {
+    if read_for_check::<Config>(config).is_some_and(|config| config.ldaps && config.start_tls) {
         violations.put_entity("'ldaps' and 'start_tls' cannot be enabled simultaneously");
     }
 }

@@ -6,65 +6,86 @@ use http::HeaderValue;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use super::rules::{self, Rules};
-use crate::settings::{Settings, wrong};
-use doorward_core::model::schema::{Field, Schema, Type};
+use super::rules::{self, Action, RuleFields, Rules};
+use crate::settings::wrong;
+use doorward_core::model::schema::{Schema, Type};
+use doorward_core::model::secret::Secret;
 use doorward_expr::Constants;
-use doorward_plugin_api::ConfigError;
 use doorward_plugin_api::filter::ProtectedResource;
+use doorward_plugin_api::{ConfigError, config};
 
 /// The largest limit of bodies that are read before a decision, in bytes.
 const MOST_BODY: i64 = 16 << 20;
 
+config! {
+    /// The fields of `config`.
+    pub(super) struct Fields {
+        /// The address by which clients know the server: the audience of their tokens.
+        #[field(kind(Type::checked(check_resource)), required)]
+        resource: String,
+        /// Further addresses of the server. Tokens for each are good.
+        #[field(kind(Type::array(Type::checked(check_resource))), default(json!([])))]
+        resource_aliases: Vec<String>,
+        /// The provider whose tokens are good.
+        #[field(kind(Type::checked(check_url)), required)]
+        issuer: String,
+        /// The providers that clients are led to. Null: the issuer.
+        #[field(kind(Type::array(Type::checked(check_url))))]
+        authorization_servers: Vec<String>,
+        /// The gateway's own client at the provider.
+        #[field(kind(Type::text()))]
+        client_id: Option<String>,
+        /// The secret of that client.
+        #[field(kind(Type::text()))]
+        client_secret: Option<Secret>,
+        /// The server's own audience. Tokens are exchanged for ones of it (RFC 8693).
+        #[field(kind(Type::text()))]
+        upstream_audience: Option<String>,
+        /// The scopes that every token must have.
+        #[field(kind(Type::array(Type::text())), default(json!([])))]
+        scopes_required: Vec<String>,
+        /// The scopes that clients are told. Null: those of scopes_required.
+        #[field(kind(Type::array(Type::text())))]
+        scopes_supported: Vec<String>,
+        /// The origins whose pages may call, besides the server's own.
+        #[field(kind(Type::array(Type::checked(check_origin))), default(json!([])))]
+        allowed_origins: Vec<String>,
+        /// Who may call what. The first rule about a call decides.
+        #[field(default(json!([])), required)]
+        pub(super) rules: Vec<RuleFields>,
+        /// What becomes of calls that no rule is about.
+        #[field(default("allow"), required)]
+        pub(super) default_action: Action,
+        /// The claim that has the groups of a user.
+        #[field(kind(Type::text()), default("groups"), required)]
+        pub(super) groups_claim: String,
+        /// Whether lists show what further scopes would open.
+        #[field(default(false), required)]
+        lists_show_step_up: bool,
+        /// Whether a session of the protocol is its opener's alone.
+        #[field(default(true), required)]
+        bind_sessions: bool,
+        /// Whether streams end with the session or the token of their request.
+        #[field(default(true), required)]
+        end_with_session: bool,
+        /// The longest body that is read before a decision, in bytes.
+        #[field(kind(Type::Integer(1, MOST_BODY)), default(1 << 20), required)]
+        max_body: usize,
+        /// The name of the server, for people.
+        #[field(kind(Type::text()))]
+        resource_name: Option<String>,
+        /// The address of a page that describes the server.
+        #[field(kind(Type::checked(check_url)))]
+        resource_documentation: Option<String>,
+        /// The address of a page that says how data may be used.
+        #[field(kind(Type::checked(check_url)))]
+        resource_policy_uri: Option<String>,
+    }
+}
+
 /// The fields.
 pub(super) fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let texts = || Type::array(Type::text());
-        Schema::new(vec![
-            Field::new("resource", Type::checked(check_resource)).required(),
-            Field::new(
-                "resource_aliases",
-                Type::array(Type::checked(check_resource)),
-            )
-            .default(json!([])),
-            Field::new("issuer", Type::checked(check_url)).required(),
-            Field::new(
-                "authorization_servers",
-                Type::array(Type::checked(check_url)),
-            ),
-            Field::new("client_id", Type::text()),
-            Field::new("client_secret", Type::text()),
-            Field::new("upstream_audience", Type::text()),
-            Field::new("scopes_required", texts()).default(json!([])),
-            Field::new("scopes_supported", texts()),
-            Field::new("allowed_origins", Type::array(Type::checked(check_origin)))
-                .default(json!([])),
-            Field::new("rules", Type::array(Type::Record(rules::schema())))
-                .default(json!([]))
-                .required(),
-            Field::new("default_action", Type::word(&["allow", "deny"]))
-                .default("allow")
-                .required(),
-            Field::new("groups_claim", Type::text())
-                .default("groups")
-                .required(),
-            Field::new("lists_show_step_up", Type::Boolean)
-                .default(false)
-                .required(),
-            Field::new("bind_sessions", Type::Boolean)
-                .default(true)
-                .required(),
-            Field::new("end_with_session", Type::Boolean)
-                .default(true)
-                .required(),
-            Field::new("max_body", Type::Integer(1, MOST_BODY))
-                .default(1 << 20)
-                .required(),
-            Field::new("resource_name", Type::text()),
-            Field::new("resource_documentation", Type::checked(check_url)),
-            Field::new("resource_policy_uri", Type::checked(check_url)),
-        ])
-    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Fields::fields()));
     &SCHEMA
 }
 
@@ -135,148 +156,141 @@ impl Config {
         config: &Map<String, Value>,
         constants: &Constants,
     ) -> Result<Self, ConfigError> {
-        let config = Settings(config);
-        let scopes: Vec<&str> = config.texts("scopes_required").collect();
-        if let Some(Err(message)) = scopes
-            .iter()
-            .map(|text| rules::check_scope(text))
-            .find(Result::is_err)
-        {
+        let fields = Fields::read(config)?;
+        let wrong_scope = |scope: &String| rules::check_scope(scope).err();
+        if let Some(message) = fields.scopes_required.iter().find_map(wrong_scope) {
             return Err(wrong("scopes_required", message));
         }
-        let issuer = Url::parse(config.text("issuer").unwrap_or_default());
+        let issuer = Url::parse(&fields.issuer);
         let issuer = issuer.map_err(|error| wrong("issuer", error.to_string()))?;
-        let addresses = addresses(config, &scopes)?;
-        let exchanges = config.some_text("upstream_audience").is_some();
+        let addresses = fields.addresses()?;
+        let exchanges = fields.upstream_audience.is_some();
         let has_origin = addresses.iter().any(|address| address.path.is_empty());
-        if exchanges && (config.some_text("client_id").is_none() || has_origin) {
+        if exchanges && (fields.client_id.is_none() || has_origin) {
             let message = "needs client_id and client_secret, and resources with a path";
             return Err(wrong("upstream_audience", message));
         }
-        let max_body = config.integer("max_body").unwrap_or_default();
         Ok(Self {
             addresses,
             issuer,
-            origins: config.texts("allowed_origins").map(str::to_owned).collect(),
-            scopes: scopes.iter().map(|&scope| scope.to_owned()).collect(),
-            rules: Arc::new(Rules::read(config, constants)?),
-            shows_step_up: config.flag("lists_show_step_up"),
-            binds_sessions: config.flag("bind_sessions"),
-            max_body: usize::try_from(max_body).unwrap_or_default(),
-            exchanged_from: exchanges.then(|| audiences(config)),
-            checks: checks(config, &scopes),
+            rules: Arc::new(Rules::read(&fields, constants)?),
+            shows_step_up: fields.lists_show_step_up,
+            binds_sessions: fields.bind_sessions,
+            max_body: fields.max_body,
+            exchanged_from: exchanges.then(|| fields.audiences()),
+            checks: fields.checks(),
+            origins: fields.allowed_origins,
+            scopes: fields.scopes_required,
         })
     }
 }
 
-/// The identifiers of the resource: its own address before the others.
-fn identifiers<'c>(config: Settings<'c>) -> impl Iterator<Item = &'c str> {
-    let own = config.text("resource").into_iter();
-    own.chain(config.texts("resource_aliases"))
-}
-
-/// The addresses by which clients may know the resource. The metadata of each name
-/// it by that very one (RFC 9728 section 3.3).
-fn addresses(config: Settings<'_>, scopes: &[&str]) -> Result<Vec<ProtectedResource>, ConfigError> {
-    let all = identifiers(config).map(|identifier| {
-        let url = Url::parse(identifier).map_err(|error| wrong("resource", error.to_string()))?;
-        let path = if url.path() == "/" { "" } else { url.path() };
-        Ok(ProtectedResource {
-            host: url.host_str().unwrap_or_default().to_owned(),
-            port: url.port(),
-            path: path.to_owned(),
-            origin: url.origin().ascii_serialization(),
-            metadata: metadata(config, identifier, scopes).to_string().into(),
-        })
-    });
-    all.collect()
-}
-
-/// The audiences of which a token must have one.
-fn audiences(config: Settings<'_>) -> Vec<String> {
-    let spellings = |identifier: &str| {
-        // Providers differ in how they spell an address without a path.
-        let bare = identifier.trim_end_matches('/');
-        let is_origin = Url::parse(identifier).is_ok_and(|url| url.path() == "/");
-        let slashed = is_origin.then(|| format!("{bare}/"));
-        let first = if is_origin { bare } else { identifier };
-        [Some(first.to_owned()), slashed]
-    };
-    let all = identifiers(config).flat_map(spellings);
-    all.flatten().collect()
-}
-
-/// The metadata by one identifier (RFC 9728 section 2); what is not set is left out.
-fn metadata(config: Settings<'_>, identifier: &str, scopes: &[&str]) -> Value {
-    let issuer = config.text("issuer").unwrap_or_default();
-    let servers: Vec<&str> = config.texts("authorization_servers").collect();
-    let servers = if servers.is_empty() {
-        vec![issuer]
-    } else {
-        servers
-    };
-    let mut metadata = json!({
-        "resource": identifier,
-        "authorization_servers": servers,
-        "bearer_methods_supported": ["header"],
-    });
-    let supported: Vec<&str> = config.texts("scopes_supported").collect();
-    let supported = if supported.is_empty() {
-        scopes
-    } else {
-        &supported
-    };
-    if !supported.is_empty() {
-        metadata["scopes_supported"] = json!(supported);
+impl Fields {
+    /// The identifiers of the resource: its own address before the others.
+    fn identifiers(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.resource).chain(&self.resource_aliases)
     }
-    for name in [
-        "resource_name",
-        "resource_documentation",
-        "resource_policy_uri",
-    ] {
-        if let Some(text) = config.some_text(name) {
-            metadata[name] = json!(text);
-        }
-    }
-    metadata
-}
 
-/// What the `openid-connect` plugin is to check: tokens of this issuer for this
-/// resource, from the header alone, which the server never sees.
-fn checks(config: Settings<'_>, scopes: &[&str]) -> Map<String, Value> {
-    let mut checks = json!({
-        "issuer": config.text("issuer"),
-        "auth_methods": ["bearer"],
-        "bearer_token_param_type": ["header"],
-        "audience_required": audiences(config),
-        "hide_credentials": true,
-        "end_with_session": config.flag("end_with_session"),
-        "upstream_access_token_header": null,
-    });
-    if let Some(audience) = config.some_text("upstream_audience") {
-        // The new token is judged, and it alone reaches the server. The filter sees to
-        // it that the old one is for the resource.
-        checks["audience_required"] = json!([audience]);
-        checks["upstream_access_token_header"] = json!("authorization:bearer");
-        // Every token is exchanged, also one that is for the server besides: none can have
-        // this scope (RFC 6749 section 3.3).
-        checks["token_exchange"] = json!({
-            "subject_token_issuers": [
-                {"issuer": config.text("issuer"), "conditions": {"missing_scopes": ["\""]}},
-            ],
-            "request": {"audience": [audience], "empty_scopes": true},
+    /// The addresses by which clients may know the resource. The metadata of each name
+    /// it by that very one (RFC 9728 section 3.3).
+    fn addresses(&self) -> Result<Vec<ProtectedResource>, ConfigError> {
+        let all = self.identifiers().map(|identifier| {
+            let url =
+                Url::parse(identifier).map_err(|error| wrong("resource", error.to_string()))?;
+            let path = if url.path() == "/" { "" } else { url.path() };
+            Ok(ProtectedResource {
+                host: url.host_str().unwrap_or_default().to_owned(),
+                port: url.port(),
+                path: path.to_owned(),
+                origin: url.origin().ascii_serialization(),
+                metadata: self.metadata(identifier).to_string().into(),
+            })
         });
+        all.collect()
     }
-    if !scopes.is_empty() {
-        checks["scopes_required"] = json!([scopes.join(" ")]);
+
+    /// The audiences of which a token must have one.
+    fn audiences(&self) -> Vec<String> {
+        let spellings = |identifier: &String| {
+            // Providers differ in how they spell an address without a path.
+            let bare = identifier.trim_end_matches('/');
+            let is_origin = Url::parse(identifier).is_ok_and(|url| url.path() == "/");
+            let slashed = is_origin.then(|| format!("{bare}/"));
+            let first = if is_origin { bare } else { identifier };
+            [Some(first.to_owned()), slashed]
+        };
+        let all = self.identifiers().flat_map(spellings);
+        all.flatten().collect()
     }
-    for name in ["client_id", "client_secret"] {
-        if let Some(text) = config.some_text(name) {
-            checks[name] = json!([text]);
+
+    /// The metadata by one identifier (RFC 9728 section 2); what is not set is left out.
+    fn metadata(&self, identifier: &str) -> Value {
+        let servers = match &self.authorization_servers[..] {
+            [] => std::slice::from_ref(&self.issuer),
+            servers => servers,
+        };
+        let mut metadata = json!({
+            "resource": identifier,
+            "authorization_servers": servers,
+            "bearer_methods_supported": ["header"],
+        });
+        let supported = match &self.scopes_supported[..] {
+            [] => &self.scopes_required,
+            supported => supported,
+        };
+        if !supported.is_empty() {
+            metadata["scopes_supported"] = json!(supported);
         }
+        for (name, text) in [
+            ("resource_name", &self.resource_name),
+            ("resource_documentation", &self.resource_documentation),
+            ("resource_policy_uri", &self.resource_policy_uri),
+        ] {
+            if let Some(text) = text {
+                metadata[name] = json!(text);
+            }
+        }
+        metadata
     }
-    match checks {
-        Value::Object(checks) => checks,
-        _ => Map::new(),
+
+    /// What the `openid-connect` plugin is to check: tokens of this issuer for this
+    /// resource, from the header alone, which the server never sees.
+    fn checks(&self) -> Map<String, Value> {
+        let mut checks = json!({
+            "issuer": self.issuer,
+            "auth_methods": ["bearer"],
+            "bearer_token_param_type": ["header"],
+            "audience_required": self.audiences(),
+            "hide_credentials": true,
+            "end_with_session": self.end_with_session,
+            "upstream_access_token_header": null,
+        });
+        if let Some(audience) = &self.upstream_audience {
+            // The new token is judged, and it alone reaches the server. The filter sees to
+            // it that the old one is for the resource.
+            checks["audience_required"] = json!([audience]);
+            checks["upstream_access_token_header"] = json!("authorization:bearer");
+            // Every token is exchanged, also one that is for the server besides: none can have
+            // this scope (RFC 6749 section 3.3).
+            checks["token_exchange"] = json!({
+                "subject_token_issuers": [
+                    {"issuer": self.issuer, "conditions": {"missing_scopes": ["\""]}},
+                ],
+                "request": {"audience": [audience], "empty_scopes": true},
+            });
+        }
+        if !self.scopes_required.is_empty() {
+            checks["scopes_required"] = json!([self.scopes_required.join(" ")]);
+        }
+        if let Some(id) = &self.client_id {
+            checks["client_id"] = json!([id]);
+        }
+        if let Some(secret) = &self.client_secret {
+            checks["client_secret"] = json!([secret.expose()]);
+        }
+        match checks {
+            Value::Object(checks) => checks,
+            _ => Map::new(),
+        }
     }
 }

@@ -2,16 +2,17 @@
 
 use std::borrow::Cow;
 
-use doorward_core::model::schema::{Field, Schema, Type};
+use doorward_core::model::schema::Type;
 use doorward_core::model::token::AccessToken;
 use doorward_expr::{Constants, Expression, Scope};
-use doorward_plugin_api::ConfigError;
+use doorward_plugin_api::{ConfigError, config, words};
 use percent_encoding::percent_decode_str;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use url::Url;
 
+use super::config::Fields;
 use super::message::{Message, Subject};
-use crate::settings::{Settings, wrong};
+use crate::settings::wrong;
 
 /// What a session of the protocol can't do without, and what shows only what may be
 /// called: a default of `deny` leaves it.
@@ -25,29 +26,44 @@ const ALWAYS: [&str; 7] = [
     "resources/templates/list",
 ];
 
-/// The fields of a rule.
-pub(super) fn schema() -> Schema {
-    let patterns = |name| {
-        Field::new(name, Type::array(Type::checked(check_pattern)))
-            .default(json!([]))
-            .required()
-    };
-    Schema::new(vec![
-        patterns("methods"),
-        patterns("tools"),
-        patterns("prompts"),
-        patterns("resources"),
-        Field::new("action", Type::word(&["allow", "deny"]))
-            .default("allow")
-            .required(),
-        Field::new("scopes_required", Type::array(Type::checked(check_scope)))
-            .default(json!([]))
-            .required(),
-        Field::new("groups_required", Type::array(Type::text()))
-            .default(json!([]))
-            .required(),
-        Field::new("when", Type::text()),
-    ])
+config! {
+    /// The fields of a rule.
+    pub(super) struct RuleFields {
+        /// Patterns of methods. Empty: all of them.
+        #[field(kind(Type::array(Type::checked(check_pattern))), default(json!([])), required)]
+        methods: Vec<String>,
+        /// Patterns of tools that are called.
+        #[field(kind(Type::array(Type::checked(check_pattern))), default(json!([])), required)]
+        tools: Vec<String>,
+        /// Patterns of prompts that are got.
+        #[field(kind(Type::array(Type::checked(check_pattern))), default(json!([])), required)]
+        prompts: Vec<String>,
+        /// Patterns of resources that are read.
+        #[field(kind(Type::array(Type::checked(check_pattern))), default(json!([])), required)]
+        resources: Vec<String>,
+        /// What becomes of calls that the rule is about.
+        #[field(default("allow"), required)]
+        action: Action,
+        /// The scopes that the token must have.
+        #[field(kind(Type::array(Type::checked(check_scope))), default(json!([])), required)]
+        scopes_required: Vec<String>,
+        /// The groups of which the user must have one. Empty: none is needed.
+        #[field(kind(Type::array(Type::text())), default(json!([])), required)]
+        groups_required: Vec<String>,
+        /// An expression that must be true.
+        #[field(kind(Type::text()))]
+        when: Option<String>,
+    }
+}
+
+words! {
+    /// What becomes of a call.
+    pub(super) enum Action {
+        /// It goes on, if the caller has what it needs.
+        Allow = "allow",
+        /// It is denied.
+        Deny = "deny",
+    }
 }
 
 fn check_pattern(text: &str) -> Result<(), String> {
@@ -138,10 +154,6 @@ struct Rule {
 struct Patterns(Vec<String>);
 
 impl Patterns {
-    fn read(rule: Settings<'_>, field: &str) -> Self {
-        Self(rule.texts(field).map(str::to_owned).collect())
-    }
-
     fn first(&self, text: &str) -> Option<&str> {
         let mut all = self.0.iter();
         all.find(|pattern| glob(pattern, text)).map(String::as_str)
@@ -188,21 +200,19 @@ pub(super) fn glob(pattern: &str, text: &str) -> bool {
 }
 
 impl Rule {
-    fn read(rule: &Map<String, Value>, constants: &Constants) -> Result<Self, ConfigError> {
-        let rule = Settings(rule);
-        let when = rule.some_text("when").map(|text| {
+    fn read(fields: &RuleFields, constants: &Constants) -> Result<Self, ConfigError> {
+        let when = fields.when.as_deref().map(|text| {
             let compiled = Expression::compile_with(text, constants);
             compiled.map_err(|error| wrong("rules.when", error.to_string()))
         });
-        let texts = |field| rule.texts(field).map(str::to_owned).collect();
         Ok(Self {
-            methods: Patterns::read(rule, "methods"),
-            tools: Patterns::read(rule, "tools"),
-            prompts: Patterns::read(rule, "prompts"),
-            resources: Patterns::read(rule, "resources"),
-            denies: rule.text("action") == Some("deny"),
-            scopes: texts("scopes_required"),
-            groups: texts("groups_required"),
+            methods: Patterns(fields.methods.clone()),
+            tools: Patterns(fields.tools.clone()),
+            prompts: Patterns(fields.prompts.clone()),
+            resources: Patterns(fields.resources.clone()),
+            denies: fields.action == Action::Deny,
+            scopes: fields.scopes_required.clone(),
+            groups: fields.groups_required.clone(),
             when: when.transpose()?,
         })
     }
@@ -245,15 +255,14 @@ impl Rule {
 }
 
 impl Rules {
-    /// Reads the rules of a complete `config`.
-    pub(super) fn read(config: Settings<'_>, constants: &Constants) -> Result<Self, ConfigError> {
-        let rules = config.get("rules").and_then(Value::as_array);
-        let rules = rules.into_iter().flatten().filter_map(Value::as_object);
+    /// Reads the rules of a configuration.
+    pub(super) fn read(config: &Fields, constants: &Constants) -> Result<Self, ConfigError> {
+        let rules = config.rules.iter();
         let rules = rules.map(|rule| Rule::read(rule, constants));
         Ok(Self {
             rules: rules.collect::<Result<_, _>>()?,
-            denies_rest: config.text("default_action") == Some("deny"),
-            groups_claim: config.text("groups_claim").unwrap_or("groups").to_owned(),
+            denies_rest: config.default_action == Action::Deny,
+            groups_claim: config.groups_claim.clone(),
         })
     }
 
@@ -375,11 +384,17 @@ impl Decided<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::config::schema;
 
     fn rules(rules: Value, default: &str) -> Rules {
-        let config = json!({"rules": rules, "default_action": default});
-        let config = config.as_object().expect("an object");
-        Rules::read(Settings(config), &Constants::default()).expect("rules")
+        let config = json!({
+            "resource": "https://server.example/mcp", "issuer": "https://issuer.example",
+            "rules": rules, "default_action": default,
+        });
+        let config = config.as_object().cloned().expect("an object");
+        let config = schema().complete(config).expect("a configuration");
+        let fields = Fields::read(&config).expect("a configuration");
+        Rules::read(&fields, &Constants::default()).expect("rules")
     }
 
     fn reads(rules: &Rules, uri: &str) -> Decision {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::authentication;
 use doorward_core::model::credential::KeyDigest;
 use doorward_core::model::schema::{Schema, Type, Violations, failed_condition};
-use doorward_plugin_api::config::FieldValue;
+use doorward_plugin_api::config::{FieldValue, read_for_check};
 use doorward_plugin_api::{ConfigError, config, words};
 
 /// Longest time of a token, in seconds.
@@ -96,7 +96,7 @@ fn some_grant(config: &Map<String, Value>, violations: &mut Violations) {
             || config.enable_client_credentials
             || config.enable_password_grant
     };
-    if Config::read(config).is_ok_and(|config| !has_grant(config)) {
+    if read_for_check::<Config>(config).is_some_and(|config| !has_grant(config)) {
         violations.put_whole(
             "at least one of these fields must be true: enable_authorization_code, \
              enable_implicit_grant, enable_client_credentials, enable_password_grant",
@@ -105,7 +105,7 @@ fn some_grant(config: &Map<String, Value>, violations: &mut Violations) {
 }
 
 fn times_are_in_bounds(config: &Map<String, Value>, violations: &mut Violations) {
-    let Ok(config) = Config::read(config) else {
+    let Some(config) = read_for_check::<Config>(config) else {
         return;
     };
     for (field, seconds) in [
@@ -119,7 +119,9 @@ fn times_are_in_bounds(config: &Map<String, Value>, violations: &mut Violations)
 }
 
 fn scopes_are_named(config: &Map<String, Value>, violations: &mut Violations) {
-    if Config::read(config).is_ok_and(|config| config.mandatory_scope && config.scopes.is_none()) {
+    if read_for_check::<Config>(config)
+        .is_some_and(|config| config.mandatory_scope && config.scopes.is_none())
+    {
         violations.put_entity(failed_condition("mandatory_scope"));
         violations.put("scopes", "required field missing");
     }

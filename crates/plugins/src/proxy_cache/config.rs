@@ -5,60 +5,107 @@ use std::sync::LazyLock;
 use http::{HeaderName, Method};
 use serde_json::{Map, Value, json};
 
-use crate::settings::{Settings, header_name, wrong};
-use doorward_core::model::schema::{Field, Schema, Type, Violations};
-use doorward_plugin_api::ConfigError;
+use doorward_core::model::schema::{Schema, Type, Violations};
+use doorward_plugin_api::config::read_for_check;
+use doorward_plugin_api::{ConfigError, config, words};
+
+config! {
+    /// The fields of `config`.
+    struct Fields {
+        /// The statuses of answers that are stored.
+        #[field(
+            kind(Type::array(Type::Integer(100, 900))),
+            default(json!([200, 301, 404])),
+            required,
+            len_min(1)
+        )]
+        response_code: Vec<u16>,
+        /// The methods of requests whose answers are stored.
+        #[field(
+            kind(Type::array(Type::word(&["HEAD", "GET", "POST", "PATCH", "PUT"]))),
+            default(json!(["GET", "HEAD"])),
+            required
+        )]
+        request_method: Vec<String>,
+        /// The media types of answers that are stored, with their parameters.
+        #[field(default(json!(["text/plain", "application/json"])), required)]
+        content_type: Vec<String>,
+        /// How long a stored answer is fresh, in seconds.
+        #[field(default(300))]
+        cache_ttl: i64,
+        /// Where answers are stored.
+        #[field(required)]
+        _strategy as "strategy": Strategy,
+        /// Whether the Cache-Control headers of clients and upstreams count.
+        #[field(default(false), required)]
+        cache_control: bool,
+        /// Whether paths are one that differ in case alone.
+        #[field(default(false))]
+        ignore_uri_case: bool,
+        /// How long an answer stays stored behind its time, in seconds.
+        storage_ttl: Option<i64>,
+        /// How answers are stored in memory.
+        #[field(required)]
+        _memory as "memory": Memory,
+        /// The parameters that tell requests apart. Null: all of them.
+        vary_query_params: Vec<Box<str>>,
+        /// The headers that tell requests apart.
+        vary_headers: Vec<HeaderName>,
+        /// Which headers clients get.
+        #[field(required)]
+        response_headers: ResponseHeaders,
+    }
+}
+
+words! {
+    /// Where answers are stored.
+    enum Strategy {
+        /// In the memory of the process.
+        Memory = "memory",
+    }
+}
+
+config! {
+    /// How answers are stored in memory.
+    struct Memory {
+        /// A name that is taken for the sake of older files, and says nothing.
+        #[field(default("kong_db_cache"), required)]
+        _dictionary_name as "dictionary_name": String,
+    }
+}
+
+config! {
+    /// Which headers clients get.
+    #[derive(Clone, Copy, Debug)]
+    pub(super) struct ResponseHeaders {
+        /// The age of a stored answer, in seconds.
+        #[field(default(true))]
+        pub(super) age: bool,
+        /// Whether the answer was stored.
+        #[field(default(true))]
+        pub(super) status as "X-Cache-Status": bool,
+        /// What the answer is stored under.
+        #[field(default(true))]
+        pub(super) key as "X-Cache-Key": bool,
+    }
+}
 
 /// The fields of `config`.
 pub(super) fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let list = |name, of, default: Value| {
-            Field::new(name, Type::array(of))
-                .default(default)
-                .required()
-        };
-        let flag = |name| Field::new(name, Type::Boolean).default(true);
-        let memory = vec![
-            Field::new("dictionary_name", Type::some_text())
-                .default("kong_db_cache")
-                .required(),
-        ];
-        let shown = vec![flag("age"), flag("X-Cache-Status"), flag("X-Cache-Key")];
-        let methods = Type::word(&["HEAD", "GET", "POST", "PATCH", "PUT"]);
-        let fields = vec![
-            list(
-                "response_code",
-                Type::Integer(100, 900),
-                json!([200, 301, 404]),
-            )
-            .len_min(1),
-            list("request_method", methods, json!(["GET", "HEAD"])),
-            list(
-                "content_type",
-                Type::some_text(),
-                json!(["text/plain", "application/json"]),
-            ),
-            Field::new("cache_ttl", Type::Integer(i64::MIN, i64::MAX)).default(300),
-            Field::new("strategy", Type::word(&["memory"])).required(),
-            Field::new("cache_control", Type::Boolean)
-                .default(false)
-                .required(),
-            Field::new("ignore_uri_case", Type::Boolean).default(false),
-            Field::new("storage_ttl", Type::Integer(i64::MIN, i64::MAX)),
-            Field::new("memory", Type::Record(Schema::new(memory))).required(),
-            Field::new("vary_query_params", Type::array(Type::some_text())),
-            Field::new("vary_headers", Type::array(Type::checked(header_name))),
-            Field::new("response_headers", Type::Record(Schema::new(shown))).required(),
-        ];
-        Schema::new(fields).check(check)
-    });
+    static SCHEMA: LazyLock<Schema> =
+        LazyLock::new(|| Schema::new(Fields::fields()).check(times_are_positive));
     &SCHEMA
 }
 
-fn check(config: &Map<String, Value>, violations: &mut Violations) {
-    for field in ["cache_ttl", "storage_ttl"] {
-        let number = Settings(config).integer(field);
-        if number.is_some_and(|number| number <= 0) {
+fn times_are_positive(config: &Map<String, Value>, violations: &mut Violations) {
+    let Some(fields) = read_for_check::<Fields>(config) else {
+        return;
+    };
+    for (field, seconds) in [
+        ("cache_ttl", Some(fields.cache_ttl)),
+        ("storage_ttl", fields.storage_ttl),
+    ] {
+        if seconds.is_some_and(|seconds| seconds <= 0) {
             violations.put(field, "value must be greater than 0");
         }
     }
@@ -99,14 +146,6 @@ impl ContentType {
     }
 }
 
-/// Which headers clients get.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ResponseHeaders {
-    pub(super) age: bool,
-    pub(super) status: bool,
-    pub(super) key: bool,
-}
-
 /// A configuration as it runs.
 #[derive(Debug)]
 pub(super) struct Config {
@@ -127,9 +166,9 @@ pub(super) struct Config {
 impl Config {
     /// Reads a complete `config`.
     pub(super) fn read(config: &Map<String, Value>) -> Result<Self, ConfigError> {
-        let config = Settings(config);
+        let fields = Fields::read(config)?;
         let mut warnings = Vec::new();
-        let types = config.texts("content_type").filter_map(|text| {
+        let types = fields.content_type.iter().filter_map(|text| {
             let content_type = ContentType::read(text);
             if content_type.is_none() {
                 warnings.push(format!("content_type: '{text}' is no type of content"));
@@ -137,39 +176,26 @@ impl Config {
             content_type
         });
         let types = types.collect();
-        let codes = config.get("response_code").and_then(Value::as_array);
-        let codes = codes.into_iter().flatten().filter_map(Value::as_u64);
-        let headers = config.texts("vary_headers").map(|text| {
-            let name = HeaderName::try_from(text);
-            name.map_err(|_| wrong("vary_headers", header_name(text).err().unwrap_or_default()))
-        });
-        let mut parameters: Vec<Box<str>> =
-            config.texts("vary_query_params").map(Into::into).collect();
+        let mut parameters = fields.vary_query_params;
         parameters.sort_unstable();
         if !parameters.is_empty() {
             let warning = "vary_query_params: other parameters reach the upstream and don't tell \
                            answers apart: whoever sends one chooses what the next caller gets";
             warnings.push(warning.to_owned());
         }
-        let methods = config.texts("request_method");
+        let methods = fields.request_method.iter();
         let methods = methods.filter_map(|text| Method::from_bytes(text.as_bytes()).ok());
-        let shown = config.record("response_headers");
-        let is_shown = |name| shown.get(name).is_none() || shown.flag(name);
         Ok(Self {
-            statuses: codes.filter_map(|code| u16::try_from(code).ok()).collect(),
+            statuses: fields.response_code.into(),
             methods: methods.collect(),
             types,
-            ttl: config.integer("cache_ttl").unwrap_or(300),
-            cache_control: config.flag("cache_control"),
-            ignore_case: config.flag("ignore_uri_case"),
-            storage_ttl: config.integer("storage_ttl"),
+            ttl: fields.cache_ttl,
+            cache_control: fields.cache_control,
+            ignore_case: fields.ignore_uri_case,
+            storage_ttl: fields.storage_ttl,
             parameters: parameters.into(),
-            headers: headers.collect::<Result<_, _>>()?,
-            shown: ResponseHeaders {
-                age: is_shown("age"),
-                status: is_shown("X-Cache-Status"),
-                key: is_shown("X-Cache-Key"),
-            },
+            headers: fields.vary_headers.into(),
+            shown: fields.response_headers,
             warnings,
         })
     }

@@ -21,6 +21,7 @@ use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::Metrics;
 use doorward_net::telemetry::metrics::Counter;
+use doorward_plugin_api::config::read_for_check;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, config};
 use echo::Echo;
@@ -70,7 +71,7 @@ fn schema() -> &'static Schema {
 
 /// Empty texts count as absent.
 fn one_form_of_body(config: &Map<String, Value>, violations: &mut Violations) {
-    let Ok(config) = Config::read(config) else {
+    let Some(config) = read_for_check::<Config>(config) else {
         return;
     };
     let (body, content_type) = (config.body.is_some(), config.content_type.is_some());

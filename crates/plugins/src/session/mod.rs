@@ -21,7 +21,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
 use url::form_urlencoded;
 
-use crate::settings::{Settings, UNEXPECTED};
+use crate::settings::UNEXPECTED;
 use config::{Config, CookieKind, Items};
 use cookies::{NeedsStore, Presented, Unavailable, presented};
 use doorward_core::clock::Clock;
@@ -71,7 +71,7 @@ struct SessionPlugin {
 
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
     let decision = |decision| parts.metrics.decision(KIND.name, decision);
-    let config = Config::read(Settings(config), Providers::of(parts).secret())?;
+    let config = Config::read(config, Providers::of(parts).secret())?;
     Ok(Arc::new(SessionPlugin {
         store: parts.slots.get().filter(|_| config.is_stored),
         config,

@@ -22,6 +22,7 @@ use doorward_core::model::secret::Secret;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
+use doorward_plugin_api::config::read_for_check;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, config};
 
@@ -65,7 +66,7 @@ fn schema() -> &'static Schema {
 }
 
 fn tolerance_is_positive(config: &Map<String, Value>, violations: &mut Violations) {
-    if Config::read(config).is_ok_and(|config| config.tolerance_second < 0) {
+    if read_for_check::<Config>(config).is_some_and(|config| config.tolerance_second < 0) {
         violations.put("tolerance_second", "value must be greater than -1");
     }
 }
