@@ -87,10 +87,7 @@ impl ConfigError {
     /// The error where what is wrong lies in the field or element `outer`.
     #[must_use]
     pub fn within(mut self, outer: &str) -> Self {
-        let joint = match self.field.as_bytes().first() {
-            None | Some(b'[') => "",
-            Some(_) => ".",
-        };
+        let joint = if self.field.is_empty() { "" } else { "." };
         self.field = format!("{outer}{joint}{}", self.field);
         self
     }

@@ -1,6 +1,6 @@
 //! Typed configuration: one struct is the schema of a record and what it is read into.
 //!
-//! A plugin lists its fields once, with [`config!`](crate::config). Each has its name,
+//! A plugin lists its fields once, with [`config!`](macro@crate::config). Each has its name,
 //! its type, its default, its bounds and what it means. The schema is made of the
 //! list, and so is the reader. A field that nobody reads is a warning of the compiler.
 //!
@@ -26,7 +26,7 @@ use serde_json::{Map, Value};
 
 use crate::ConfigError;
 use doorward_core::model::schema::Type;
-pub use values::{header_name, url_text};
+pub use values::{AnyText, header_name, url_text};
 
 // The macros name them by this path, whatever their user imports.
 #[doc(hidden)]
@@ -89,22 +89,31 @@ pub fn read_for_check<T: FieldValue>(config: &Map<String, Value>) -> Option<T> {
     let Type::Record(schema) = T::kind() else {
         return None;
     };
-    let mut sound = Map::new();
+    T::read(&Value::Object(sound(schema, config))).ok()
+}
+
+/// The fields that are right by themselves, and in the place of each other one what it
+/// is if it is absent.
+fn sound(schema: Schema, config: &Map<String, Value>) -> Map<String, Value> {
+    let mut sound_fields = Map::new();
     for field in schema.fields {
         let name = field.name;
-        let alone = Schema::new(vec![field]);
-        let value = config.get(name).cloned();
-        let mut record: Map<_, _> = value
-            .map(|value| (name.to_owned(), value))
-            .into_iter()
-            .collect();
-        if !alone.validate(&record).is_empty() {
-            record.clear();
+        let value = match (&field.kind, config.get(name)) {
+            (Type::Record(inner), Some(Value::Object(record))) => {
+                Some(sound(inner.clone(), record).into())
+            }
+            (_, value) => value.cloned(),
+        };
+        let value = value.map(|value| (name.to_owned(), value));
+        let mut alone: Map<_, _> = value.into_iter().collect();
+        let schema = Schema::new(vec![field]);
+        if !schema.validate(&alone).is_empty() {
+            alone.clear();
         }
-        alone.fill(&mut record);
-        sound.extend(record);
+        schema.fill(&mut alone);
+        sound_fields.extend(alone);
     }
-    T::read(&Value::Object(sound)).ok()
+    sound_fields
 }
 
 /// An error of a value itself.
@@ -115,10 +124,10 @@ pub(crate) fn wrong(message: impl Into<String>) -> ConfigError {
     }
 }
 
-/// Defines a struct whose fields are those of a record: see [the module](crate::config).
+/// Defines a struct whose fields are those of a record: see [the module](mod@crate::config).
 ///
 /// The documentation of a field is its description in the schema. `#[field(…)]` names
-/// methods of [`Field`](doorward_core::model::schema::Field) that are called on its row
+/// methods of [`Field`] that are called on its row
 /// of the schema. `as "name"` gives a field another name in the record. `as ..` makes a
 /// field of several rows: those of another struct of this macro, which stand in the same
 /// record.

@@ -120,7 +120,7 @@ fn null_is_what_the_type_makes_of_it() {
     let mut no_url = complete(&json!({}));
     no_url.insert("inner".to_owned(), json!([{"url": null}]));
     let error = Config::read(&no_url).expect_err("an address");
-    assert_eq!(error.to_string(), "inner[1].url: required field missing");
+    assert_eq!(error.to_string(), "inner.1.url: required field missing");
 }
 
 #[test]
@@ -128,19 +128,19 @@ fn an_error_names_the_path_of_what_is_wrong() {
     for (wrong, field) in [
         (json!({"header": "a b"}), "header"),
         (json!({"mode": "other"}), "mode"),
-        (json!({"names": ["a", 1]}), "names[2]"),
+        (json!({"names": ["a", 1]}), "names.2"),
         (json!({"labels": {"x": "y"}}), "labels.x"),
         (
             json!({"inner": [{"url": "https://a.example", "maxTries": "1"}]}),
-            "inner[1].maxTries",
+            "inner.1.maxTries",
         ),
         (
             json!({"inner": [{"url": "no", "maxTries": 1}]}),
-            "inner[1].url",
+            "inner.1.url",
         ),
         (
             json!({"inner": [{"url": "https://a.example", "maxTries": 70_000}]}),
-            "inner[1].maxTries",
+            "inner.1.maxTries",
         ),
     ] {
         let mut config = complete(&json!({}));

@@ -80,6 +80,20 @@ impl FieldValue for String {
     }
 }
 
+/// A text that may be empty, and then says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnyText(pub String);
+
+impl FieldValue for AnyText {
+    fn kind() -> Type {
+        Type::text()
+    }
+
+    fn read(value: &Value) -> Result<Self, ConfigError> {
+        <String as FieldValue>::read(value).map(Self)
+    }
+}
+
 impl FieldValue for Box<str> {
     fn kind() -> Type {
         String::kind()
@@ -118,8 +132,8 @@ impl FieldValue for HeaderName {
     }
 
     fn read(value: &Value) -> Result<Self, ConfigError> {
+        // A field may have a kind of its own that takes more names than the usual one.
         let text = value.as_str().ok_or_else(|| not_a("string"))?;
-        header_name(text).map_err(wrong)?;
         Self::try_from(text).map_err(|error| wrong(error.to_string()))
     }
 }
@@ -209,7 +223,7 @@ impl<T: FieldValue> FieldValue for Vec<T> {
     fn read(value: &Value) -> Result<Self, ConfigError> {
         let list = value.as_array().ok_or_else(|| not_a("list"))?;
         let values = list.iter().enumerate().map(|(place, value)| {
-            T::read(value).map_err(|error| error.within(&format!("[{}]", place + 1)))
+            T::read(value).map_err(|error| error.within(&(place + 1).to_string()))
         });
         values.collect()
     }

@@ -160,6 +160,10 @@ impl FieldValue for ProvisionKey {
         String::kind()
     }
 
+    fn is_blank(value: &Value) -> bool {
+        String::is_blank(value)
+    }
+
     fn read(value: &Value) -> Result<Self, ConfigError> {
         let key = <String as FieldValue>::read(value)?;
         Ok(Self(KeyDigest::of_sent(key.as_bytes())))

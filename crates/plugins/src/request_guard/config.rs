@@ -136,7 +136,7 @@ mod tests {
             (json!({"header_names": ["x"], "values": []}), "values"),
             (
                 json!({"header_names": ["a b"], "values": ["a"]}),
-                "header_names[1]",
+                "header_names.1",
             ),
             (
                 json!({"header_names": ["x"], "values": ["a"], "allow": ["10.0.0.0/33"]}),

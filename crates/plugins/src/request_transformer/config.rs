@@ -11,6 +11,7 @@ use crate::field_rules::{FieldRules, RuleLists, check_header_to_remove, header, 
 use crate::settings::wrong;
 use crate::template::Template;
 use doorward_core::model::schema::{Schema, Type};
+use doorward_plugin_api::config::AnyText;
 use doorward_plugin_api::{ConfigError, config};
 
 config! {
@@ -81,7 +82,7 @@ config! {
         querystring: Vec<Box<str>>,
         /// The path that the upstream gets in the place of the client's.
         #[field(kind(Type::checked(check_template)))]
-        uri: Option<Box<str>>,
+        uri: Option<AnyText>,
     }
 }
 
@@ -192,8 +193,10 @@ impl Config {
     pub(super) fn read(config: &Map<String, Value>) -> Result<Self, ConfigError> {
         let fields = Fields::read(config)?;
         let mut templates = Vec::new();
-        let uri = fields.replace.uri.as_deref();
-        let uri = uri.map(|text| Text::read(text, &mut templates)).transpose();
+        let uri = fields.replace.uri.as_ref();
+        let uri = uri
+            .map(|text| Text::read(&text.0, &mut templates))
+            .transpose();
         let mut headers =
             FieldRules::read(&fields.headers(), |text| Text::read(text, &mut templates))?;
         let host = take_host(&mut headers);

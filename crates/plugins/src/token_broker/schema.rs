@@ -14,7 +14,7 @@ use doorward_core::model::schema::{Schema, Source, Type, Violations};
 use doorward_core::model::serde_message;
 use doorward_net::http::outbound::Options;
 use doorward_net::http::path::normalize;
-use doorward_plugin_api::config::FieldValue;
+use doorward_plugin_api::config::{AnyText, FieldValue};
 use doorward_plugin_api::{ConfigError, Parts, config};
 
 /// Longest wait for the provider, in milliseconds.
@@ -28,8 +28,7 @@ config! {
         base_path: BasePath,
         /// The name of the proxy, by which products grant it. Null: base_path without its
         /// first slash.
-        #[field(kind(Type::text()))]
-        proxy: Option<String>,
+        proxy: Option<AnyText>,
         /// The token endpoint of the provider. Null: flows must not ask it.
         #[field(aliases(&["tokenEndpoint"]))]
         token_endpoint: Option<TokenEndpoint>,
@@ -41,7 +40,7 @@ config! {
         ssl_verify: Option<bool>,
         /// The realm that refused clients are told. Null: the word null.
         #[field(kind(Type::checked(check_realm)), default("null"))]
-        realm: Option<String>,
+        realm: Option<AnyText>,
         /// Whether a token that is well formed and unknown is refused with a code of its own.
         #[field(default(false), aliases(&["splitCodes"]))]
         split_codes: bool,
@@ -150,7 +149,7 @@ impl Rules {
         let config = Config::read(config)?;
         let base = config.base_path.0;
         let proxy = match config.proxy {
-            Some(name) => name,
+            Some(name) => name.0,
             None => base.trim_start_matches('/').to_owned(),
         };
         let provider = config.token_endpoint.map(|endpoint| Provider {
@@ -167,7 +166,9 @@ impl Rules {
             base,
             proxy,
             provider,
-            realm: config.realm.unwrap_or_else(|| "null".to_owned()),
+            realm: config
+                .realm
+                .map_or_else(|| "null".to_owned(), |realm| realm.0),
             split_codes: config.split_codes,
             flows,
         })
