@@ -326,26 +326,28 @@ async fn authorize(
     finish::finish(call, request, &session, &user).await
 }
 
-/// The request without the scopes that its user may not be granted, if there are any.
+/// The request without the scopes that its user may not be granted, if there are any:
+/// neither those that it names nor those of claims that it wishes for.
 async fn confine(
     call: &Call,
     request: &Request,
     user: &User,
 ) -> Result<Option<Request>, RequestError> {
-    let (client, scopes) = (&request.client, &request.scopes);
+    let (client, scopes) = (&request.client, &request.consent_scopes);
     let id = Some(user.id);
-    match membership::permitted_scopes(&call.state, &call.realm, client, id, scopes).await? {
-        Cow::Borrowed(_) => Ok(None),
-        Cow::Owned(left) if left.is_empty() => {
-            let text = "The user may have none of the requested scopes";
-            let error = AuthorizationError::new("invalid_scope", text);
-            Err(RequestError::Redirect(
-                Box::new(request.target.clone()),
-                error,
-            ))
-        }
-        Cow::Owned(left) => Ok(Some(request.confined_to(left))),
+    let permitted =
+        match membership::permitted_scopes(&call.state, &call.realm, client, id, scopes).await? {
+            Cow::Borrowed(_) => return Ok(None),
+            Cow::Owned(permitted) => permitted,
+        };
+    let confined = request.confined_to(permitted);
+    if confined.scopes.is_empty() && !request.scopes.is_empty() {
+        let text = "The user may have none of the requested scopes";
+        let error = AuthorizationError::new("invalid_scope", text);
+        let target = Box::new(request.target.clone());
+        return Err(RequestError::Redirect(target, error));
     }
+    Ok(Some(confined))
 }
 
 /// Makes sure that the request outlives the page that its user is to be shown;

@@ -105,12 +105,13 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// The same for these of its scopes alone.
-    pub(super) fn confined_to(&self, scopes: Vec<String>) -> Self {
+    /// The same for these of its scopes alone, and without the claims of others: a wish
+    /// gives nothing that the scopes would not.
+    pub(super) fn confined_to(&self, permitted: Vec<String>) -> Self {
         let mut confined = self.clone();
-        let is_lost = |scope: &String| self.scopes.contains(scope) && !scopes.contains(scope);
-        confined.consent_scopes.retain(|scope| !is_lost(scope));
-        confined.scopes = scopes;
+        confined.scopes.retain(|scope| permitted.contains(scope));
+        confined.claims.confine(&permitted);
+        confined.consent_scopes = permitted;
         confined
     }
 

@@ -159,7 +159,8 @@ impl DeviceRequest<'_> {
         let left =
             membership::permitted_scopes(state, realm, &pending.client, Some(user.id), asked);
         *asked = left.await?.into_owned();
-        if asked.is_empty() {
+        // Who may grant nothing may still say no.
+        if asked.is_empty() && decided != Some(false) {
             return Err(Fault::ScopesDenied.into());
         }
         match decided {

@@ -15,13 +15,13 @@ fn grouped() -> Value {
     let mut config = config();
     let root = &mut config["realms"]["/"];
     root["settings"] = json!({
-        "scope_groups": {"pay": ["payers", "owners"]},
+        "scope_groups": {"pay": ["payers", "owners"], "email": ["payers"]},
         "registration": {"mode": "open", "scope": "openid pay",
             "grant_types": ["authorization_code", "client_credentials"]},
     });
     let clients = root["clients"].as_array_mut().expect("clients");
     clients.extend([
-        json!({"client_id": "web", "client_secret": "secret", "scope": "openid read pay",
+        json!({"client_id": "web", "client_secret": "secret", "scope": "openid read pay email",
             "redirect_uris": ["https://app.example/cb"], "require_pkce": false,
             "grant_types": ["authorization_code", "password", "refresh_token",
                 "client_credentials", DEVICE]}),
@@ -161,6 +161,41 @@ async fn the_consent_page_shows_what_can_be_granted_and_the_code_gives_no_more()
     let address = answer.header("location");
     assert!(address.contains("error=invalid_scope"), "{address}");
     assert!(!address.contains("code="), "{address}");
+}
+
+#[tokio::test]
+async fn a_claim_smuggled_past_the_group_of_its_scope_is_not_told() {
+    let (provider, group) = provider().await;
+    let token = session(&provider).await;
+    let wish = "%7B%22id_token%22%3A%7B%22email%22%3Anull%7D%2C\
+                %22userinfo%22%3A%7B%22email%22%3Anull%7D%7D";
+    for (method, scope, is_told) in [
+        ("DELETE", "openid", false),
+        ("DELETE", "openid+email", false),
+        ("PUT", "openid", true),
+    ] {
+        change(&provider, &group, method).await;
+        let path = format!(
+            "/oauth2/authorize?response_type=code&client_id=web&redirect_uri={CALLBACK}\
+             &scope={scope}&state=s&claims={wish}"
+        );
+        let body = format!("decision=allow&csrf={token}");
+        let answer = visit(&provider, "POST", &path, &token, &body).await;
+        let address = answer.header("location").to_owned();
+        let code = address
+            .split(['?', '&'])
+            .find_map(|part| part.strip_prefix("code="));
+        let code = code.unwrap_or_else(|| panic!("no code in {address}"));
+        let grant = format!("authorization_code&code={code}&redirect_uri={CALLBACK}");
+        let tokens = of_web(&provider, &grant).await.json();
+        let id_token = provider.claims(&text(&tokens, "id_token"));
+        assert_eq!(id_token.get("email").is_some(), is_told, "{id_token}");
+        let bearer = format!("Bearer {}", text(&tokens, "access_token"));
+        let headers = [("authorization", bearer.as_str())];
+        let userinfo = request("GET", "/oauth2/userinfo", &headers, "");
+        let userinfo = provider.send(userinfo).await.json();
+        assert_eq!(userinfo.get("email").is_some(), is_told, "{userinfo}");
+    }
 }
 
 #[tokio::test]
