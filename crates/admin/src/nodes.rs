@@ -135,9 +135,12 @@ pub(super) fn all(call: Call) -> Answer {
 /// Whether other nodes that answer share the store.
 pub(super) async fn has_others(call: &Call) -> Result<bool, ApiError> {
     let own = call.state.node.id.to_string();
-    let after_ms = call.state.clock.now_ms() - ANSWERS_MS;
-    let listed = call.state.store.nodes(after_ms).await;
-    let nodes = listed.map_err(|error| ApiError::Change(ChangeError::Store(error)))?;
+    let store = &call.state.store;
+    let unread = |error| ApiError::Change(ChangeError::Store(error));
+    // Heartbeats are by the clock that all nodes share.
+    let now_ms = store.shared_time_ms(call.state.clock.now_ms()).await;
+    let listed = store.nodes(now_ms.map_err(unread)? - ANSWERS_MS).await;
+    let nodes = listed.map_err(unread)?;
     Ok(nodes.iter().any(|node| node.id != own))
 }
 
