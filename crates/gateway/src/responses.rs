@@ -180,5 +180,9 @@ pub(super) async fn stored(
         head.insert_header(header::CONTENT_LENGTH, body.len())?;
     }
     connection::close_if_stopping(session, ctx, ctx.started.elapsed());
+    // It tells how old the answer is: the engine would write the time of now.
+    if let Some(date) = head.headers.get(header::DATE) {
+        session.keep_date(date.as_bytes());
+    }
     answer::write(session, head, body).await
 }

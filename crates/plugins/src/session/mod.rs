@@ -311,7 +311,9 @@ impl Filter for SessionPlugin {
     ) {
         if !is_logout_answer(exchange) {
             // Refusals take nothing of the store: limits would not bound it.
-            let may_begin = response.status.as_u16() < 400;
+            // To a client of gRPC a refusal has the status 200.
+            let is_refusal = response.status.as_u16() >= 400 || exchange.refusal.is_some();
+            let may_begin = !is_refusal;
             self.store_session(exchange, may_begin).await;
         }
     }
