@@ -45,7 +45,7 @@ pub(super) struct FileWarnings {
 
 /// A certificate that a file names.
 struct NamedCertificate {
-    /// As in [`Expiry::label`].
+    /// As the list of expiries has it.
     label: String,
     file: PathBuf,
     line: Option<usize>,

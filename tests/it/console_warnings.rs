@@ -102,6 +102,8 @@ async fn a_certificate_near_its_end_is_told_once_at_the_start_with_its_place() {
         .lay_out();
     door.start().await;
     let place = format!("routes.yaml:{}: ", line(&door, "routes.yaml", "- cert:"));
+    door.wait_log("the warning", |line| line.contains(&place))
+        .await;
     let log = door.log_text();
     let told: Vec<_> = log
         .lines()
