@@ -386,6 +386,8 @@ class Admin:
     # Paths whose records are no entities.
     PATHS = {
         "/audit": dict,
+        "/cache/{key}": lambda: {"key": "services:web"},
+        "/debug/cluster/log-level/{level}": lambda: {"level": "info"},
         "/debug/node/log-level/{level}": lambda: {"level": "info"},
         "/identity/groups/{id}/members/{id2}": member,
         "/identity/realms/{path}": realm,
@@ -405,6 +407,7 @@ class Admin:
         "/schemas/vaults/{name}": lambda: {"name": "env"},
         "/schemas/{entity}": lambda: {"entity": "services"},
         "/schemas/{entity}/validate": lambda: {"entity": "services"},
+        "/sessions/{id}": lambda: {"id": new("none")},
         "/tags/{tags}": lambda: {"tags": "tag"},
         "/throttling/{plugins}": lambda: {"plugins": throttled()["plugins"]},
         "/throttling/{plugins}/{partition}": throttled,

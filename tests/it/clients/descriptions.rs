@@ -133,6 +133,8 @@ const STATUSES: &str = "statuses.txt";
 /// Operations that succeed at nothing here, and why.
 const UNREACHED: &[(&str, &str)] = &[
     ("GET /acme", "no certificates are ordered"),
+    ("GET /cache/{key}", "nothing is cached of entities"),
+    ("GET /sessions/{id}", "no plugin `session` uses the store"),
     ("DELETE /v1/Me", "users may not delete themselves"),
     ("GET /oauth2/authorize/login", "it needs the form of a page"),
     (
