@@ -82,7 +82,10 @@ pub(super) fn request_id() -> HeaderValue {
         pair[0] = DIGITS[usize::from(byte >> 4)];
         pair[1] = DIGITS[usize::from(byte & 15)];
     }
-    HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
+    let mut id = HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static(""));
+    // Over HTTP/2 it would push fields that come again out of the table (RFC 7541 §7.1.3).
+    id.set_sensitive(true);
+    id
 }
 
 /// A time in whole milliseconds, as a header's value.
