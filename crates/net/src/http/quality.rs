@@ -9,15 +9,17 @@ const SLASH: usize = 4;
 
 /// Whether a client takes a stream of events for an answer.
 pub fn accepts_events(headers: &HeaderMap) -> bool {
-    let names_events = |accept: &HeaderValue| {
-        let accept = accept.as_bytes();
-        memchr::memchr_iter(b'/', accept).any(|slash| {
-            let start = slash.checked_sub(SLASH);
-            let part = start.and_then(|start| accept.get(start..start + EVENT_STREAM.len()));
-            part.is_some_and(|part| part.eq_ignore_ascii_case(EVENT_STREAM))
-        })
-    };
     headers.get_all(header::ACCEPT).iter().any(names_events)
+}
+
+/// Whether an `Accept` names the media type of streams of events.
+pub fn names_events(accept: &HeaderValue) -> bool {
+    let accept = accept.as_bytes();
+    memchr::memchr_iter(b'/', accept).any(|slash| {
+        let start = slash.checked_sub(SLASH);
+        let part = start.and_then(|start| accept.get(start..start + EVENT_STREAM.len()));
+        part.is_some_and(|part| part.eq_ignore_ascii_case(EVENT_STREAM))
+    })
 }
 
 /// The weight among the `parameters` of an item, in thousandths; 1000 without one, 0

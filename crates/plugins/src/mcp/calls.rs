@@ -61,7 +61,6 @@ const UNREADABLE_MESSAGE: Code = Code::new(
 /// Answers of upstreams that are read must not be compressed.
 pub(super) const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 
-pub(super) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Longest time that a client may take to send a message.

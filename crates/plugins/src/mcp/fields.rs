@@ -4,16 +4,57 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use http::Method;
 use http::header::{HeaderMap, HeaderValue};
 
 use super::message::{Fault, HEADER_MISMATCH, INVALID_REQUEST, Message, Messages, PARSE_ERROR};
+use doorward_net::http::quality;
+use doorward_plugin_api::filter::AwaitedEvents;
 
 /// The only revision with batches: what a request without a version has, too.
 const WITH_BATCHES: &str = "2025-03-26";
 /// The first revision whose headers repeat what the body says.
 const WITH_HEADERS: &str = "2026-07-28";
 
-/// The fields of one request, found in one pass over its head.
+/// The fields that decide before the token is checked, found in one pass over the head.
+#[derive(Default)]
+pub(super) struct EarlyFields<'r> {
+    /// The page that sent the request.
+    pub(super) origin: Field<'r>,
+    method: Option<&'r HeaderValue>,
+    accepts_events: bool,
+}
+
+impl<'r> EarlyFields<'r> {
+    pub(super) fn of(headers: &'r HeaderMap) -> Self {
+        let mut fields = Self::default();
+        for (name, value) in headers {
+            match name.as_str() {
+                "origin" => fields.origin.add(value),
+                "accept" => fields.accepts_events |= quality::names_events(value),
+                "mcp-method" => fields.method = fields.method.or(Some(value)),
+                _ => {}
+            }
+        }
+        fields
+    }
+
+    /// The events that a client awaits. A subscription is a `GET`, or in the newest
+    /// revision the call whose method a header names.
+    pub(super) fn awaited_events(&self, method: &Method) -> Option<AwaitedEvents> {
+        let named = self.method.map(HeaderValue::as_bytes);
+        let listens = named == Some(b"subscriptions/listen");
+        self.accepts_events.then(|| {
+            if listens || method == Method::GET {
+                AwaitedEvents::OfSubscription
+            } else {
+                AwaitedEvents::OfCall
+            }
+        })
+    }
+}
+
+/// The fields that say something of the message, found in one pass over the head.
 #[derive(Default)]
 pub(super) struct MessageFields<'r> {
     /// Whether the body has a content coding.
@@ -26,7 +67,7 @@ pub(super) struct MessageFields<'r> {
 
 /// A field that may be there once.
 #[derive(Default, Clone, Copy)]
-enum Field<'r> {
+pub(super) enum Field<'r> {
     #[default]
     Absent,
     Single(&'r HeaderValue),

@@ -38,17 +38,16 @@ use url::form_urlencoded;
 use config::Config;
 use doorward_core::jose::verify::Unverified;
 use doorward_net::http::outbound::Outbound;
-use doorward_net::http::quality;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
 use doorward_openid_connect as openid_connect;
 use doorward_openid_connect::refusal::Refusal;
 use doorward_plugin_api::filter::{
-    AwaitedEvents, Code, Exchange, Filter, FilterExplanation, Flow, ProtectedResource,
-    ResponseFlow, Verdict,
+    Code, Exchange, Filter, FilterExplanation, Flow, ProtectedResource, ResponseFlow, Verdict,
 };
 use doorward_plugin_api::{ConfigError, Kind, Parts};
+use fields::{EarlyFields, Field};
 use labels::CallLabels;
 use sessions::Sessions;
 
@@ -170,9 +169,14 @@ impl Mcp {
     }
 
     /// What is wrong with a request whatever its token.
-    fn obstacle(&self, request: &RequestHeader) -> Option<&'static Code> {
-        let origin = request.headers.get(ORIGIN);
-        if origin.is_some_and(|origin| !self.allows(origin)) {
+    fn obstacle(&self, request: &RequestHeader, fields: &EarlyFields) -> Option<&'static Code> {
+        let is_foreign = match fields.origin {
+            Field::Absent => false,
+            Field::Single(origin) => !self.allows(origin),
+            // No page sends two.
+            Field::Repeated => true,
+        };
+        if is_foreign {
             return Some(&FOREIGN_ORIGIN);
         }
         if request.uri.query().is_some_and(has_token) {
@@ -186,8 +190,13 @@ impl Mcp {
     }
 
     /// The answer to a request that needs no look at its token.
-    fn answered_early(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Reply> {
-        if let Some(code) = self.obstacle(request) {
+    fn answered_early(
+        &self,
+        request: &RequestHeader,
+        fields: &EarlyFields,
+        exchange: &mut Exchange,
+    ) -> Option<Reply> {
+        if let Some(code) = self.obstacle(request, fields) {
             return Some(self.refuse(code, request, exchange));
         }
         is_preflight(request).then(|| {
@@ -399,28 +408,15 @@ fn allowed_headers(request: &RequestHeader) -> HeaderValue {
     HeaderValue::try_from(allowed).unwrap_or(HEADERS)
 }
 
-/// The events that a client awaits. A subscription is a `GET`, or in the newest
-/// revision the call whose method a header names.
-fn awaited_events(request: &RequestHeader) -> Option<AwaitedEvents> {
-    if !quality::accepts_events(&request.headers) {
-        return None;
-    }
-    let method = request.headers.get(calls::METHOD);
-    let listens = method.is_some_and(|method| method.as_bytes() == b"subscriptions/listen");
-    Some(if listens || request.method == Method::GET {
-        AwaitedEvents::OfSubscription
-    } else {
-        AwaitedEvents::OfCall
-    })
-}
-
 #[async_trait]
 impl Filter for Mcp {
     fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
-        if let Some(reply) = self.answered_early(session.req_header(), exchange) {
+        let request = session.req_header();
+        let fields = EarlyFields::of(&request.headers);
+        if let Some(reply) = self.answered_early(request, &fields, exchange) {
             return Verdict::Now(Flow::Respond(reply));
         }
-        exchange.awaits_events = awaited_events(session.req_header());
+        exchange.awaits_events = fields.awaited_events(&request.method);
         match self.plugin.on_request(session, exchange) {
             Verdict::Now(Flow::Continue) => self.admitted(session, exchange),
             Verdict::Now(Flow::Respond(reply)) if step_up::lacks_scope(exchange) => {
@@ -460,7 +456,8 @@ impl Filter for Mcp {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Option<FilterExplanation> {
-        if let Some(code) = self.obstacle(request) {
+        let fields = EarlyFields::of(&request.headers);
+        if let Some(code) = self.obstacle(request, &fields) {
             return Some(FilterExplanation::answers(code));
         }
         if is_preflight(request) {

@@ -60,6 +60,10 @@ async fn a_page_of_another_origin_may_not_call() {
         let answer = answered(&config(), &request(foreign)).await;
         assert_eq!(answer, Some((403, String::new())), "{foreign}");
     }
+    // No page has two origins, and a server may go by either.
+    let both = "https://app.test\r\nOrigin: https://mcp.test";
+    let answer = answered(&config(), &request(both)).await;
+    assert_eq!(answer, Some((403, String::new())));
     // They may, and need a token like everybody.
     for known in ["https://app.test", "https://mcp.test"] {
         let (status, _) = answered(&config(), &request(known)).await.unwrap();
