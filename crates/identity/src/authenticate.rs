@@ -272,7 +272,7 @@ async fn begin_session(
     };
     let mut response = success(call, options, Some(&token));
     sessions::set_cookie(call, &mut response, &token);
-    let live = call.state.live();
-    cookies::set(&mut response, &live, sessions::BALANCER, "01");
+    let live = &call.live;
+    cookies::set(&mut response, live, sessions::BALANCER, "01");
     Ok(response)
 }

@@ -41,7 +41,7 @@ pub(super) fn metadata(call: &Call) -> Response {
         "code_challenge_methods_supported": challenge_methods(call),
         "prompt_values_supported": ["none", "login", "consent", "select_account"],
         "acr_values_supported": acr_values(call),
-        "ui_locales_supported": call.state.live().appearance.languages(),
+        "ui_locales_supported": call.live.appearance.languages(),
         "authorization_response_iss_parameter_supported": true,
         "dpop_signing_alg_values_supported": SignAlg::OWN,
         "subject_types_supported": ["public", "pairwise"],

@@ -88,7 +88,7 @@ pub(super) fn gives(kind: Kind) -> &'static [&'static str] {
 
 /// The kinds that can be used at all: passkeys need a page that browsers trust.
 pub(super) fn usable(call: &Call) -> Vec<Kind> {
-    let live = call.state.live();
+    let live = &call.live;
     let possible = |kind: &Kind| *kind != Kind::Passkey || live.relying_party.is_some();
     let kinds = [Kind::Totp, Kind::Passkey].into_iter();
     kinds.filter(possible).collect()

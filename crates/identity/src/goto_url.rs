@@ -56,7 +56,7 @@ impl GotoUrls {
 
 /// Whether users of the realm may be sent to `asked`.
 pub(super) fn is_allowed(call: &Call, asked: &str) -> bool {
-    let live = call.state.live();
+    let live = &call.live;
     let base = Url::parse(&live.base_url);
     base.is_ok_and(|base| is_allowed_by(&base, call.realm.goto_urls(), asked))
 }

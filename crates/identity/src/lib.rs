@@ -275,6 +275,9 @@ impl State {
 /// A request that found its endpoint.
 struct Call {
     state: Arc<State>,
+    /// The realms as they were when the request came: one answer is of one
+    /// configuration.
+    live: Arc<Live>,
     realm: Arc<Realm>,
     parts: http::request::Parts,
     body: Bytes,
@@ -302,7 +305,7 @@ impl Call {
 
     /// What pages for the sender of the request have in common.
     fn frame(&self, ui_locales: Option<&str>) -> Frame {
-        Frame::of(&self.state.live().appearance, self.headers(), ui_locales)
+        Frame::of(&self.live.appearance, self.headers(), ui_locales)
     }
 }
 

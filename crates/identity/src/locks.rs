@@ -38,7 +38,7 @@ pub(super) fn counted_address(call: &Call) -> Option<IpAddr> {
     if address.is_unspecified() {
         return None;
     }
-    let live = call.state.live();
+    let live = &call.live;
     let exempt = live.exempt.iter().any(|network| network.contains(&address));
     (!exempt).then_some(address)
 }

@@ -61,7 +61,7 @@ const TYPED_MAX: usize = 320;
 
 /// The address of the page on which people ask for a link, where they can.
 pub(super) fn address(call: &Call) -> Option<String> {
-    let live = call.state.live();
+    let live = &call.live;
     let offered = call.realm.settings.password_reset && mail::is_set(&live.config.mail);
     offered.then(|| format!("{}/password/forgot", call.realm.issuer))
 }
@@ -85,7 +85,7 @@ pub(super) async fn forgot(call: &Call) -> Response {
     };
     if !typed.is_empty() && typed.len() <= TYPED_MAX && may_ask(call).await {
         let (realm, texts) = (Arc::clone(&call.realm), frame.letter_texts());
-        let live = call.state.live.load_full();
+        let live = &call.live;
         let appearance = Arc::clone(&live.appearance);
         mail::send(&call.state, move |state| async move {
             let made = letter(&state, &realm, &typed, (&appearance, texts)).await;

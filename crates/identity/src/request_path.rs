@@ -27,20 +27,20 @@ pub(super) fn below_base<'a>(base: &str, path: &'a str) -> Cow<'a, str> {
 
 /// The path that was called, without that of the base URL.
 pub(super) fn path_below_base(call: &Call) -> Cow<'_, str> {
-    let live = call.state.live();
+    let live = &call.live;
     below_base(&live.base_path, call.parts.uri.path())
 }
 
 /// The address that was called, as a client knows it.
 pub(super) fn url(call: &Call) -> String {
-    let live = call.state.live();
+    let live = &call.live;
     let path = below_base(&live.base_path, call.parts.uri.path());
     format!("{}{path}", live.base_url)
 }
 
 /// The path of what was called, as a client knows it: with the realm in it.
 pub(super) fn path(call: &Call) -> String {
-    let live = call.state.live();
+    let live = &call.live;
     if let Some(path) = &call.named_path {
         return format!("{}{path}", live.base_path);
     }

@@ -13,7 +13,7 @@ use doorward_net::http::form::is_json;
 
 /// The version that answers, or the refusal.
 pub(super) fn version(call: &Call, offered: &[Version]) -> Result<SelectedVersion, JsonError> {
-    let api = &call.state.live().config.api;
+    let api = &call.live.config.api;
     api_version::choose(call.headers(), offered, api).map_err(JsonError::from)
 }
 

@@ -82,7 +82,7 @@ fn cors_request(live: &Live, path: &str, request: &Request) -> Option<cors::Cors
 /// As [`crate::request_path::url`], if its path names the realm of the call: on the
 /// host of a realm, the address of the top-level one would mean another.
 pub(super) fn url_of_realm(call: &Call) -> Option<String> {
-    let live = call.state.live();
+    let live = &call.live;
     let path = below_base(&live.base_path, call.parts.uri.path());
     let (surface, rest) = surface(&path)?;
     let (part, _) = endpoint(surface, rest)?;
@@ -100,7 +100,7 @@ async fn without_body(response: Response) -> Response {
     Response::from_parts(parts, Body::empty())
 }
 
-async fn on_realm(state: &Arc<State>, live: &Live, path: &str, request: Request) -> Response {
+async fn on_realm(state: &Arc<State>, live: &Arc<Live>, path: &str, request: Request) -> Response {
     let Some((surface, rest)) = surface(path) else {
         return JsonError::new(
             StatusCode::NOT_FOUND,
@@ -197,7 +197,7 @@ fn surface(path: &str) -> Option<(Surface, &str)> {
 
 async fn call(
     state: &Arc<State>,
-    live: &Live,
+    live: &Arc<Live>,
     surface: Surface,
     rest: &str,
     request: Request,
@@ -220,6 +220,7 @@ async fn call(
     });
     let call = Call {
         state: Arc::clone(state),
+        live: Arc::clone(live),
         realm,
         parts,
         body: read(body, body_max(surface)).await?,
@@ -391,7 +392,7 @@ fn scim_error(cause: RoutingError) -> Response {
 
 /// A file of the theme: by its exact name, out of memory.
 pub(super) fn theme_file(call: &Call) -> Response {
-    let live = call.state.live();
+    let live = &call.live;
     let name = call.parts.uri.path().rsplit('/').next().unwrap_or_default();
     let query = call.parts.uri.query().unwrap_or_default();
     let file = live.appearance.theme();

@@ -58,7 +58,7 @@ fn token_of_caller(call: &Call) -> Option<String> {
     {
         return None;
     }
-    let live = call.state.live();
+    let live = &call.live;
     let plain = &live.config.session.cookie_name;
     let token = token_of_browser(call);
     token.or_else(|| cookies::value(call.headers(), plain).map(str::to_owned))
@@ -67,9 +67,9 @@ fn token_of_caller(call: &Call) -> Option<String> {
 /// The token that a script or a program sends in a header, named as the cookie
 /// is anywhere.
 fn token_in_header(call: &Call) -> Option<String> {
-    let live = call.state.live();
+    let live = &call.live;
     let plain = &live.config.session.cookie_name;
-    let names = [plain.clone(), cookies::name(&live, plain)];
+    let names = [plain.clone(), cookies::name(live, plain)];
     let mut values = names.iter().filter_map(|name| call.headers().get(name));
     let token = values.find_map(|value| value.to_str().ok().filter(|token| !token.is_empty()));
     token.map(str::to_owned)
@@ -86,8 +86,8 @@ pub(super) fn token_of_browser(call: &Call) -> Option<String> {
     if let Some(token) = token_in_header(call) {
         return Some(token);
     }
-    let live = call.state.live();
-    let name = cookies::name(&live, &live.config.session.cookie_name);
+    let live = &call.live;
+    let name = cookies::name(live, &live.config.session.cookie_name);
     let token = cookies::value(call.headers(), &name);
     token.filter(|token| !token.is_empty()).map(str::to_owned)
 }
@@ -213,7 +213,7 @@ async fn begin_after(
         Some(old) => state.store.session(old).await?,
         None => None,
     };
-    let live = state.live.load_full();
+    let live = &call.live;
     let settings = &live.config.session;
     let mut session = StoredSession {
         hash: TokenHash::of(&token),
@@ -394,9 +394,9 @@ pub(super) fn event_of(event: Event, ended: &EndedSession, cause: &'static str) 
 
 /// Gives the browser the token of its session.
 pub(super) fn set_cookie(call: &Call, response: &mut Response, token: &str) {
-    let live = call.state.live();
-    let name = cookies::name(&live, &live.config.session.cookie_name);
-    cookies::set(response, &live, &name, token);
+    let live = &call.live;
+    let name = cookies::name(live, &live.config.session.cookie_name);
+    cookies::set(response, live, &name, token);
 }
 
 /// Takes the token of its session from the browser, unless it is good: the
@@ -407,9 +407,9 @@ pub(super) async fn clear_cookie(call: &Call, response: &mut Response) -> Result
     {
         return Ok(false);
     }
-    let live = call.state.live();
-    let name = cookies::name(&live, &live.config.session.cookie_name);
-    cookies::clear(response, &live, &name);
+    let live = &call.live;
+    let name = cookies::name(live, &live.config.session.cookie_name);
+    cookies::clear(response, live, &name);
     Ok(true)
 }
 
@@ -431,7 +431,7 @@ async fn find(call: &Call, token: &str) -> Result<Option<(StoredSession, User)>,
         return Ok(None);
     }
     let user = store.user(&session.realm, session.user_id).await?;
-    let live = state.live.load_full();
+    let live = &call.live;
     if let (Some(user), Some(realm)) = (&user, live.realm(&session.realm))
         && user.owner == Owner::File
     {

@@ -288,6 +288,7 @@ pub(super) fn call(provider: &Provider) -> Call {
     let (parts, _) = request("POST", "/json/authenticate", &[], "").into_parts();
     Call {
         now_ms: state.clock.now_ms(),
+        live: state.live.load_full(),
         state,
         realm,
         parts,

@@ -125,7 +125,7 @@ impl AccountRequest<'_> {
             handle: String::new(),
             secret: secret.as_ref().map(NewSecret::text).unwrap_or_default(),
         };
-        let live = call.state.live();
+        let live = &call.live;
         let party = live.relying_party.as_ref();
         let party = party.filter(|_| kinds.contains(&Kind::Passkey));
         let options = party.map(|party| {

@@ -162,7 +162,7 @@ pub(crate) fn redirect(call: &Call, to: &str) -> Response {
     respond::never_stored(&mut response);
     let headers = response.headers_mut();
     headers.insert(LOCATION, to);
-    if let Some(transport) = &call.state.live().appearance.transport {
+    if let Some(transport) = &call.live.appearance.transport {
         headers.insert(STRICT_TRANSPORT_SECURITY, transport.clone());
     }
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));

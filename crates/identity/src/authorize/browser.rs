@@ -42,8 +42,8 @@ pub(crate) struct Browser {
 impl Browser {
     /// The browser of this call, known or new.
     pub(crate) fn of(call: &Call) -> Self {
-        let live = call.state.live();
-        let shown = Secrets::of(call.headers(), &cookies::name(&live, COOKIE));
+        let live = &call.live;
+        let shown = Secrets::of(call.headers(), &cookies::name(live, COOKIE));
         let key = |secret: &str| Key::new(call.state.clients.browser_key(secret));
         let (last, others) = match shown.all.split_first() {
             Some((last, others)) => (Some(*last), others),
@@ -61,15 +61,15 @@ impl Browser {
 
     /// Gives a new browser its secret; has one with too many forget some.
     pub(crate) fn remember(&self, call: &Call, response: &mut Response) {
-        let live = call.state.live();
-        let name = cookies::name(&live, COOKIE);
+        let live = &call.live;
+        let name = cookies::name(live, COOKIE);
         if let Some(secret) = &self.new {
-            cookies::set(response, &live, &name, secret);
+            cookies::set(response, live, &name, secret);
             let own = name_of(&name, secret);
-            cookies::set_for(response, &live, &own, secret, SHOWN_MS / 1000);
+            cookies::set_for(response, live, &own, secret, SHOWN_MS / 1000);
         }
         for name in &self.surplus {
-            cookies::clear(response, &live, name);
+            cookies::clear(response, live, name);
         }
     }
 

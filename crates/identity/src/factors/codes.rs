@@ -140,7 +140,7 @@ impl NewSecret {
 
     /// What a page shows of it, with the form that carries `step`.
     pub(crate) fn shown(&self, call: &Call, user: &User, step: String) -> pages::NewTotp {
-        let live = call.state.live();
+        let live = &call.live;
         let issuer = super::issuer_name(&live.config, &call.realm);
         pages::NewTotp {
             address: totp::address(&issuer, &user.user_name, &self.0),

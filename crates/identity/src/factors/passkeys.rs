@@ -118,7 +118,7 @@ pub(crate) fn creation(
 ) -> (String, String) {
     let handle = handle(factors);
     let handle = handle.unwrap_or_else(|| URL_SAFE_NO_PAD.encode(random_bytes::<32>()));
-    let live = call.state.live();
+    let live = &call.live;
     let shown = user.profile.get("displayName").and_then(Value::as_str);
     let algs = ALGORITHMS.map(|alg| json!({"type": "public-key", "alg": alg}));
     let options = json!({
@@ -209,7 +209,7 @@ pub(crate) async fn check_passkey(
     answer: &Answer,
     of: Option<Uuid>,
 ) -> Result<Option<(User, FactorProof)>, Fault> {
-    let live = call.state.live.load_full();
+    let live = &call.live;
     let Some(party) = &live.relying_party else {
         return Ok(None);
     };
@@ -322,7 +322,7 @@ impl NewPasskey<'_> {
         user: &User,
         answer: &Answer,
     ) -> Result<EnrolmentResult, Fault> {
-        let live = call.state.live.load_full();
+        let live = &call.live;
         let Some(party) = &live.relying_party else {
             return Ok(EnrolmentResult::Wrong);
         };

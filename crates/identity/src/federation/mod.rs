@@ -344,7 +344,7 @@ pub(super) async fn unlink(
 
 /// The path above the realm's endpoints.
 fn root(call: &Call) -> String {
-    let live = call.state.live();
+    let live = &call.live;
     let below = call.realm.issuer.strip_prefix(&live.base_url);
     format!("{}{}", live.base_path, below.unwrap_or("/oauth2"))
 }

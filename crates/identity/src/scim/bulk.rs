@@ -263,6 +263,7 @@ impl BulkRun<'_> {
         };
         let call = Call {
             state: self.call.state.clone(),
+            live: self.call.live.clone(),
             realm: self.call.realm.clone(),
             parts,
             body,

@@ -275,7 +275,7 @@ pub(super) fn failed(call: &Call, error: StoreError) -> ScimError {
             conflict(Some("uniqueness"), format!("{name} is taken already."))
         }
         StoreError::FileOwned(name) => {
-            let live = call.state.live();
+            let live = &call.live;
             let file = live.config.file.as_ref();
             let file = file.map_or("the configuration file".into(), |file| {
                 file.display().to_string()

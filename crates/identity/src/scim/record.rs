@@ -24,7 +24,7 @@ pub(super) struct RecordBase {
 impl RecordBase {
     /// Below the prefix by which the request came.
     pub(super) fn of(call: &Call) -> Self {
-        let base_url = &call.state.live().base_url;
+        let base_url = &call.live.base_url;
         if request_path::path_below_base(call).starts_with(STANDARD) {
             Self::standard(base_url)
         } else {

@@ -242,7 +242,7 @@ impl ActionRequest<'_> {
         };
         let mut response = respond::json(StatusCode::OK, &json!({"result": text}));
         if clear_cookie(self.call, &mut response).await? {
-            cookies::clear(&mut response, &self.call.state.live(), BALANCER);
+            cookies::clear(&mut response, &self.call.live, BALANCER);
         }
         Ok(response)
     }

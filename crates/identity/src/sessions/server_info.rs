@@ -45,14 +45,14 @@ async fn answer(call: &Call) -> Result<Response, JsonError> {
 
 /// What a login page needs to know; public.
 fn all(call: &Call) -> Value {
-    let live = call.state.live();
+    let live = &call.live;
     let host = url::Url::parse(&live.base_url).ok();
     let host = host.as_ref().and_then(|url| url.host_str());
     json!({
         "_id": "*",
         "domains": [],
         "protectedUserAttributes": [],
-        "cookieName": cookies::name(&live, &live.config.session.cookie_name),
+        "cookieName": cookies::name(live, &live.config.session.cookie_name),
         "secureCookie": live.base_url.starts_with("https://"),
         "forgotPassword": "false",
         "forgotUsername": "false",

@@ -125,7 +125,7 @@ impl LoginPage<'_> {
 
     /// What a passkey that needs no name is asked for.
     fn passkey_alone(&self) -> Option<Ceremony> {
-        let live = self.call.state.live();
+        let live = &self.call.live;
         let party = live.relying_party.as_ref();
         let party = party.filter(|_| self.call.realm.settings.factors.passkeys_alone)?;
         let challenge = new_challenge();
@@ -241,7 +241,7 @@ impl LoginPage<'_> {
         partial.step.enrols = false;
         partial.step.challenge = new_challenge();
         let step = self.browser.carry(self.call, &self.steps("step"), &partial);
-        let live = self.call.state.live();
+        let live = &self.call.live;
         let party = live.relying_party.as_ref().filter(|_| !passkeys.is_empty());
         let ceremony = party.map(|party| Ceremony {
             creates: false,
@@ -274,7 +274,7 @@ impl LoginPage<'_> {
         let secret = NewSecret::parse(&partial.step.secret);
         let secret = secret.or_else(|| kinds.contains(&Kind::Totp).then(NewSecret::make));
         partial.step.secret = secret.as_ref().map(NewSecret::text).unwrap_or_default();
-        let live = call.state.live();
+        let live = &call.live;
         let party = live.relying_party.as_ref();
         let party = party.filter(|_| kinds.contains(&Kind::Passkey));
         let options = party.map(|party| {

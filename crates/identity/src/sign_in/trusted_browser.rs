@@ -49,9 +49,9 @@ pub(super) fn remember(call: &Call, response: &mut Response, user: &User, factor
     let said: Vec<_> = said.iter().map(String::as_str).collect();
     let mac = mac(call, user, &secret, &said);
     let value = format!("{}.{secret}.{mac}", said.join("."));
-    let live = call.state.live();
-    let name = cookies::name(&live, COOKIE);
-    cookies::set_for(response, &live, &name, &value, days * 24 * 3600);
+    let live = &call.live;
+    let name = cookies::name(live, COOKIE);
+    cookies::set_for(response, live, &name, &value, days * 24 * 3600);
 }
 
 /// Whether this browser was let go without one of `factors`.
@@ -62,8 +62,8 @@ pub(super) async fn remembers(
 ) -> Result<bool, Fault> {
     let days = i64::from(call.realm.settings.factors.remember_browser_days);
     let value = {
-        let live = call.state.live();
-        cookies::value(call.headers(), &cookies::name(&live, COOKIE)).map(str::to_owned)
+        let live = &call.live;
+        cookies::value(call.headers(), &cookies::name(live, COOKIE)).map(str::to_owned)
     };
     let Some(value) = value.filter(|value| days > 0 && value.len() <= 512) else {
         return Ok(false);
