@@ -123,6 +123,11 @@ fn dumps(dir: &Path, pid: u32) -> Result<Vec<PathBuf>> {
 }
 
 impl Count {
+    /// Instructions of one of `requests`.
+    pub(crate) fn each(&self, requests: usize) -> f64 {
+        self.total as f64 / requests as f64
+    }
+
     /// Reads callgrind's own format: a line `fn=(number) name` begins a function, the
     /// name stands where the number comes first, and lines of costs follow. The line
     /// after `calls=` is what the called function has spent.
