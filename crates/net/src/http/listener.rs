@@ -80,8 +80,9 @@ impl RouterApp {
             let answer = (self.refusal)(refusal.status, refusal.message);
             return refuse(session, answer).await;
         }
+        let has_body = !session.is_body_empty();
         let mut head = session.req_header().as_owned_parts();
-        if self.gate.as_ref().is_some_and(|gate| !gate(&head)) {
+        if has_body && self.gate.as_ref().is_some_and(|gate| !gate(&head)) {
             session.set_keepalive(None);
             head.extensions.insert(client(session));
             bridge::respond(session, &self.router, head, Bytes::new()).await?;
