@@ -208,3 +208,41 @@ async fn a_filter_that_waits_has_a_span_and_so_has_what_it_asked() {
     }
     assert!(!has("s3cret") && !has("0paque-t0ken") && !has("kong.balancer"));
 }
+
+#[tokio::test]
+async fn the_provider_has_a_span_and_so_has_each_operation_of_the_store() {
+    let receiver = receiver().await;
+    let plugins = format!(
+        "
+plugins:
+- name: opentelemetry
+  config: {{traces_endpoint: \"{}\", sampling_rate: 1, queue: {{max_batch_size: 1}}}}
+",
+        receiver.url("/v1/traces"),
+    );
+    let door = Setup::new().services(&plugins).start().await;
+    door.user_token("alice", "read").await;
+    let body = eventually("spans", || async {
+        let seen = receiver.seen().into_iter().next()?;
+        Some(seen.body)
+    })
+    .await;
+    let has = |part: &str| {
+        body.windows(part.len())
+            .any(|window| window == part.as_bytes())
+    };
+    for text in [
+        "kong.internal.upstream",
+        "kong.database.query",
+        "db.system",
+        "write",
+        "db.collection.name",
+        "tokens",
+    ] {
+        assert!(has(text), "{text}");
+    }
+    // No statement, no value.
+    for text in ["INSERT", "SELECT", "alice", "orders-secret", "batch"] {
+        assert!(!has(text), "{text}");
+    }
+}

@@ -2,6 +2,7 @@
 //! randomness, keys and signatures, certificates, YAML. Nothing here does I/O
 //! beyond reading the clock.
 
+pub mod calls;
 pub mod clock;
 pub mod hex;
 pub mod jose;

@@ -43,7 +43,9 @@ pub(super) async fn respond(
     if let Some(id) = ctx.request_id.as_ref().and_then(|id| id.to_str().ok()) {
         head.extensions.insert(RequestId(id.into()));
     }
-    let (mut head, body) = bridge::ask(router, head, body).await?;
+    let answer = bridge::ask(router, head, body);
+    let answer = log_phase::wait_inside(answer, &mut ctx.trail, ctx.started);
+    let (mut head, body) = answer.await?;
     let now = Instant::now();
     ctx.upstream_time = Some(now - started);
     log_phase::note_status(ctx, head.status);

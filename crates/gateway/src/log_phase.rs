@@ -18,19 +18,20 @@ use super::context::Ctx;
 use super::settings::Settings;
 use super::snapshot::Snapshot;
 use super::{admit, observe};
+use doorward_core::calls;
 use doorward_core::clock::Clock;
-use doorward_net::http::outbound::calls;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::traffic::Observation;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow};
 use doorward_plugin_api::record::{
     Latencies, RequestFacts, RequestRecord, ResponseFacts, TlsFacts, Try, UpstreamFacts, Wait,
+    Waiter,
 };
 use trail::Trail;
 
 /// Most tries of a request that are told.
 const TRIES: usize = 64;
-/// Most filters of a request whose waits are told.
+/// Most waits of a request that are told.
 const WAITS: usize = 32;
 
 /// The status of a request whose client left before an answer, as the imitated
@@ -50,17 +51,40 @@ pub(super) async fn wait(
     let Some(trail) = trail else {
         return decision.await;
     };
+    let waiter = || Waiter::Filter(label.into());
+    note_wait(decision, waiter, trail, started).await
+}
+
+/// Lets an upstream inside the process do this. What it waited for is noted where
+/// filters observe.
+pub(super) async fn wait_inside<T>(
+    work: impl Future<Output = T>,
+    trail: &mut Option<Box<Trail>>,
+    started: Instant,
+) -> T {
+    match trail {
+        None => work.await,
+        Some(trail) => Box::pin(note_wait(work, || Waiter::Upstream, trail, started)).await,
+    }
+}
+
+async fn note_wait<T>(
+    work: impl Future<Output = T>,
+    waiter: impl FnOnce() -> Waiter,
+    trail: &mut Trail,
+    started: Instant,
+) -> T {
     let began = Instant::now();
-    let (flow, calls) = calls::noted(decision).await;
+    let (output, calls) = calls::noted(work).await;
     if trail.waits.len() < WAITS {
         trail.waits.push(Wait {
-            filter: label.into(),
+            waiter: waiter(),
             after: began - started,
             took: began.elapsed(),
             calls,
         });
     }
-    flow
+    output
 }
 
 /// A peer is looked for.

@@ -11,7 +11,7 @@ use doorward_core::model::route::Route;
 use doorward_core::model::service::Service;
 
 use crate::filter::Exchange;
-use doorward_net::http::outbound::calls::Call;
+use doorward_core::calls::Call;
 
 /// A request that is over: answered, refused, failed, or left by its client.
 #[derive(Debug)]
@@ -88,17 +88,27 @@ pub struct UpstreamFacts<'a> {
     pub answered: bool,
 }
 
-/// A filter that had to wait before it decided.
+/// Whom a request waited for inside the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Waiter {
+    /// A filter, as operators know it: the name of its plugin, or what a route file
+    /// calls it.
+    Filter(Box<str>),
+    /// The upstream inside the process, such as the identity provider.
+    Upstream,
+}
+
+/// Somebody inside the process who had to wait: a filter before it decided, or an
+/// upstream before it answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wait {
-    /// The filter, as operators know it: the name of its plugin, or what a route file
-    /// calls it.
-    pub filter: Box<str>,
+    /// Who waited.
+    pub waiter: Waiter,
     /// How long after the request came it began.
     pub after: Duration,
     /// How long it took.
     pub took: Duration,
-    /// What it has asked of others meanwhile; each counts from the beginning of the
+    /// What it has asked of others and of the store meanwhile; each counts from the beginning of the
     /// wait.
     pub calls: Vec<Call>,
 }

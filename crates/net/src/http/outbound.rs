@@ -6,7 +6,6 @@
 //! refused, and no proxy is taken from the environment.
 
 mod allow;
-pub mod calls;
 mod client_certificates;
 mod grpc;
 mod local;
@@ -29,7 +28,7 @@ use serde::de::DeserializeOwned;
 use url::Url;
 use uuid::Uuid;
 
-use calls::Note;
+use doorward_core::calls::{Callee, Note};
 use local::Local;
 
 pub use allow::{Allow, AllowError};
@@ -288,7 +287,11 @@ impl Outbound {
             .iter()
             .find(|local| local.covers(url))
             .cloned();
-        let note = Note::begin(&method, url);
+        let mut note = Note::begin(|| Callee::Server {
+            method: method.clone(),
+            url: url.origin().ascii_serialization() + url.path(),
+            status: None,
+        });
         let exchange = async {
             match local {
                 Some(local) => {
@@ -304,7 +307,11 @@ impl Outbound {
         let answer = tokio::time::timeout(options.timeout, exchange)
             .await
             .unwrap_or(Err(OutboundError::Timeout(options.timeout)));
-        note.end(&answer);
+        note.settle(|callee| {
+            if let (Callee::Server { status, .. }, Ok(answer)) = (callee, &answer) {
+                *status = Some(answer.status.as_u16());
+            }
+        });
         answer
     }
 

@@ -17,7 +17,7 @@ use quick_cache::sync::Cache;
 use tokio::sync::{Semaphore, watch};
 
 use crate::decide::refusal::Refusal;
-use doorward_net::http::outbound::calls;
+use doorward_core::calls;
 
 /// Most questions under way.
 const FLIGHTS: usize = 256;

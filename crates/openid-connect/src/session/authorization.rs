@@ -22,7 +22,7 @@ use crate::provider::verifier::Verification;
 use crate::session::liveness;
 use crate::session::refresh;
 use crate::session::{Browser, LoginSession, OpenSession, Sessions};
-use doorward_net::http::outbound::calls;
+use doorward_core::calls;
 use doorward_plugin_api::filter::{Exchange, Flow, Verdict};
 
 impl OpenIdConnect {

@@ -76,7 +76,7 @@ pub(crate) fn object(record: &RequestRecord<'_>) -> Map<String, Value> {
     }
     let traces = trace::traces(record.exchange).flat_map(Trace::ids);
     let ids: Map<String, Value> = traces
-        .map(|(name, id)| ((*name).to_owned(), id.as_str().into()))
+        .map(|(name, id)| (name.to_owned(), id.into()))
         .collect();
     if !ids.is_empty() {
         put("trace_id", ids.into());

@@ -5,7 +5,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
-use doorward_core::clock::random_bytes;
+use super::ids::random_id;
 use doorward_core::hex;
 use doorward_plugin_api::words;
 
@@ -71,6 +71,38 @@ const DATADOG_PARENT: HeaderName = HeaderName::from_static("x-datadog-parent-id"
 const DATADOG_SAMPLED: HeaderName = HeaderName::from_static("x-datadog-sampling-priority");
 const AWS: HeaderName = HeaderName::from_static("x-amzn-trace-id");
 const GCP: HeaderName = HeaderName::from_static("x-cloud-trace-context");
+
+/// Whether a header of this name belongs to a format.
+pub(super) fn is_of_trace(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    // Most headers end here.
+    if !matches!(
+        name.as_bytes().first(),
+        Some(b't' | b'b' | b'x' | b'u' | b'o')
+    ) {
+        return false;
+    }
+    matches!(
+        name,
+        "traceparent"
+            | "tracestate"
+            | "b3"
+            | "x-b3-traceid"
+            | "x-b3-spanid"
+            | "x-b3-parentspanid"
+            | "x-b3-sampled"
+            | "x-b3-flags"
+            | "uber-trace-id"
+            | "ot-tracer-traceid"
+            | "ot-tracer-spanid"
+            | "ot-tracer-sampled"
+            | "x-datadog-trace-id"
+            | "x-datadog-parent-id"
+            | "x-datadog-sampling-priority"
+            | "x-amzn-trace-id"
+            | "x-cloud-trace-context"
+    )
+}
 
 /// Hexadecimal digits as bytes, with zeros on the left; at least `least` digits.
 fn bytes<const N: usize>(text: &str, least: usize) -> Option<[u8; N]> {
@@ -164,16 +196,26 @@ impl Format {
                 let _ = request.insert_header(name.clone(), value);
             }
         };
-        let (whole, sized) = (hex::encode(id), context.id_text(self));
-        let (span, parent) = (hex::encode(out.span), hex::encode(out.parent));
+        let sized = || context.id_text(self);
+        let (span, parent) = (hex::encode(out.span), || hex::encode(out.parent));
         let bit = u8::from(out.sampled);
         let span_number = u64::from_be_bytes(out.span);
         match self {
-            Self::W3c => put(&TRACEPARENT, format!("00-{whole}-{span}-0{bit}")),
+            Self::W3c => put(
+                &TRACEPARENT,
+                [
+                    "00-",
+                    &hex::encode(id),
+                    "-",
+                    &span,
+                    ["-00", "-01"][usize::from(bit)],
+                ]
+                .concat(),
+            ),
             Self::B3 => {
-                put(&B3_TRACE, sized);
+                put(&B3_TRACE, sized());
                 put(&B3_SPAN, span);
-                put(&B3_PARENT, parent);
+                put(&B3_PARENT, parent());
                 if context.debug {
                     put(&B3_FLAGS, "1".to_owned());
                 } else {
@@ -186,21 +228,21 @@ impl Format {
                 } else {
                     bit.to_string()
                 };
-                put(&B3, format!("{sized}-{span}-{state}-{parent}"));
+                put(&B3, format!("{}-{span}-{state}-{}", sized(), parent()));
             }
-            Self::Jaeger => put(&JAEGER, format!("{sized}:{span}:{parent}:0{bit}")),
+            Self::Jaeger => put(&JAEGER, format!("{}:{span}:{}:0{bit}", sized(), parent())),
             Self::Ot => {
-                put(&OT_TRACE, sized);
+                put(&OT_TRACE, sized());
                 put(&OT_SPAN, span);
                 put(&OT_SAMPLED, bit.to_string());
             }
             Self::Datadog => {
-                put(&DATADOG_TRACE, sized);
+                put(&DATADOG_TRACE, sized());
                 put(&DATADOG_PARENT, span_number.to_string());
                 put(&DATADOG_SAMPLED, bit.to_string());
             }
-            Self::Aws => put(&AWS, format!("{sized};Parent={span};Sampled={bit}")),
-            Self::Gcp => put(&GCP, format!("{sized}/{span_number};o={bit}")),
+            Self::Aws => put(&AWS, format!("{};Parent={span};Sampled={bit}", sized())),
+            Self::Gcp => put(&GCP, format!("{}/{span_number};o={bit}", sized())),
         }
     }
 }
@@ -208,7 +250,7 @@ impl Format {
 impl TraceContext {
     /// Begins a trace with an id of so many bytes; what was decided stays.
     pub(super) fn begin(&mut self, size: usize) {
-        let mut id: [u8; 16] = random_bytes();
+        let mut id: [u8; 16] = random_id();
         if size < 16 {
             id[..8].fill(0);
         }

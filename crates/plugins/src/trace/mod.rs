@@ -5,6 +5,7 @@
 //! written.
 
 mod context;
+mod ids;
 pub(crate) mod opentelemetry;
 mod propagation;
 mod spans;
@@ -18,10 +19,10 @@ use http::HeaderMap;
 use pingora::http::RequestHeader;
 
 use context::{Format, TraceContext};
-use doorward_core::clock::random_bytes;
 use doorward_core::hex;
 use doorward_core::model::schema::Type;
 use doorward_plugin_api::filter::Exchange;
+use ids::random_id;
 use propagation::Propagation;
 
 /// The trace of a request, as one plugin sees it.
@@ -35,14 +36,17 @@ pub(crate) struct Trace {
     root: [u8; 8],
     /// The span of the request to the upstream.
     proxy: [u8; 8],
-    /// Names of formats, and the trace's id in each.
-    ids: Vec<(&'static str, String)>,
+    /// The formats that it goes on in.
+    formats: Vec<Format>,
 }
 
 impl Trace {
     /// The names of formats, and the trace's id in each.
-    pub(crate) fn ids(&self) -> &[(&'static str, String)] {
-        &self.ids
+    pub(crate) fn ids(&self) -> Vec<(&'static str, String)> {
+        let formats = self.formats.iter();
+        formats
+            .map(|format| (format.name(), self.context.id_text(*format)))
+            .collect()
     }
 }
 
@@ -90,9 +94,9 @@ fn begin_from(
     Trace {
         plugin,
         sampled,
-        root: random_bytes(),
-        proxy: random_bytes(),
-        ids: propagation.ids(&context),
+        root: random_id(),
+        proxy: random_id(),
+        formats: propagation.formats(&context),
         context,
     }
 }

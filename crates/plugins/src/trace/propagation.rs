@@ -5,7 +5,7 @@ use pingora::http::RequestHeader;
 use serde_json::Value;
 
 use super::Trace;
-use super::context::{Format, Outgoing, TraceContext};
+use super::context::{Format, Outgoing, TraceContext, is_of_trace};
 use crate::settings::{with_default, wrong};
 use doorward_core::model::schema::{Schema, Type};
 use doorward_plugin_api::config::FieldValue;
@@ -163,13 +163,16 @@ impl Propagation {
 
     /// The context that these headers carry, in the first format that they have.
     pub(super) fn extract(&self, headers: &HeaderMap) -> Option<TraceContext> {
+        if !headers.keys().any(is_of_trace) {
+            return None;
+        }
         self.extract
             .iter()
             .find_map(|format| format.extract(headers))
     }
 
     /// The formats that are written.
-    fn formats(&self, context: &TraceContext) -> Vec<Format> {
+    pub(super) fn formats(&self, context: &TraceContext) -> Vec<Format> {
         let mut formats = Vec::with_capacity(self.inject.len());
         for injection in &self.inject {
             let format = match injection {
@@ -183,14 +186,6 @@ impl Propagation {
         formats
     }
 
-    /// The id of a trace in each format that is written.
-    pub(super) fn ids(&self, context: &TraceContext) -> Vec<(&'static str, String)> {
-        let formats = self.formats(context).into_iter();
-        formats
-            .map(|format| (format.name(), context.id_text(format)))
-            .collect()
-    }
-
     /// Writes the context for the upstream.
     pub(super) fn inject(&self, trace: &Trace, request: &mut RequestHeader) {
         for name in &self.clear {
@@ -201,7 +196,7 @@ impl Propagation {
             parent: trace.root,
             sampled: trace.sampled,
         };
-        for format in self.formats(&trace.context) {
+        for format in &trace.formats {
             format.inject(&trace.context, out, request);
         }
     }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use http::Version;
 
 use super::Trace;
-use doorward_core::clock::random_bytes;
-use doorward_net::http::outbound::calls::Call;
+use super::ids::random_id;
+use doorward_core::calls::Callee;
 use doorward_net::telemetry::protobuf;
-use doorward_plugin_api::record::{RequestRecord, Try, Wait};
+use doorward_plugin_api::record::{RequestRecord, Try, Wait, Waiter};
 
 /// Kinds of spans.
 const INTERNAL: u64 = 1;
@@ -35,13 +35,14 @@ struct Span<'a> {
     times: (u64, u64),
 }
 
-/// The spans of a request, each a field of its scope: of itself, of the filters that
-/// had to wait and what they asked of others, and of each try at an upstream.
+/// The spans of a request, each a field of its scope: of itself, of whoever had to wait
+/// inside the process and what they asked of others and of the store, and of each try
+/// at an upstream.
 pub(super) fn spans(trace: &Trace, record: &RequestRecord<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     protobuf::message(&mut out, 2, |out| root(out, trace, record));
     for wait in record.waits {
-        filter(&mut out, trace, record, wait);
+        waiter(&mut out, trace, record, wait);
     }
     let tries = record.upstream.tries.unwrap_or_default();
     for (at, this) in tries.iter().enumerate() {
@@ -53,15 +54,19 @@ pub(super) fn spans(trace: &Trace, record: &RequestRecord<'_>) -> Vec<u8> {
     out
 }
 
-/// The span of a filter that waited, and those of its requests to others.
-fn filter(out: &mut Vec<u8>, trace: &Trace, record: &RequestRecord<'_>, wait: &Wait) {
-    let id = random_bytes();
+/// The span of a filter or an upstream inside that waited, and those of what it asked.
+fn waiter(out: &mut Vec<u8>, trace: &Trace, record: &RequestRecord<'_>, wait: &Wait) {
+    let id = random_id();
     let at = |after| nanos(record.started_ms, wait.after + after);
+    let name = match &wait.waiter {
+        Waiter::Filter(label) => &*format!("kong.access.plugin.{label}"),
+        Waiter::Upstream => "kong.internal.upstream",
+    };
     protobuf::message(out, 2, |out| {
         let span = Span {
             id,
             parent: Some(trace.root),
-            name: &format!("kong.access.plugin.{}", wait.filter),
+            name,
             kind: INTERNAL,
             times: (at(Duration::ZERO), at(wait.took)),
         };
@@ -70,26 +75,48 @@ fn filter(out: &mut Vec<u8>, trace: &Trace, record: &RequestRecord<'_>, wait: &W
     for call in &wait.calls {
         protobuf::message(out, 2, |out| {
             let span = Span {
-                id: random_bytes(),
+                id: random_id(),
                 parent: Some(id),
-                name: "kong.internal.request",
+                name: match call.what {
+                    Callee::Server { .. } => "kong.internal.request",
+                    Callee::Store { .. } => "kong.database.query",
+                },
                 kind: CLIENT,
                 times: (at(call.after), at(call.after + call.took)),
             };
             head(out, trace, &span);
-            outcome(out, call);
+            callee(out, &call.what);
         });
     }
 }
 
-fn outcome(out: &mut Vec<u8>, call: &Call) {
-    protobuf::text_attribute(out, 9, "http.method", call.method.as_str());
-    protobuf::text_attribute(out, 9, "http.url", &call.url);
-    match call.status {
-        Some(status) => {
-            protobuf::number_attribute(out, 9, "http.status_code", u64::from(status));
+fn callee(out: &mut Vec<u8>, what: &Callee) {
+    let mut text = |name, value: &str| protobuf::text_attribute(out, 9, name, value);
+    match what {
+        Callee::Server {
+            method,
+            url,
+            status,
+        } => {
+            text("http.method", method.as_str());
+            text("http.url", url);
+            if let Some(status) = status {
+                protobuf::number_attribute(out, 9, "http.status_code", u64::from(*status));
+            }
         }
-        None => failed(out),
+        Callee::Store {
+            system,
+            resource,
+            writes,
+            ..
+        } => {
+            text("db.system", system);
+            text("db.operation", if *writes { "write" } else { "read" });
+            text("db.collection.name", resource);
+        }
+    }
+    if what.failed() {
+        failed(out);
     }
 }
 
@@ -157,7 +184,7 @@ fn balancer(
     };
     let span = Span {
         id: match next {
-            Some(_) => random_bytes(),
+            Some(_) => random_id(),
             None => trace.proxy,
         },
         parent: Some(trace.root),

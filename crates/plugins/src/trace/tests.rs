@@ -10,12 +10,12 @@ use super::propagation::{HeaderType, PropagationConfig, propagation_type};
 use super::*;
 use crate::logging::tests::with_record;
 use crate::testing::{decide, plugin, session};
+use doorward_core::calls::{Call, Callee};
 use doorward_core::hex;
 use doorward_core::model::schema::Schema;
-use doorward_net::http::outbound::calls::Call;
 use doorward_plugin_api::config;
 use doorward_plugin_api::config::FieldValue;
-use doorward_plugin_api::record::{RequestFacts, RequestRecord, Try, UpstreamFacts, Wait};
+use doorward_plugin_api::record::{RequestFacts, RequestRecord, Try, UpstreamFacts, Wait, Waiter};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const SPAN: &str = "b7ad6b7169203331";
@@ -31,7 +31,9 @@ fn headers(fields: &[(&str, &str)]) -> HeaderMap {
 /// Trace, span and decision that a format reads.
 fn read(format: &str, fields: &[(&str, &str)]) -> Option<(String, Option<String>, Option<bool>)> {
     let format = <Format as FieldValue>::read(&json!(format)).unwrap();
-    let context = format.extract(&headers(fields))?;
+    let fields = headers(fields);
+    let context = format.extract(&fields)?;
+    assert!(fields.keys().any(context::is_of_trace), "{fields:?}");
     let id = context.id_text(Format::B3);
     let span = context.span_id.map(hex::encode);
     Some((id, span, context.sampled))
@@ -345,7 +347,7 @@ fn places(message: &[u8], parts: &[&str]) -> Vec<usize> {
 }
 
 #[test]
-fn each_try_and_each_filter_that_waited_has_a_span() {
+fn each_try_and_each_wait_and_what_was_asked_meanwhile_has_a_span() {
     let propagation = propagation(&json!({}));
     let beginning = Beginning {
         id_size: 16,
@@ -362,18 +364,35 @@ fn each_try_and_each_filter_that_waited_has_a_span() {
                 ..first
             },
         ];
-        let waits = [Wait {
-            filter: "key-auth".into(),
+        let call = |what| Call {
+            what,
+            after: Duration::from_millis(1),
+            took: Duration::from_millis(2),
+        };
+        let keys = Callee::Server {
+            method: Method::GET,
+            url: "https://idp.test/keys".to_owned(),
+            status: None,
+        };
+        let sessions = Callee::Store {
+            system: "sqlite",
+            resource: "sessions",
+            writes: false,
+            done: true,
+        };
+        let wait = |waiter, calls| Wait {
+            waiter,
             after: Duration::from_millis(1),
             took: Duration::from_millis(5),
-            calls: vec![Call {
-                method: Method::GET,
-                url: "https://idp.test/keys".to_owned(),
-                after: Duration::from_millis(1),
-                took: Duration::from_millis(2),
-                status: None,
-            }],
-        }];
+            calls,
+        };
+        let waits = [
+            wait(
+                Waiter::Filter("key-auth".into()),
+                vec![call(keys), call(sessions)],
+            ),
+            wait(Waiter::Upstream, Vec::new()),
+        ];
         let upstream = UpstreamFacts {
             tries: Some(&tries),
             ..record.upstream
@@ -405,6 +424,9 @@ fn each_try_and_each_filter_that_waited_has_a_span() {
             "kong.access.plugin.key-auth",
             "kong.internal.request",
             "https://idp.test/keys",
+            "kong.database.query",
+            "sessions",
+            "kong.internal.upstream",
             "kong.balancer",
         ];
         assert!(places(&written, &named).is_sorted());
@@ -416,6 +438,10 @@ fn each_try_and_each_filter_that_waited_has_a_span() {
         let known = written.windows(8).filter(|window| *window == trace.proxy);
         assert_eq!(known.count(), 1);
         let of_root = written.windows(8).filter(|window| *window == trace.root);
-        assert_eq!(of_root.count(), 4, "itself, the filter, and two tries");
+        assert_eq!(
+            of_root.count(),
+            5,
+            "itself, the filter, the upstream inside, and two tries"
+        );
     });
 }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::context::Format;
+use super::ids::random_id;
 use super::propagation::{HeaderType, Propagation, PropagationConfig, propagation_type};
 use super::{Beginning, MILLIS, Trace, begin, noted};
 use crate::delivery::{Older, Queue, QueueConfig, queue_type};
@@ -395,7 +396,7 @@ impl Zipkin {
     }
 
     fn attempt(&self, trace: &Trace, (number, one): (usize, &Try), end: i64, name: &str) -> Value {
-        let id = doorward_core::clock::random_bytes();
+        let id = random_id();
         let name = format!("{name} (balancer try {number})");
         let mut span = self.span(trace, id, name, "CLIENT");
         let start = one.started_ms * 1000;

@@ -7,6 +7,8 @@
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
+use super::dialect::Dialect;
+use super::operation::{self, Origin};
 use super::{Database, Tx, audit, tokens};
 use crate::{PendingAudit, StoreError};
 use doorward_core::model::audit::AuditRecord;
@@ -136,58 +138,78 @@ fn closing() -> StoreError {
 
 /// Where writes are handed in.
 #[derive(Clone)]
-pub(super) struct Batch(mpsc::Sender<Box<dyn QueuedWrite>>);
+pub(super) struct Batch {
+    sender: mpsc::Sender<Box<dyn QueuedWrite>>,
+    dialect: Dialect,
+}
 
 impl Batch {
     /// Starts the task that writes, on the runtime of the caller; it ends with
     /// the last sender.
     pub(super) fn start(database: Database) -> Self {
         let (sender, jobs) = mpsc::channel(QUEUE_MAX);
+        let dialect = database.dialect();
         tokio::spawn(run(database, jobs));
-        Self(sender)
+        Self { sender, dialect }
     }
 
     /// Makes the write of `of`; durable when it returns. A caller that goes away
     /// meanwhile does not undo it. The record of the caller's act goes with it,
     /// unless the write says that the act was not done ([`audited_if`]).
-    pub(super) async fn write<A, T>(&self, of: A, write: Write<A, T>) -> Result<T, StoreError>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        self.enqueue(of, write, PendingAudit::to_commit()).await
-    }
-
-    /// As [`Batch::write`], for what happens on the way: nobody tells of it.
-    pub(super) async fn write_unaudited<A, T>(
+    #[track_caller]
+    pub(super) fn write<A, T>(
         &self,
         of: A,
         write: Write<A, T>,
-    ) -> Result<T, StoreError>
+    ) -> impl Future<Output = Result<T, StoreError>> + Send
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        self.enqueue(of, write, None).await
+        let origin = Origin::here();
+        async move {
+            let pending = PendingAudit::to_commit();
+            self.enqueue((of, write, pending), origin).await
+        }
+    }
+
+    /// As [`Batch::write`], for what happens on the way: nobody tells of it.
+    #[track_caller]
+    pub(super) fn write_unaudited<A, T>(
+        &self,
+        of: A,
+        write: Write<A, T>,
+    ) -> impl Future<Output = Result<T, StoreError>> + Send
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        self.enqueue((of, write, None), Origin::here())
     }
 
     /// As [`Batch::write`], for tokens that were issued: those that come
     /// together go into the database together.
-    pub(super) async fn keep_issued(&self, tokens: IssuedTokens) -> Result<(), StoreError> {
-        let (reply, answer) = oneshot::channel();
-        let job = IssuedTokensJob {
-            tokens,
-            pending: PendingAudit::to_commit(),
-            reply,
-        };
-        self.hand_in(Box::new(job), answer).await
+    #[track_caller]
+    pub(super) fn keep_issued(
+        &self,
+        tokens: IssuedTokens,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let origin = Origin::here();
+        async move {
+            let (reply, answer) = oneshot::channel();
+            let job = IssuedTokensJob {
+                tokens,
+                pending: PendingAudit::to_commit(),
+                reply,
+            };
+            self.hand_in(Box::new(job), answer, origin).await
+        }
     }
 
     async fn enqueue<A, T>(
         &self,
-        of: A,
-        write: Write<A, T>,
-        pending: Option<PendingAudit>,
+        (of, write, pending): (A, Write<A, T>, Option<PendingAudit>),
+        origin: Origin,
     ) -> Result<T, StoreError>
     where
         A: Send + Sync + 'static,
@@ -201,16 +223,20 @@ impl Batch {
             outcome: None,
             reply,
         };
-        self.hand_in(Box::new(job), answer).await
+        self.hand_in(Box::new(job), answer, origin).await
     }
 
     async fn hand_in<T>(
         &self,
         job: Box<dyn QueuedWrite>,
         answer: oneshot::Receiver<Result<T, StoreError>>,
+        origin: Origin,
     ) -> Result<T, StoreError> {
-        self.0.send(job).await.map_err(|_| closing())?;
-        answer.await.map_err(|_| closing())?
+        let mut note = operation::begin(self.dialect, origin, true);
+        self.sender.send(job).await.map_err(|_| closing())?;
+        let outcome = answer.await.map_err(|_| closing())?;
+        operation::settle(&mut note, &outcome);
+        outcome
     }
 }
 

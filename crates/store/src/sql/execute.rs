@@ -5,7 +5,7 @@ use super::database::Database;
 use super::row::Row;
 use super::statement::Statement;
 use super::tx::Tx;
-use super::{taken, unavailable};
+use super::{operation, taken, unavailable};
 use crate::StoreError;
 
 /// Where a statement reads: in a transaction, or on a connection for readers.
@@ -51,7 +51,12 @@ impl Statement {
         super::plans::note(&self.text, &self.values);
         match on.into() {
             ReadSource::Tx(tx) => tx.one(self.text, &self.values).await.map_err(unavailable),
-            ReadSource::Readers(database) => database.one(self.text, &self.values).await,
+            ReadSource::Readers(database) => {
+                let mut note = operation::begin_read(database, self.origin);
+                let row = database.one(self.text, &self.values).await;
+                operation::settle(&mut note, &row);
+                row
+            }
         }
     }
 
@@ -61,7 +66,12 @@ impl Statement {
         super::plans::note(&self.text, &self.values);
         match on.into() {
             ReadSource::Tx(tx) => tx.all(self.text, &self.values).await.map_err(unavailable),
-            ReadSource::Readers(database) => database.all(self.text, &self.values).await,
+            ReadSource::Readers(database) => {
+                let mut note = operation::begin_read(database, self.origin);
+                let rows = database.all(self.text, &self.values).await;
+                operation::settle(&mut note, &rows);
+                rows
+            }
         }
     }
 

@@ -14,6 +14,16 @@ pub(super) enum Records {
     Groups,
 }
 
+impl Records {
+    /// The resource that they are.
+    pub(super) fn resource(self) -> &'static str {
+        match self {
+            Self::Users => "users",
+            Self::Groups => "groups",
+        }
+    }
+}
+
 /// Where an attribute is kept.
 enum Place {
     /// In this column of the table, which is never null.

@@ -40,6 +40,7 @@ mod logouts;
 mod migrate;
 mod nodes;
 mod oauth2;
+mod operation;
 mod page;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod plans;
@@ -75,6 +76,7 @@ use database::Database;
 use errors::{damaged, silent, taken, unavailable};
 use execute::ReadSource;
 use json::{parse_doc, parse_id, write_doc, write_searched_doc};
+use operation::Origin;
 use row::Row;
 use server_lock::ServerLock;
 use statement::{Builder, sql};
@@ -182,7 +184,12 @@ impl Store {
         outcome
     }
 
-    async fn begin(&self) -> Result<Tx, StoreError> {
-        self.database.begin().await
+    #[track_caller]
+    fn begin(&self) -> impl Future<Output = Result<Tx, StoreError>> + Send {
+        let origin = Origin::here();
+        async move {
+            let note = operation::begin(self.database.dialect(), origin, true);
+            Ok(self.database.begin().await?.with_note(note))
+        }
     }
 }

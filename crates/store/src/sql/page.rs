@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::dialect::Dialect;
 use super::filter::{self, Records};
+use super::operation::{self, Origin};
 use super::{Builder, Database, Row, Tx, compare, write_doc};
 use crate::StoreError;
 use doorward_core::model::query::{Filter, Op, Operand, SortKey, UserQuery};
@@ -60,11 +61,17 @@ pub(super) async fn read(
     }
     // One read transaction: the count and the page speak of the same moment.
     if filter::is_look_up(records, &asked.filter) {
+        let mut note = operation::begin_read(readers, Origin::Resource(records.resource()));
         let mut tx = readers.snapshot().await?;
-        return query.listed(&mut tx).await;
+        let page = query.listed(&mut tx).await;
+        operation::settle(&mut note, &page);
+        return page;
     }
+    let mut note = operation::begin_read(readers, Origin::Resource(records.resource()));
     let mut listing = readers.listing(LIMIT).await?;
-    query.listed(&mut listing.tx).await
+    let page = query.listed(&mut listing.tx).await;
+    operation::settle(&mut note, &page);
+    page
 }
 
 impl Query<'_> {
@@ -99,6 +106,7 @@ impl Query<'_> {
     /// At most one record: one statement, no order, no count.
     async fn unique(&self, readers: &Database) -> Result<Page, StoreError> {
         let mut select = self.select("u.*");
+        select.about(self.records.resource());
         self.push_conditions(&mut select);
         let mut rows = select.build().all(readers).await?;
         let total = count_of(&rows);
@@ -121,6 +129,7 @@ impl Query<'_> {
 
     async fn plain(&self, tx: &mut Tx) -> Result<Page, StoreError> {
         let mut select = self.select("u.*");
+        select.about(self.records.resource());
         self.push_conditions(&mut select);
         let (rows, more) = self.page(tx, select).await?;
         let whole = self.asked.skip == 0 && self.asked.after.is_none() && self.asked.limit > 0;
@@ -213,6 +222,7 @@ impl Query<'_> {
             let ids = found.iter().map(|row| row.text("id"));
             let ids: HashSet<String> = ids.collect::<Result<_, _>>()?;
             let mut select = self.select("u.*");
+            select.about(self.records.resource());
             select.push("u.id IN (");
             let list = write_doc(&ids)?;
             self.dialect.push_each_text(&mut select, list);

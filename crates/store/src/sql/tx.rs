@@ -14,8 +14,9 @@ use super::location::FileLocation;
 use super::postgres::{self, Server};
 use super::row::Row;
 use super::sqlite::{self, File};
-use super::{audit, unavailable};
+use super::{audit, operation, unavailable};
 use crate::{PendingAudit, StoreError};
+use doorward_core::calls::Note;
 
 /// Longest statement of a transaction that reads or writes everything.
 const LONG: Duration = Duration::from_secs(3600);
@@ -33,6 +34,8 @@ pub(super) struct Tx {
     over: Option<EndReason>,
     /// Whether a row was written. A commit of none proves nothing of the disk.
     wrote: bool,
+    /// The operation that it is, where somebody traces.
+    note: Note,
 }
 
 #[derive(Debug)]
@@ -86,7 +89,14 @@ impl Tx {
             limit,
             over: None,
             wrote: false,
+            note: Note::default(),
         }
+    }
+
+    /// As this operation.
+    pub(super) fn with_note(mut self, note: Note) -> Self {
+        self.note = note;
+        self
     }
 
     /// With more time for each statement.
@@ -149,6 +159,7 @@ impl Tx {
         if self.wrote || committed.is_err() {
             self.health.note_write(&committed);
         }
+        operation::settle(&mut self.note, &committed);
         committed
     }
 
