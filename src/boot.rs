@@ -88,11 +88,11 @@ pub enum BootError {
     #[error(transparent)]
     Audit(#[from] AuditError),
     /// The access log.
-    #[error("telemetry.access_log: {file}: {source}")]
+    #[error("telemetry.access_log: {place}: {source}")]
     AccessLog {
-        /// The file.
-        file: String,
-        /// Why it can't be appended to.
+        /// The file or the daemon.
+        place: String,
+        /// Why it can't be written to.
         source: std::io::Error,
     },
     /// The shared Redis.
@@ -101,6 +101,31 @@ pub enum BootError {
     /// The base address of the identity provider.
     #[error("identity.base_url: {0}")]
     BaseUrl(#[from] url::ParseError),
+}
+
+impl BootError {
+    /// The error, with file and line where a key of `config` is at fault.
+    pub fn located(&self, config: &Config) -> String {
+        let text = self.to_string();
+        if let Self::Config(ConfigError::Read { file, .. }) = self
+            && let Some(at) = config.entities.iter().position(|named| named == file)
+        {
+            return config.wrong(&format!("entities.{at}"), text).to_string();
+        }
+        let begins_with_key = matches!(
+            self,
+            Self::Authorities(_)
+                | Self::Acme(AcmeError::Authorities(_))
+                | Self::Audit(_)
+                | Self::AccessLog { .. }
+                | Self::Redis(_)
+                | Self::BaseUrl(_)
+        );
+        match text.split_once(": ").filter(|_| begins_with_key) {
+            Some((key, message)) => config.wrong(key, message.to_owned()).to_string(),
+            None => text,
+        }
+    }
 }
 
 impl From<DeclaredError> for BootError {
@@ -361,7 +386,7 @@ pub async fn entities(config: &Config, clock: &Clock) -> Result<Arc<Control>, Bo
 /// Where `config` has requests logged, if it does.
 ///
 /// # Errors
-/// [`BootError::AccessLog`] when the file can't be appended to.
+/// [`BootError::AccessLog`] when nothing can be written there.
 pub fn access_log(config: &Config) -> Result<Option<LineSink>, BootError> {
     on_access_log(config, access_log::open)
 }
@@ -372,7 +397,7 @@ fn on_access_log<T>(
 ) -> Result<T, BootError> {
     let setting = &config.telemetry.access_log.to;
     act(setting).map_err(|source| BootError::AccessLog {
-        file: setting.clone(),
+        place: setting.clone(),
         source,
     })
 }

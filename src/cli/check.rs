@@ -109,7 +109,7 @@ fn try_check(file: &Path) -> anyhow::Result<Config> {
     let tls = tls::check(&config, &clock).into_iter();
     let mut findings: Vec<String> = tls.map(|error| error.located(&config)).collect();
     if let Err(error) = boot::check(&config, &clock) {
-        findings.push(error.to_string());
+        findings.push(error.located(&config));
     }
     if findings.is_empty() {
         Ok(config)

@@ -149,7 +149,7 @@ fn start(file: &Path, hints: Option<String>, upgrade: Upgrade) -> ExitCode {
     let parts = match background.block_on(boot::open(&config, &clock, handed)) {
         Ok(parts) => Arc::new(parts),
         Err(error) => {
-            complain(&error);
+            complain(&error.located(&config));
             return ExitCode::from(USAGE);
         }
     };
@@ -182,7 +182,7 @@ async fn serve(
     let (log, mut exports) = match observers {
         Ok(observers) => observers,
         Err(error) => {
-            complain(&error);
+            complain(&error.located(config));
             return ExitCode::from(USAGE);
         }
     };

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use doorward_core::yaml::{Document, PathSegment};
+use doorward_net::telemetry::access_log;
 
 /// What is told of a value, by its place.
 type Warning = (Vec<PathSegment>, String);
@@ -80,7 +81,7 @@ pub(super) fn relocate(document: &mut Document) -> Vec<String> {
         &["telemetry", "access_log", "to"],
     ] {
         each(value, path, &mut Vec::new(), &mut |key, text| {
-            if !matches!(text.as_str(), "stdout" | "off")
+            if access_log::is_file(text)
                 && let Some(moved) = place(key, text)
             {
                 *text = moved;

@@ -1,9 +1,14 @@
-//! The access log and the audit log as files that others rotate.
+//! The access log and the audit log as files that others rotate, and daemons of logs.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::support::{Door, Setup, eventually};
+use serde_json::Value;
+use tokio::net::UnixDatagram;
+use tokio::time::timeout;
+
+use crate::support::raw::Connection;
+use crate::support::{DEADLINE, Door, Setup, eventually};
 
 /// A door whose access log and audit log are files.
 async fn door() -> Door {
@@ -138,14 +143,21 @@ async fn a_log_file_in_a_missing_directory_refuses_the_start_and_fails_the_check
         ("@DIR@/access.log", "@DIR@/no/audit.jsonl", "audit.file"),
         // A directory is no file.
         ("@DIR@", "@DIR@/a.jsonl", "telemetry.access_log"),
+        // Nor does a daemon listen there.
+        ("syslog:@DIR@/no", "@DIR@/a.jsonl", "telemetry.access_log"),
+        ("journal:@DIR@", "@DIR@/a.jsonl", "telemetry.access_log"),
     ] {
         let mut door = Setup::new().lay_out();
         log_to(&door, access, audit);
         let checked = door.run(&["check", "-c", "doorward.yaml"]);
         let said = String::from_utf8_lossy(&checked.stderr);
         assert_eq!(checked.status.code(), Some(1), "{said}");
-        assert!(said.starts_with(&format!("doorward: {key}: ")), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let tells = |line: &&str| {
+            line.starts_with("doorward: doorward.yaml:") && line.contains(&format!(": {key}: "))
+        };
+        assert_eq!(said.lines().filter(tells).count(), 1, "{said}");
+        // The line of the file below it, and carets.
+        assert_eq!(said.lines().count(), 4, "{said}");
         assert!(!door.path("access.log").exists(), "a check makes nothing");
         door.spawn();
         assert_eq!(
@@ -155,10 +167,70 @@ async fn a_log_file_in_a_missing_directory_refuses_the_start_and_fails_the_check
             door.log_text()
         );
         let log = door.log_text();
-        let told = log
-            .lines()
-            .filter(|line| line.starts_with(&format!("doorward: {key}: ")));
-        assert_eq!(told.count(), 1, "{log}");
+        assert_eq!(log.lines().filter(tells).count(), 1, "{log}");
         assert!(!log.contains("panicked"), "{log}");
     }
+}
+
+/// The next message of a program that logs.
+async fn message(receiver: &UnixDatagram) -> String {
+    let mut message = [0; 4096];
+    let length = receiver.recv(&mut message);
+    let length = timeout(DEADLINE, length).await.expect("in time");
+    String::from_utf8_lossy(&message[..length.expect("a message")]).into_owned()
+}
+
+#[tokio::test]
+async fn log_daemons_get_a_message_for_each_request() {
+    for (daemon, head) in [
+        ("syslog", "<30>doorward[@PID@]: {"),
+        (
+            "journal",
+            "PRIORITY=6\nSYSLOG_FACILITY=3\nSYSLOG_IDENTIFIER=doorward\nMESSAGE={",
+        ),
+    ] {
+        let mut door = Setup::new().lay_out();
+        log_to(&door, &format!("{daemon}:@DIR@/daemon"), "@DIR@/a.jsonl");
+        let socket = door.path("daemon");
+        let listen = || UnixDatagram::bind(&socket).expect("a socket");
+        let mut receiver = listen();
+        door.start().await;
+        let head = head.replace("@PID@", &door.pid().to_string());
+        for path in ["/first", "/second"] {
+            request(&door, path).await;
+            let text = message(&receiver).await;
+            assert!(text.starts_with(&head), "{text}");
+            let object: Value = serde_json::from_str(&text[head.len() - 1..]).expect(&text);
+            assert_eq!(object["path"], path);
+            // The daemon is started anew.
+            drop(receiver);
+            std::fs::remove_file(&socket).expect("removed");
+            receiver = listen();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_log_daemon_that_takes_nothing_holds_up_no_request_and_no_end() {
+    let mut door = Setup::new().lay_out();
+    log_to(&door, "syslog:@DIR@/daemon", "@DIR@/a.jsonl");
+    let _receiver = std::os::unix::net::UnixDatagram::bind(door.path("daemon")).expect("a socket");
+    door.start().await;
+    // More than such a socket takes.
+    let mut connection = Connection::open(&door.proxy()).await;
+    for _ in 0..2000 {
+        connection
+            .send(b"GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n")
+            .await;
+        assert_eq!(connection.response().await.status, 404);
+    }
+    let lost = "doorward_access_log_lost_total";
+    eventually("lines that are counted as lost", || async {
+        let metrics = door.admin_get("/metrics").await.body;
+        let line = metrics.lines().find(|line| line.starts_with(lost))?;
+        (!line.ends_with(" 0")).then_some(())
+    })
+    .await;
+    door.signal("TERM");
+    assert!(door.wait_exit().await.success());
 }

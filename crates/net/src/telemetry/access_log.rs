@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use super::line_sink::LineSink;
 use super::log_file::LogFile;
+use super::log_socket::{Daemon, LogSocket};
 use super::metrics::{Counter, STRIPES};
 use super::spool::{Bounds, Spool};
 use selection::Selection;
@@ -170,15 +171,49 @@ impl AccessLog {
     }
 }
 
-/// The place that `setting` names: `stdout`, `off` or a file.
+/// What the setting names.
+enum Place<'a> {
+    Nowhere,
+    Stdout,
+    Daemon(Daemon, &'a Path),
+    File(&'a Path),
+}
+
+impl<'a> Place<'a> {
+    fn of(setting: &'a str) -> Self {
+        let daemon = |daemon: Daemon, rest: &'a str| match rest.strip_prefix(':') {
+            Some(path) => Some(Self::Daemon(daemon, Path::new(path))),
+            None if rest.is_empty() => Some(Self::Daemon(daemon, daemon.usual_path())),
+            None => None,
+        };
+        let syslog = setting.strip_prefix("syslog");
+        let journal = setting.strip_prefix("journal");
+        match setting {
+            "off" => Self::Nowhere,
+            "stdout" => Self::Stdout,
+            file => syslog
+                .and_then(|rest| daemon(Daemon::Syslog, rest))
+                .or_else(|| journal.and_then(|rest| daemon(Daemon::Journal, rest)))
+                .unwrap_or(Self::File(Path::new(file))),
+        }
+    }
+}
+
+/// Whether the setting names a file.
+pub fn is_file(setting: &str) -> bool {
+    matches!(Place::of(setting), Place::File(_))
+}
+
+/// The place that `setting` names: `stdout`, `off`, a log daemon or a file.
 ///
 /// # Errors
-/// When the file can't be appended to.
+/// When the file can't be appended to, or the daemon is not there.
 pub fn open(setting: &str) -> io::Result<Option<LineSink>> {
-    Ok(match setting {
-        "off" => None,
-        "stdout" => Some(LineSink::duplicate(&io::stdout())?),
-        file => Some(LineSink::file(LogFile::open(Path::new(file), MODE)?)),
+    Ok(match Place::of(setting) {
+        Place::Nowhere => None,
+        Place::Stdout => Some(LineSink::duplicate(&io::stdout())?),
+        Place::Daemon(daemon, path) => Some(LineSink::socket(LogSocket::open(daemon, path)?)),
+        Place::File(file) => Some(LineSink::file(LogFile::open(file, MODE)?)),
     })
 }
 
@@ -187,9 +222,10 @@ pub fn open(setting: &str) -> io::Result<Option<LineSink>> {
 /// # Errors
 /// Those of [`open`].
 pub fn check(setting: &str) -> io::Result<()> {
-    match setting {
-        "off" | "stdout" => Ok(()),
-        file => LogFile::check(Path::new(file)),
+    match Place::of(setting) {
+        Place::Nowhere | Place::Stdout => Ok(()),
+        Place::Daemon(_, path) => LogSocket::check(path),
+        Place::File(file) => LogFile::check(file),
     }
 }
 

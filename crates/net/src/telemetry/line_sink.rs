@@ -1,4 +1,4 @@
-//! Where a spool's lines go: a descriptor of the process, or a file.
+//! Where a spool's lines go: a descriptor of the process, a file, or a log daemon.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::log_file::LogFile;
+use super::log_socket::LogSocket;
 
 /// How long a full pipe that does not block is left alone.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -22,6 +23,7 @@ pub struct LineSink {
 enum Target {
     Descriptor(File),
     Path(LogFile),
+    Socket(LogSocket),
 }
 
 impl LineSink {
@@ -38,6 +40,11 @@ impl LineSink {
     /// A file.
     pub fn file(file: LogFile) -> Self {
         Self::new(Target::Path(file))
+    }
+
+    /// A log daemon.
+    pub fn socket(socket: LogSocket) -> Self {
+        Self::new(Target::Socket(socket))
     }
 
     fn new(target: Target) -> Self {
@@ -71,6 +78,7 @@ impl LineSink {
                 }
                 path.file()
             }
+            Target::Socket(socket) => return socket.send(lines),
         };
         if self.torn {
             write_whole(file, b"\n").map_err(|(_, error)| (0, error))?;

@@ -15,6 +15,7 @@ pub mod listeners;
 pub mod log_file;
 pub mod log_levels;
 pub mod log_limit;
+pub mod log_socket;
 pub mod metrics;
 pub mod otlp;
 pub mod process_log;

@@ -21,7 +21,7 @@ const COMBINED: &str = "{client_ip} - {user} [{time_clf}] \"{method} {path} {pro
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct AccessLogConfig {
-    /// `stdout`, `off`, or a file to append to.
+    /// `stdout`, `off`, `syslog`, `journal`, or a file to append to.
     pub to: String,
     format: Option<FormatName>,
     template: Option<String>,
