@@ -240,6 +240,9 @@ async fn open_parts(
     let mut internals = own_routers();
     let mut identity = None;
     let telemetry = Telemetry::default();
+    if !config.telemetry.route_series {
+        telemetry.traffic.count_by_service();
+    }
     let section = config.audit.clone();
     let audit = Audit::open(section, store.clone(), clock.clone(), &telemetry.metrics)?;
     audit.start();

@@ -295,6 +295,8 @@ pub struct TelemetryConfig {
     pub access_log: AccessLogConfig,
     /// Whether `/metrics` is served on the admin listener.
     pub metrics: bool,
+    /// Whether metrics tell the routes of a service apart.
+    pub route_series: bool,
     /// Where the same numbers are sent; absent: nowhere.
     pub otlp: Option<OtlpConfig>,
 }
@@ -304,6 +306,7 @@ impl Default for TelemetryConfig {
         Self {
             access_log: AccessLogConfig::default(),
             metrics: true,
+            route_series: true,
             otlp: None,
         }
     }

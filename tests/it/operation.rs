@@ -61,6 +61,29 @@ async fn requests_are_counted_by_service_route_and_status() {
 }
 
 #[tokio::test]
+async fn a_switch_leaves_series_by_route_out() {
+    let upstream = Upstream::echo().await;
+    let services = format!(
+        "- {{name: api, url: '{}', routes: [{{name: a, paths: [/a]}}, {{name: b, paths: [/b]}}]}}\n",
+        upstream.url("")
+    );
+    let door = Setup::new().services(&services).lay_out();
+    let both = "metrics: true, route_series: false}";
+    door.edit("doorward.yaml", "metrics: true}", both);
+    let mut door = door;
+    door.start().await;
+    for path in ["/a", "/b"] {
+        door.get("api.test", path).await.expect(200);
+    }
+    let series = "doorward_requests_total{service=\"api\",route=\"\",status=\"2xx\"} 2";
+    eventually("one series", || async {
+        let metrics = door.admin_get("/metrics").await.body;
+        metrics.contains(series).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn status_says_that_it_runs() {
     let door = Setup::new().start().await;
     let status = door.admin_get("/status").await.expect(200).json();

@@ -1,6 +1,6 @@
 //! Counts and latencies of proxied requests, by service and route.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -147,11 +147,21 @@ impl Histogram {
 #[derive(Debug, Default)]
 pub struct Traffic {
     routes: DashMap<(Box<str>, Box<str>), Arc<RouteTraffic>>,
+    /// Whether all routes of a service share their numbers.
+    by_service: AtomicBool,
 }
 
 impl Traffic {
+    /// Lets all routes of a service share their numbers, of those that are compiled
+    /// from now on: many routes make many series.
+    pub fn count_by_service(&self) {
+        self.by_service.store(true, Ordering::Relaxed);
+    }
+
     /// The numbers of `route` of `service`.
     pub fn route(&self, service: &str, route: &str) -> Arc<RouteTraffic> {
+        let merged = self.by_service.load(Ordering::Relaxed);
+        let route = if merged { "" } else { route };
         self.routes
             .entry((service.into(), route.into()))
             .or_insert_with(|| Arc::new(RouteTraffic::new(service, route)))
@@ -205,6 +215,41 @@ mod tests {
         assert_eq!(sum.total.buckets[0], 1, "a bound is inclusive");
         assert_eq!(sum.upstream.buckets[BOUNDS_US.len()], 1);
         assert_eq!((sum.sent, sum.received), (5, 7));
+    }
+
+    #[test]
+    fn routes_of_a_service_may_share_their_numbers_and_keep_them_while_one_is_left() {
+        let traffic = Traffic::default();
+        traffic.count_by_service();
+        let seen = Observation {
+            status: 200,
+            total: Duration::from_millis(1),
+            upstream: None,
+            sent: 0,
+            received: 0,
+        };
+        let (one, other) = (
+            traffic.route("orders", "one"),
+            traffic.route("orders", "other"),
+        );
+        one.observe(seen);
+        other.observe(seen);
+        traffic.route("users", "one").observe(seen);
+        // A counter that fell would be a burst to whoever reads it.
+        traffic.forget(one);
+        let sums = traffic.sums();
+        let told = |(route, sum): &(Arc<RouteTraffic>, RouteSum)| {
+            (route.service.clone(), route.route.clone(), sum.classes[2])
+        };
+        let told: Vec<_> = sums.iter().map(told).collect();
+        assert_eq!(
+            told,
+            [
+                ("orders".into(), "".into(), 2),
+                ("users".into(), "".into(), 1)
+            ]
+        );
+        drop(other);
     }
 
     #[test]
