@@ -44,6 +44,7 @@ upstream: ## Start a small HTTP server on 127.0.0.1:9000 that shows what it rece
 	@exec target/upstream 127.0.0.1:9000
 
 build: deps ## Build target/quick/doorward (PROFILE=quick).
+	@[ -e $(BINARY) ] || echo 'The first build compiles everything: about ten minutes on two cores. Later ones compile what has changed.'
 	$(CARGO) build --locked --profile $(PROFILE)
 
 release: deps ## Build target/release/doorward: fat link-time optimisation, takes minutes.

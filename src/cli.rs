@@ -8,6 +8,7 @@ mod explain;
 pub mod identity;
 mod manual;
 mod output;
+mod progress;
 mod run;
 mod setup;
 mod store;

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+use super::progress::Progress;
 use super::{complain, output};
 use crate::boot;
 use crate::config::Config;
@@ -84,7 +85,9 @@ fn ask(config: &Config) -> (Vec<online::Probe>, Result<(), String>) {
         Ok(runtime) => runtime,
         Err(error) => return (Vec::new(), Err(error.to_string())),
     };
-    let probes = runtime.block_on(online::probes(config, &Clock::system()));
+    let progress = Progress::of_wait("asks what the file names");
+    let probes = runtime.block_on(online::probes(config, &Clock::system(), &progress));
+    drop(progress);
     let wrong = probes.iter().filter_map(|probe| {
         let message = probe.outcome.as_ref().err()?;
         // What is no key of the file is told as it is.

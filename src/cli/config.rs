@@ -12,6 +12,7 @@ use clap::Subcommand;
 use serde_json::Value;
 
 use super::identity::audit_events::operator;
+use super::progress::Progress;
 use super::{USAGE, admin_listener, complain, output, with_causes};
 use crate::boot;
 use crate::config::Config;
@@ -101,6 +102,7 @@ pub(super) fn run(action: &Action, file: &Path) -> ExitCode {
 }
 
 fn export(config: &Config, output: Option<&Path>) -> anyhow::Result<()> {
+    let progress = Progress::of_wait("exports");
     let text = match ask(config, "GET", "/config", "")? {
         Some((200, body)) => {
             let body: Value = serde_json::from_slice(&body)?;
@@ -114,6 +116,7 @@ fn export(config: &Config, output: Option<&Path>) -> anyhow::Result<()> {
             Ok(declarative::export(&control.entities()))
         })?,
     };
+    drop(progress);
     match output {
         None => Ok(output::try_print(&text)?),
         Some(path) => write_private(path, &text)
@@ -148,7 +151,10 @@ fn import(config: &Config, path: &Path, options: ImportOptions) -> anyhow::Resul
     if options.skips {
         tell_skipped(&unsupported)?;
     }
-    let told = match imported(config, document, &text, options) {
+    let progress = Progress::of_wait("imports");
+    let outcome = imported(config, document, &text, options);
+    drop(progress);
+    let told = match outcome {
         Err(error) if !options.skips && !unsupported.is_empty() => {
             let mut lines = vec![with_causes(&error)];
             lines.extend(unsupported.iter().map(ToString::to_string));

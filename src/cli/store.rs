@@ -1,19 +1,18 @@
 //! `doorward store …`: the whole store as a file, and whether it is sound.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, BufWriter, IsTerminal, Write};
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::identity::audit_events::operator;
 use super::output::{Output, has_no_reader};
+use super::progress::Progress;
 use super::{USAGE, complain, with_causes};
 use crate::config::Config;
 use doorward_audit::{Audit, AuditConfig};
@@ -141,13 +140,13 @@ async fn export(url: &str, log: AuditConfig, file: &Path, audit: bool) -> anyhow
     } else {
         Box::new(BufWriter::new(std::io::stdout()))
     };
-    let bar = Bar::new("exported");
+    let bar = Progress::of_rows("exported");
     let clock = Clock::system();
     let now_ms = clock.now_ms();
     let mut progress = |rows| bar.add(rows);
     let exported = store.export(&mut out, audit, now_ms, &mut progress);
     let rows = exported.await?;
-    bar.done();
+    drop(bar);
     drop(out);
     if to_file {
         File::open(file)?.sync_all()?;
@@ -169,11 +168,11 @@ async fn import(url: &str, log: AuditConfig, file: &Path, force: bool) -> anyhow
         Box::new(BufReader::with_capacity(1 << 20, opened))
     };
     let store = open_for_import(url, force).await?;
-    let bar = Bar::new("imported");
+    let bar = Progress::of_rows("imported");
     let imported = store
         .import(&mut input, force, &mut |rows| bar.add(rows))
         .await;
-    bar.done();
+    drop(bar);
     let rows = imported.with_context(|| format!("{}: nothing was imported", file.display()))?;
     let event = Event::new(Kind::StoreImport, operator()).with("rows", count(&rows));
     tell(store, log, event, &Clock::system()).await?;
@@ -195,7 +194,7 @@ async fn open_for_import(url: &str, force: bool) -> anyhow::Result<Arc<Store>> {
 async fn check(url: &str) -> anyhow::Result<ExitCode> {
     let store = store::open_existing(url).await?;
     let store = store.context("there is no store")?;
-    let bar = Bar::new("checked");
+    let bar = Progress::of_rows("checked");
     let mut found: Vec<Finding> = Vec::new();
     let mut all = 0_usize;
     let mut tell = |finding| {
@@ -205,7 +204,7 @@ async fn check(url: &str) -> anyhow::Result<ExitCode> {
         }
     };
     let records = store.check(&mut tell, &mut |rows| bar.add(rows)).await?;
-    bar.done();
+    drop(bar);
     let mut output = Output::new();
     for finding in &found {
         writeln!(output, "{finding}")?;
@@ -252,35 +251,4 @@ fn summary(rows: &Rows, done: &str) -> String {
         .map(|(table, rows)| format!("{rows} {table}"))
         .collect();
     format!("{done}: {} rows ({})\n", count(rows), tables.join(", "))
-}
-
-/// Progress on a terminal; elsewhere nothing.
-struct Bar(Option<ProgressBar>);
-
-impl Bar {
-    fn new(doing: &'static str) -> Self {
-        if !std::io::stderr().is_terminal() {
-            return Self(None);
-        }
-        let bar = ProgressBar::new_spinner();
-        let style = ProgressStyle::with_template("{spinner} {msg} {human_pos} rows, {per_sec}");
-        if let Ok(style) = style {
-            bar.set_style(style);
-        }
-        bar.set_message(doing);
-        bar.enable_steady_tick(Duration::from_millis(100));
-        Self(Some(bar))
-    }
-
-    fn add(&self, rows: u64) {
-        if let Some(bar) = &self.0 {
-            bar.inc(rows);
-        }
-    }
-
-    fn done(&self) {
-        if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
-        }
-    }
 }

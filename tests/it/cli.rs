@@ -398,6 +398,41 @@ async fn realms_and_their_tokens_are_administered_while_it_runs() {
     printed(&run(&door, &["realms", "delete", "/staff"], ""));
 }
 
+#[test]
+fn the_file_is_named_before_the_command_or_behind_it_or_is_the_usual_one() {
+    let door = Setup::new().lay_out();
+    for arguments in [
+        ["-c", "doorward.yaml", "check"],
+        ["check", "--config", "doorward.yaml"],
+    ] {
+        assert_eq!(printed(&door.run(&arguments)), "doorward.yaml: ok\n");
+    }
+    std::fs::create_dir(door.path("conf")).expect("a folder");
+    std::fs::copy(door.path("doorward.yaml"), door.path("conf/doorward.yaml")).expect("a copy");
+    std::fs::copy(door.path("routes.yaml"), door.path("conf/routes.yaml")).expect("a copy");
+    assert_eq!(printed(&door.run(&["check"])), "conf/doorward.yaml: ok\n");
+    std::fs::remove_file(door.path("conf/doorward.yaml")).expect("removed");
+    let machine = "/etc/doorward/doorward.yaml";
+    if std::path::Path::new(machine).exists() {
+        return;
+    }
+    let refused = door.run(&["check"]);
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(told.contains(machine), "{told}");
+}
+
+#[test]
+fn manual_pages_are_printed_and_written_for_each_command() {
+    let door = Setup::new().lay_out();
+    let page = printed(&door.run(&["man"]));
+    assert!(page.contains(".TH doorward 1"), "{page}");
+    printed(&door.run(&["man", "pages"]));
+    for name in ["doorward.1", "doorward-run.1", "doorward-check.1"] {
+        let page = std::fs::read_to_string(door.path("pages").join(name)).expect(name);
+        assert!(page.contains(".SH OPTIONS"), "{page}");
+    }
+}
+
 #[tokio::test]
 async fn the_help_of_each_command_has_examples() {
     let door = Setup::new().lay_out();

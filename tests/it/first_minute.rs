@@ -129,6 +129,23 @@ async fn a_door_from_flags_proxies_and_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_door_from_flags_takes_requests_for_its_hosts_alone() {
+    let upstream = Upstream::echo().await;
+    let mut door = Setup::new().lay_out();
+    let to = upstream.address().to_string();
+    let (from, admin) = (door.proxy(), door.admin());
+    door.spawn_as(&[
+        "proxy", "--from", &from, "--to", &to, "--admin", &admin, "--host", "a.test", "--host",
+        "b.test", "--state", "s",
+    ]);
+    door.until_ready().await;
+    for (host, status) in [("a.test", 200), ("b.test", 200), ("c.test", 404)] {
+        door.get(host, "/").await.expect(status);
+    }
+    assert_eq!(upstream.seen().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_door_from_flags_has_users_sign_in() {
     let upstream = Upstream::echo().await;
     let mut door = Setup::new().lay_out();

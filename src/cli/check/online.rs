@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use url::Url;
 
 use crate::boot;
+use crate::cli::progress::Progress;
 use crate::config::Config;
 use crate::server::tls::Tls;
 use doorward_core::clock::Clock;
@@ -40,22 +41,32 @@ impl Probe {
 }
 
 /// Asks everything that `config` names.
-pub(super) async fn probes(config: &Config, clock: &Clock) -> Vec<Probe> {
+pub(super) async fn probes(config: &Config, clock: &Clock, progress: &Progress) -> Vec<Probe> {
     let mut probes = Probes {
         config,
         outbound: outbound(config),
         all: Vec::new(),
     };
+    progress.tell("asks the store");
     let store = probes.store().await;
+    progress.tell("asks Redis");
     probes.redis().await;
+    progress.tell("asks the collector");
     probes.collector().await;
+    progress.tell("looks at certificates");
     let snapshot = boot::compile(config, clock).await.ok();
     probes.certificates(snapshot.as_ref(), clock);
+    progress.tell("asks the authority");
     probes.acme().await;
+    progress.tell("asks issuers");
     probes.issuers(snapshot.as_ref()).await;
+    progress.tell("asks other providers");
     probes.providers().await;
+    progress.tell("asks directories");
     probes.directories().await;
+    progress.tell("asks the mail relay");
     probes.mail().await;
+    progress.tell("asks the base address");
     probes.base_url(store.as_deref()).await;
     probes.all
 }
