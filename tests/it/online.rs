@@ -5,8 +5,10 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::support::ports::Port;
+use crate::support::redis::RedisServer;
 use crate::support::smtp::Relay;
-use crate::support::{Door, Issuer, Setup};
+use crate::support::tls::Pair;
+use crate::support::{Door, Issuer, Setup, eventually};
 
 fn check(door: &Door, format: &str) -> Output {
     door.run(&[
@@ -41,10 +43,19 @@ fn guarded(issuer: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_that_the_file_names_answers() {
     let (issuer, relay) = (Issuer::start().await, Relay::start(0).await);
+    let (port, folder) = (Port::reserve(), tempfile::tempdir().expect("a folder"));
+    let redis = format!("redis: redis://127.0.0.1:{}\nstore:", port.number());
+    let arguments = ["--port", &port.number().to_string()];
+    let _redis = RedisServer::start(port, folder, &arguments);
     let mut door = Setup::new()
         .identity(&identity(relay.port()))
         .services(&guarded(&issuer.url()))
         .lay_out();
+    door.edit("doorward.yaml", "store:", &redis);
+    eventually("Redis to be there", || async {
+        check(&door, "text").status.success().then_some(())
+    })
+    .await;
     let before = check(&door, "text");
     let told = text(&before.stdout);
     assert!(before.status.success(), "{told}{}", text(&before.stderr));
@@ -58,6 +69,7 @@ async fn everything_that_the_file_names_answers() {
     assert!(output.status.success(), "{told}{}", text(&output.stderr));
     for line in [
         "store: answers".to_owned(),
+        "redis: answers".to_owned(),
         format!("issuer {}: publishes its metadata", issuer.url()),
         "identity.mail.smtp: greets".to_owned(),
         "identity.base_url: leads to a process on this store".to_owned(),
@@ -79,8 +91,25 @@ async fn what_does_not_answer_is_a_finding_with_its_key() {
     // Clients are sent where nobody is.
     let elsewhere = format!("base_url: http://{}", other.authority());
     door.edit("doorward.yaml", "base_url: http://@PROXY@", &elsewhere);
-    let redis = format!("redis: redis://127.0.0.1:{}\nstore:", nobody.number());
-    door.edit("doorward.yaml", "store:", &redis);
+    let nobody = format!("127.0.0.1:{}", nobody.number());
+    let sections = format!(
+        "redis: redis://{nobody}\n\
+         acme: {{directory: 'https://{nobody}/dir', terms_agreed: true, names: [a.test]}}\nstore:"
+    );
+    door.edit("doorward.yaml", "store:", &sections);
+    let ldap = format!(
+        "realms: {{/: {{settings: {{ldap: {{urls: ['ldap://{nobody}'], \
+         user_dn: 'uid={{name}},dc=test'}}}}}}}}"
+    );
+    door.edit("doorward.yaml", "realms: {/: {}}", &ldap);
+    let pair = Pair::new("a.test");
+    door.write("cert.pem", &pair.cert);
+    door.write("key.pem", &pair.key);
+    let tls = format!(
+        "listen: [\"@PROXY@\"], tls: {{listen: ['{}'], certificate: cert.pem, key: key.pem}}",
+        other.authority()
+    );
+    door.edit("doorward.yaml", "listen: [\"@PROXY@\"]", &tls);
     let output = check(&door, "json");
     assert_eq!(output.status.code(), Some(1));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -91,9 +120,24 @@ async fn what_does_not_answer_is_a_finding_with_its_key() {
         probe.map(|probe| probe["ok"] == true)
     };
     assert_eq!(outcome("store"), Some(true));
-    for key in ["redis", "identity.mail.smtp", "identity.base_url"] {
+    for key in [
+        "redis",
+        "acme.directory",
+        "identity.mail.smtp",
+        "identity.base_url",
+    ] {
         assert_eq!(outcome(key), Some(false), "{key}: {report:#}");
     }
+    let directory = online.iter().find(|probe| {
+        let key = probe["key"].as_str().unwrap_or_default();
+        key.contains("ldap")
+    });
+    assert_eq!(directory.map(|probe| &probe["ok"]), Some(&false.into()));
+    let certificate = online
+        .iter()
+        .find(|probe| probe["key"] == "proxy.tls.certificate");
+    let until = certificate.and_then(|probe| probe["message"].as_str());
+    assert!(until.is_some_and(|text| text.contains("more days")));
     assert_eq!(
         outcome(&format!("issuer {gone}")),
         Some(false),
@@ -101,7 +145,7 @@ async fn what_does_not_answer_is_a_finding_with_its_key() {
     );
     let findings = report["findings"].as_array().expect("a list");
     let located = findings.iter().filter(|one| one["line"].is_number());
-    assert_eq!(located.count(), 3, "{report:#}");
+    assert_eq!(located.count(), 4, "{report:#}");
     let told = text(&check(&door, "text").stderr);
     assert!(told.contains("identity.base_url: "), "{told}");
     door.kill();

@@ -2,10 +2,16 @@
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::support::ports::Port;
 use crate::support::raw::{self, Connection};
-use crate::support::{DEADLINE, Door, Setup, Upstream};
+use crate::support::{DEADLINE, Door, Setup, Upstream, eventually};
+use crate::upgrade::{CLIENTS, client};
+
+/// Restarts under load.
+const RESTARTS: usize = 20;
 
 /// A service manager that is told things.
 struct Manager {
@@ -117,6 +123,36 @@ async fn a_restart_refuses_no_connection_while_the_manager_keeps_the_socket() {
         waiting.send(request).await;
         with_socket(&mut door, &listener).await;
         assert_eq!(waiting.response().await.status, 200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_restarts_under_load_lose_no_request() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound").to_string();
+    let proxy = format!("{{listen: [\"{address}\"], workers: 2}}");
+    let mirror = "- {name: mirror, protocol: internal, host: echo, routes: [{paths: [/]}]}\n";
+    let mut door = Setup::new().proxy(&proxy).services(mirror).lay_out();
+    with_socket(&mut door, &listener).await;
+    let stops = Arc::new(AtomicBool::new(false));
+    let served = Arc::new(AtomicUsize::new(0));
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| tokio::spawn(client(address.clone(), stops.clone(), served.clone())))
+        .collect();
+    for _ in 0..RESTARTS {
+        // Each process has served before it ends.
+        let before = served.load(Ordering::Relaxed);
+        eventually("requests", || async {
+            (served.load(Ordering::Relaxed) > before + CLIENTS).then_some(())
+        })
+        .await;
+        door.signal("TERM");
+        assert!(door.wait_exit().await.success());
+        with_socket(&mut door, &listener).await;
+    }
+    stops.store(true, Ordering::Relaxed);
+    for client in clients {
+        assert_eq!(client.await.expect("no panic"), None);
     }
 }
 

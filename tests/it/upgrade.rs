@@ -16,7 +16,7 @@ use crate::support::{Door, Setup, eventually};
 const MIRROR: &str = "- {name: mirror, protocol: internal, host: echo, routes: [{paths: [/]}]}\n";
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 /// Clients that send one request after the other.
-const CLIENTS: usize = 4;
+pub(crate) const CLIENTS: usize = 4;
 const UPGRADES: usize = 20;
 
 async fn door() -> Door {
@@ -79,7 +79,7 @@ fn is_alive(number: i32) -> bool {
 }
 
 /// Sends requests over kept connections until `stops`; yields what went wrong.
-async fn client(
+pub(crate) async fn client(
     authority: String,
     stops: Arc<AtomicBool>,
     served: Arc<AtomicUsize>,
