@@ -14,6 +14,7 @@ mod logins;
 mod node_list;
 mod nodes;
 mod oauth2;
+mod operations;
 mod postgres;
 mod resets;
 mod retired_names;

@@ -7,7 +7,6 @@
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
-use super::dialect::Dialect;
 use super::operation::{self, Origin};
 use super::{Database, Tx, audit, tokens};
 use crate::{PendingAudit, StoreError};
@@ -140,7 +139,8 @@ fn closing() -> StoreError {
 #[derive(Clone)]
 pub(super) struct Batch {
     sender: mpsc::Sender<Box<dyn QueuedWrite>>,
-    dialect: Dialect,
+    /// The database's name in traces.
+    system: &'static str,
 }
 
 impl Batch {
@@ -148,9 +148,9 @@ impl Batch {
     /// the last sender.
     pub(super) fn start(database: Database) -> Self {
         let (sender, jobs) = mpsc::channel(QUEUE_MAX);
-        let dialect = database.dialect();
+        let system = database.system();
         tokio::spawn(run(database, jobs));
-        Self { sender, dialect }
+        Self { sender, system }
     }
 
     /// Makes the write of `of`; durable when it returns. A caller that goes away
@@ -232,7 +232,7 @@ impl Batch {
         answer: oneshot::Receiver<Result<T, StoreError>>,
         origin: Origin,
     ) -> Result<T, StoreError> {
-        let mut note = operation::begin(self.dialect, origin, true);
+        let mut note = operation::begin(self.system, origin, true);
         self.sender.send(job).await.map_err(|_| closing())?;
         let outcome = answer.await.map_err(|_| closing())?;
         operation::settle(&mut note, &outcome);

@@ -44,6 +44,11 @@ impl Database {
         }
     }
 
+    /// Its name in traces.
+    pub(super) fn system(&self) -> &'static str {
+        self.dialect().system()
+    }
+
     fn health(&self) -> &Arc<Health> {
         match self {
             Self::Sqlite(file) => file.health(),

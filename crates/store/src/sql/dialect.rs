@@ -16,6 +16,14 @@ use Dialect::{Postgres, Sqlite};
 pub(super) const CUT: i64 = 400;
 
 impl Dialect {
+    /// The database, as OpenTelemetry names it (`db.system`).
+    pub(super) fn system(self) -> &'static str {
+        match self {
+            Sqlite => "sqlite",
+            Postgres => "postgresql",
+        }
+    }
+
     /// `INSERT`, the way of many rows. Whoever sees it fail gives the transaction
     /// up, so SQLite need not be able to take back this statement alone.
     pub(super) fn insert(self) -> &'static str {

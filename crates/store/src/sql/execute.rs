@@ -52,7 +52,7 @@ impl Statement {
         match on.into() {
             ReadSource::Tx(tx) => tx.one(self.text, &self.values).await.map_err(unavailable),
             ReadSource::Readers(database) => {
-                let mut note = operation::begin_read(database, self.origin);
+                let mut note = operation::begin(database.system(), self.origin, false);
                 let row = database.one(self.text, &self.values).await;
                 operation::settle(&mut note, &row);
                 row
@@ -67,7 +67,7 @@ impl Statement {
         match on.into() {
             ReadSource::Tx(tx) => tx.all(self.text, &self.values).await.map_err(unavailable),
             ReadSource::Readers(database) => {
-                let mut note = operation::begin_read(database, self.origin);
+                let mut note = operation::begin(database.system(), self.origin, false);
                 let rows = database.all(self.text, &self.values).await;
                 operation::settle(&mut note, &rows);
                 rows

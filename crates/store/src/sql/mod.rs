@@ -188,7 +188,7 @@ impl Store {
     fn begin(&self) -> impl Future<Output = Result<Tx, StoreError>> + Send {
         let origin = Origin::here();
         async move {
-            let note = operation::begin(self.database.dialect(), origin, true);
+            let note = operation::begin(self.database.system(), origin, true);
             Ok(self.database.begin().await?.with_note(note))
         }
     }

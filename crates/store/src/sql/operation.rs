@@ -5,8 +5,6 @@
 use std::panic::Location;
 use std::path::Path;
 
-use super::database::Database;
-use super::dialect::Dialect;
 use doorward_core::calls::{Callee, Note};
 
 /// Where an operation comes from.
@@ -36,29 +34,15 @@ impl Origin {
     }
 }
 
-impl Dialect {
-    /// The database, as OpenTelemetry names it (`db.system`).
-    pub(super) fn system(self) -> &'static str {
-        match self {
-            Self::Sqlite => "sqlite",
-            Self::Postgres => "postgresql",
-        }
-    }
-}
-
-/// An operation that begins. It has failed unless [`settle`] says otherwise.
-pub(super) fn begin(dialect: Dialect, origin: Origin, writes: bool) -> Note {
+/// An operation that begins, on the database of this name. It has failed unless
+/// [`settle`] says otherwise.
+pub(super) fn begin(system: &'static str, origin: Origin, writes: bool) -> Note {
     Note::begin(|| Callee::Store {
-        system: dialect.system(),
+        system,
         resource: origin.resource(),
         writes,
         done: false,
     })
-}
-
-/// An operation that reads.
-pub(super) fn begin_read(database: &Database, origin: Origin) -> Note {
-    begin(database.dialect(), origin, false)
 }
 
 /// Says whether the operation was done.

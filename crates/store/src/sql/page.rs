@@ -61,13 +61,21 @@ pub(super) async fn read(
     }
     // One read transaction: the count and the page speak of the same moment.
     if filter::is_look_up(records, &asked.filter) {
-        let mut note = operation::begin_read(readers, Origin::Resource(records.resource()));
+        let mut note = operation::begin(
+            readers.system(),
+            Origin::Resource(records.resource()),
+            false,
+        );
         let mut tx = readers.snapshot().await?;
         let page = query.listed(&mut tx).await;
         operation::settle(&mut note, &page);
         return page;
     }
-    let mut note = operation::begin_read(readers, Origin::Resource(records.resource()));
+    let mut note = operation::begin(
+        readers.system(),
+        Origin::Resource(records.resource()),
+        false,
+    );
     let mut listing = readers.listing(LIMIT).await?;
     let page = query.listed(&mut listing.tx).await;
     operation::settle(&mut note, &page);
