@@ -2,6 +2,7 @@
 //! changed ones.
 
 mod acme;
+mod error;
 mod reading;
 mod reload;
 mod tls;
@@ -12,17 +13,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::config::{Config, ConfigError};
-use crate::server::ServerError;
+use crate::config::Config;
 use crate::upgrade::Handed;
-use doorward_acme::AcmeError;
 use doorward_admin::ThisNode;
-use doorward_audit::{Audit, AuditError};
+use doorward_audit::Audit;
 use doorward_core::clock::{self, Clock};
 use doorward_core::jose::vault::Vault;
 use doorward_core::model::certificate::Certificate;
 use doorward_core::x509;
-use doorward_core::yaml::DocumentError;
 use doorward_gateway::control::{ChangeError, Control, DeclaredError};
 use doorward_gateway::declarative::Declared;
 use doorward_gateway::entities::Entity as _;
@@ -33,8 +31,8 @@ use doorward_gateway::route_files::{RouteFiles, State};
 use doorward_gateway::snapshot::{CompileContext, Snapshot};
 use doorward_gateway::{internal, mount};
 use doorward_identity::{Identity, IdentityError};
-use doorward_net::http::outbound::{Authorities, AuthorityError, Outbound};
-use doorward_net::shared::{Redis, RedisConfigError};
+use doorward_net::http::outbound::{Authorities, Outbound};
+use doorward_net::shared::Redis;
 use doorward_net::telemetry::line_sink::LineSink;
 use doorward_net::telemetry::{Telemetry, access_log};
 use doorward_openid_connect::{Providers, Storages};
@@ -43,101 +41,14 @@ use doorward_plugins::delivery::Deliveries;
 use doorward_plugins::oauth2::TokenStore;
 use doorward_plugins::session::SessionStore;
 use doorward_plugins::token_broker::Broker;
-use doorward_store::{self as store, SharedSecretError, Store, StoreError, shared_secret};
+use doorward_store::{self as store, SharedSecretError, Store, shared_secret};
 use reading::Read;
 
 pub use acme::open as open_acme;
+pub use error::BootError;
 pub use reload::{FileDigests, Reloader, watch};
 pub use tls::TlsSections;
 pub use warnings::watch_certificates;
-
-/// Why nothing could be started.
-#[derive(Debug, thiserror::Error)]
-pub enum BootError {
-    /// The configuration file.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// Declared entities, one finding a line.
-    #[error("{}", lines(.0))]
-    Entities(Vec<DocumentError>),
-    /// An entity that can't be in force.
-    #[error("{0}")]
-    Refused(String),
-    /// Findings of several parts, one a line.
-    #[error("{}", .0.join("\n"))]
-    Findings(Vec<String>),
-    /// Certificate files.
-    #[error(transparent)]
-    Tls(#[from] ServerError),
-    /// Authorities of upstreams and providers.
-    #[error("proxy.upstream_ca: {0}")]
-    Authorities(#[from] AuthorityError),
-    /// The store.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The store, beside the process that is to be succeeded.
-    #[error("{0}; a new version of the store needs a stop: end the process that serves first")]
-    Beside(StoreError),
-    /// The identity provider.
-    #[error("identity: {0}")]
-    Identity(#[from] IdentityError),
-    /// Certificates of an authority.
-    #[error(transparent)]
-    Acme(#[from] AcmeError),
-    /// The audit log.
-    #[error(transparent)]
-    Audit(#[from] AuditError),
-    /// The access log.
-    #[error("telemetry.access_log: {place}: {source}")]
-    AccessLog {
-        /// The file or the daemon.
-        place: String,
-        /// Why it can't be written to.
-        source: std::io::Error,
-    },
-    /// The shared Redis.
-    #[error("redis: {0}")]
-    Redis(#[from] RedisConfigError),
-    /// The base address of the identity provider.
-    #[error("identity.base_url: {0}")]
-    BaseUrl(#[from] url::ParseError),
-}
-
-impl BootError {
-    /// The error, with file and line where a key of `config` is at fault.
-    pub fn located(&self, config: &Config) -> String {
-        let text = self.to_string();
-        if let Self::Config(ConfigError::Read { file, .. }) = self
-            && let Some(at) = config.entities.iter().position(|named| named == file)
-        {
-            return config.wrong(&format!("entities.{at}"), text).to_string();
-        }
-        let begins_with_key = matches!(
-            self,
-            Self::Authorities(_)
-                | Self::Acme(AcmeError::Authorities(_))
-                | Self::Audit(_)
-                | Self::AccessLog { .. }
-                | Self::Redis(_)
-                | Self::BaseUrl(_)
-        );
-        match text.split_once(": ").filter(|_| begins_with_key) {
-            Some((key, message)) => config.wrong(key, message.to_owned()).to_string(),
-            None => text,
-        }
-    }
-}
-
-impl From<DeclaredError> for BootError {
-    fn from(error: DeclaredError) -> Self {
-        Self::Refused(error.to_string())
-    }
-}
-
-fn lines(errors: &[DocumentError]) -> String {
-    let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    lines.join("\n")
-}
 
 /// What an operator is told whose provider nobody can reach.
 const NOT_MOUNTED: &str = "no service leads to the provider, so its addresses answer 404; \
@@ -410,8 +321,21 @@ fn on_access_log<T>(
 /// # Errors
 /// What [`open`] would refuse, as far as the files alone tell.
 pub fn check(config: &Config, clock: &Clock) -> Result<(), BootError> {
-    on_access_log(config, access_log::check)?;
-    Audit::check(&config.audit)?;
+    let parts = [
+        on_access_log(config, access_log::check),
+        Audit::check(&config.audit).map_err(BootError::from),
+        check_entities(config, clock),
+    ];
+    let findings = parts.into_iter().filter_map(Result::err);
+    let findings: Vec<String> = findings.map(|error| error.located(config)).collect();
+    if findings.is_empty() {
+        return Ok(());
+    }
+    Err(BootError::Findings(findings))
+}
+
+/// Whether entities and route files of `config` could be in force.
+fn check_entities(config: &Config, clock: &Clock) -> Result<(), BootError> {
     let read = reading::read(config, clock.now_ms(), HashSet::new())?;
     let unless = ", unless the store has such a service";
     let leads_to_provider = read.leads_to_provider();

@@ -172,6 +172,18 @@ async fn a_log_file_in_a_missing_directory_refuses_the_start_and_fails_the_check
     }
 }
 
+#[test]
+fn a_check_tells_of_log_files_and_of_entities_at_once() {
+    let door = Setup::new().lay_out();
+    log_to(&door, "@DIR@/no/access.log", "@DIR@/no/audit.jsonl");
+    door.edit("routes.yaml", "services:", "servixes:");
+    let checked = door.run(&["check", "-c", "doorward.yaml"]);
+    let said = String::from_utf8_lossy(&checked.stderr);
+    for key in ["telemetry.access_log", "audit.file", "servixes"] {
+        assert!(said.contains(&format!(": {key}: ")), "{key}: {said}");
+    }
+}
+
 /// The next message of a program that logs.
 async fn message(receiver: &UnixDatagram) -> String {
     let mut message = [0; 4096];
