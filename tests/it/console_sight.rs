@@ -83,6 +83,42 @@ async fn a_group_whose_members_are_others_by_then_is_not_deleted() {
     owner.get(&staff).await.expect(200);
 }
 
+/// Members are compared in the step that deletes: whoever comes or leaves makes another
+/// version of the group.
+#[tokio::test]
+async fn whatever_changes_the_members_of_a_group_keeps_an_older_sight_from_deleting_it() {
+    let office = Office::open().await;
+    let user = |name: &str| json!({"userName": name});
+    let mut ids = Vec::new();
+    for name in ["ann", "ben"] {
+        let made = rest(&office, Method::POST, "/identity/users", &user(name)).await;
+        let id = made.expect(201).json()["id"].clone();
+        ids.push(id.as_str().expect("an id").to_owned());
+    }
+    let crew = json!({"displayName": "crew", "members": [ids[0]]});
+    let made = rest(&office, Method::POST, "/identity/groups", &crew).await;
+    let id = made.expect(201).json()["id"].clone();
+    let group = format!("/identity/groups/{}", id.as_str().expect("an id"));
+    let comes = format!("{group}/members/{}", ids[1]);
+    let leaves = format!("{group}/members/{}", ids[0]);
+    let is_gone = format!("/identity/users/{}", ids[1]);
+    for (method, path) in [
+        (Method::PUT, comes),
+        (Method::DELETE, leaves),
+        (Method::DELETE, is_gone),
+    ] {
+        let seen = rest(&office, Method::GET, &group, &Value::Null).await;
+        let seen = seen.expect(200).json()["version"].clone();
+        rest(&office, method, &path, &Value::Null).await.expect(204);
+        let stale = format!("{group}?version={seen}");
+        let refused = rest(&office, Method::DELETE, &stale, &Value::Null).await;
+        assert_eq!(refused.status, 412, "{path}: {}", refused.body);
+    }
+    let members = format!("{group}/members");
+    let left = rest(&office, Method::GET, &members, &Value::Null).await;
+    assert_eq!(left.expect(200).json()["data"], json!([]));
+}
+
 /// Posts a form and gives the page that refuses it.
 async fn refused(browser: &mut Browser<'_>, path: &str, fields: &[(&str, &str)]) {
     let answer = browser.post(path, fields).await;

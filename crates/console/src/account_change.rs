@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use doorward_core::model::user::name;
 
-use super::account_outlook::{creation, deletion, member_names, reversal, sight, update, with};
+use super::account_outlook::{creation, deletion, member_names, reversal, update, with};
 use super::accounts::{self, ACCOUNTS_CHANGED_BY, GROUPS, USERS, has_identity};
 use super::api::ApiAnswer;
 use super::change::{self, Change};
@@ -61,12 +61,10 @@ pub(crate) enum What {
         version: i64,
         patch: Map<String, Value>,
     },
+    /// A group is of another version once somebody came in or left.
     DeleteGroup {
         id: String,
         version: i64,
-        /// What tells the members apart that are shown, once they are.
-        #[serde(default)]
-        seen: Option<String>,
     },
     /// A user comes into a group, or goes.
     Member {
@@ -154,14 +152,8 @@ impl AccountChange {
     /// The same change of what is there now and will be shown.
     async fn at_sight(&self, visit: &Visit) -> Result<Self, PageError> {
         let mut change = self.clone();
-        match &mut change.what {
-            What::ResetFactors { id, seen } => {
-                *seen = Some(record::text(&self.factors(visit, id).await?["version"]));
-            }
-            What::DeleteGroup { id, seen, .. } => {
-                *seen = Some(sight(&self.members(visit, id).await?));
-            }
-            _ => {}
+        if let What::ResetFactors { id, seen } = &mut change.what {
+            *seen = Some(record::text(&self.factors(visit, id).await?["version"]));
         }
         Ok(change)
     }
@@ -190,18 +182,10 @@ impl AccountChange {
         })
     }
 
-    async fn group_end(
-        &self,
-        visit: &Visit,
-        (id, version): (&str, i64),
-        seen: Option<&str>,
-    ) -> Result<Outlook, PageError> {
+    async fn group_end(&self, visit: &Visit, id: &str, version: i64) -> Result<Outlook, PageError> {
         let group = self.group(visit, id).await?;
         self.spares_own_role(visit, &group)?;
         let members = self.members(visit, id).await?;
-        if seen.is_some_and(|seen| seen != sight(&members)) {
-            return Err(self.changed());
-        }
         let has_more = members["offset"].is_string();
         let members = members["data"].as_array().cloned().unwrap_or_default();
         let mut outlook = deletion(&group, "displayName", version)?;
@@ -378,7 +362,7 @@ impl Change for AccountChange {
             What::PatchGroup { id, version, patch } => {
                 (Method::PATCH, groups(&[id]), versioned(patch, *version))
             }
-            What::DeleteGroup { id, version, .. } => {
+            What::DeleteGroup { id, version } => {
                 let target = self.target("/identity/groups", &[id], Some(*version));
                 (Method::DELETE, target, None)
             }
@@ -396,8 +380,7 @@ impl Change for AccountChange {
                 What::DeleteUser { id, version }
             })),
             What::CreateGroup { body } => Ok(creation(body, "displayName", |id, version| {
-                let seen = None;
-                What::DeleteGroup { id, version, seen }
+                What::DeleteGroup { id, version }
             })),
             What::PatchUser { id, version, patch } => {
                 let user = self.own_user(visit, id).await?;
@@ -439,9 +422,7 @@ impl Change for AccountChange {
                 });
                 Ok(outlook)
             }
-            What::DeleteGroup { id, version, seen } => {
-                self.group_end(visit, (id, *version), seen.as_deref()).await
-            }
+            What::DeleteGroup { id, version } => self.group_end(visit, id, *version).await,
             What::Member { group, user, comes } => {
                 let group = self.group(visit, group).await?;
                 self.member_outlook(visit, &group, user, *comes).await
@@ -480,7 +461,7 @@ impl Change for AccountChange {
         let now = answer.body["version"].as_i64();
         match &mut what {
             What::PatchUser { version, .. } | What::PatchGroup { version, .. } => *version = now?,
-            What::DeleteUser { id, version } | What::DeleteGroup { id, version, .. } => {
+            What::DeleteUser { id, version } | What::DeleteGroup { id, version } => {
                 *id = made;
                 *version = now?;
             }

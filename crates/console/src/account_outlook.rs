@@ -1,8 +1,5 @@
 //! What a change of a user or a group does to what is there.
 
-use aws_lc_rs::digest::{SHA256, digest};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 
 use super::change::Outlook;
@@ -13,15 +10,6 @@ use super::trail::Trail;
 
 /// Members whose names a difference shows.
 const SHOWN_MEMBERS: usize = 20;
-
-/// What tells the records of a list apart that a page shows.
-pub(crate) fn sight(list: &Value) -> String {
-    let records = list["data"].as_array().into_iter().flatten();
-    let ids: Value = records.map(|record| record["id"].clone()).collect();
-    let text = json!([ids, list["offset"]]).to_string();
-    let digest = digest(&SHA256, text.as_bytes());
-    URL_SAFE_NO_PAD.encode(&digest.as_ref()[..16])
-}
 
 /// The record with what was typed.
 pub(crate) fn with(record: &Value, patch: &Map<String, Value>) -> Value {

@@ -244,7 +244,6 @@ pub(crate) async fn delete(visit: Visit) -> Result<Response, PageError> {
     let what = What::DeleteGroup {
         id: visit.param(0).to_owned(),
         version: version(&visit)?,
-        seen: None,
     };
     AccountChange::new(visit.field("realm"), what)
         .ask(&visit)
