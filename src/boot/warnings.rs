@@ -13,13 +13,9 @@ use doorward_gateway::declarative::Declared;
 use doorward_gateway::entities::Kind;
 use doorward_gateway::snapshot::Snapshot;
 use doorward_net::telemetry::Telemetry;
+use doorward_net::telemetry::certificate_warnings::{MAX_WARNINGS, near_end};
 
 use crate::config::{Config, TlsConfig};
-
-/// Most warnings that are told.
-const MAX_WARNINGS: usize = 100;
-/// When a certificate's end is near, in seconds.
-const NEAR: i64 = 30 * 86_400;
 
 /// What warnings are looked for in.
 pub(super) struct Sources<'a> {
@@ -39,6 +35,8 @@ pub(super) struct Sources<'a> {
 pub(super) struct FileWarnings {
     /// The warnings, each in a line: `FILE:LINE: KEY: MESSAGE`.
     pub(super) warnings: Vec<String>,
+    /// Those among them that are of a certificate whose end is near.
+    near_ends: Vec<String>,
     /// Where the files name certificates, by their labels.
     places: BTreeMap<String, String>,
 }
@@ -89,6 +87,7 @@ impl Sources<'_> {
             Some((one.file.clone(), one.line, text))
         };
         let mut located: Vec<_> = certificates.iter().filter_map(near).collect();
+        let near_ends = located.iter().map(|(_, _, text)| text.clone()).collect();
         let declared = self.declared.into_iter();
         let found = declared.flat_map(|declared| of_entities(declared, self.snapshot));
         located.extend(found.map(|one| (one.file.clone(), one.line, one.to_string())));
@@ -98,6 +97,7 @@ impl Sources<'_> {
         let places = certificates.into_iter().map(|one| (one.label, one.place));
         FileWarnings {
             warnings: all,
+            near_ends,
             places: places.collect(),
         }
     }
@@ -146,12 +146,6 @@ fn named(label: String, place: &DocumentError, pem: &[u8]) -> Option<NamedCertif
     })
 }
 
-/// What is told of a certificate whose end is near, at the start and once a day.
-fn near_end(place: &str, not_after: i64, now_secs: i64) -> Option<String> {
-    let message = x509::expires_within(not_after, now_secs, NEAR)?;
-    Some(format!("{place}: {message}"))
-}
-
 /// What declared entities are warned of, but for the ends of certificates.
 fn of_entities(declared: &Declared, snapshot: Option<&Snapshot>) -> Vec<DocumentError> {
     let filters = snapshot.into_iter().flat_map(Snapshot::declared_filters);
@@ -173,11 +167,22 @@ pub(super) fn tell(found: &FileWarnings) {
     }
 }
 
-/// Keeps the warnings for the console, and tells the log those that are new.
+/// Keeps the warnings for the console, and tells the log those that are new. The ends of
+/// certificates are looked at anew whenever the console asks.
 pub(super) fn keep(telemetry: &Telemetry, found: FileWarnings) {
-    *telemetry.certificate_places.lock() = found.places;
-    let warnings = found.warnings;
-    let before = std::mem::replace(&mut *telemetry.config_warnings.lock(), warnings.clone());
+    let FileWarnings {
+        warnings,
+        near_ends,
+        places,
+    } = found;
+    *telemetry.certificate_places.lock() = places;
+    let is_lasting = |one: &&String| !near_ends.contains(one);
+    let lasting = warnings.iter().filter(is_lasting).cloned().collect();
+    let mut before = std::mem::replace(&mut *telemetry.config_warnings.lock(), lasting);
+    before.extend(std::mem::replace(
+        &mut *telemetry.certificates_told.lock(),
+        near_ends,
+    ));
     for warning in warnings.iter().filter(|one| !before.contains(one)) {
         tracing::warn!("{warning}");
     }
@@ -188,67 +193,14 @@ pub(super) fn keep(telemetry: &Telemetry, found: FileWarnings) {
 pub async fn watch_certificates(telemetry: Telemetry, clock: Clock) {
     let mut daily = tokio::time::interval(Duration::from_secs(86_400));
     // At the start the log has these already.
-    let mut is_told = telemetry.config_warnings.lock().clone();
+    let mut is_told = telemetry.certificates_told.lock().clone();
     loop {
         daily.tick().await;
-        for warning in near_ends(&telemetry, clock.now_secs()) {
+        for warning in telemetry.certificate_warnings(clock.now_secs()) {
             if !is_told.contains(&warning) {
                 tracing::warn!("{warning}");
             }
         }
         is_told.clear();
-    }
-}
-
-/// What is told of all certificates whose end is near.
-fn near_ends(telemetry: &Telemetry, now_secs: i64) -> Vec<String> {
-    let places = telemetry.certificate_places.lock().clone();
-    let expiries = telemetry.certificate_expiries().into_iter();
-    let ours = expiries.filter(|expiry| !expiry.is_renewed);
-    let told = ours.filter_map(|expiry| {
-        let place = places.get(&expiry.label).cloned();
-        let place = place.unwrap_or_else(|| format!("certificates {}", expiry.label));
-        near_end(
-            &place,
-            now_secs.saturating_add(expiry.seconds_left),
-            now_secs,
-        )
-    });
-    told.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use doorward_net::telemetry::listeners::Expiry;
-
-    #[test]
-    fn certificates_are_told_by_file_and_line_where_these_are_known() {
-        let telemetry = Telemetry::default();
-        let place = (
-            "proxy.tls".to_owned(),
-            "d.yaml:7: proxy.tls.certificate".to_owned(),
-        );
-        telemetry.certificate_places.lock().extend([place]);
-        let expiry = |label: &str, days: i64, is_renewed| Expiry {
-            label: label.to_owned(),
-            seconds_left: days * 86_400,
-            is_renewed,
-        };
-        let all = move || {
-            vec![
-                expiry("proxy.tls", 2, false),
-                expiry("a.example", -1, false),
-                expiry("acme", 3, true),
-                expiry("far", 31, false),
-            ]
-        };
-        telemetry.watch_certificates(all);
-        let told = near_ends(&telemetry, 1_700_000_000);
-        let expected = [
-            "certificates a.example: the certificate expired on 2023-11-13",
-            "d.yaml:7: proxy.tls.certificate: the certificate expires on 2023-11-16",
-        ];
-        assert_eq!(told, expected);
     }
 }

@@ -13,6 +13,38 @@ fn door() -> Door {
     Setup::new().proxy(proxy).services(services).lay_out()
 }
 
+#[tokio::test]
+async fn a_certificate_that_comes_near_its_end_is_told_in_the_console_without_a_reload() {
+    let door = Setup::new().start().await;
+    let warnings = || async {
+        let status = door.admin_get("/status").await.expect(200).json();
+        status["configuration"]["warnings"].clone()
+    };
+    assert_eq!(warnings().await, serde_json::json!([]));
+    // No file is read again for a certificate of the store.
+    let pair = Pair::expired("old.example");
+    let old = pair.json(&["old.example"]);
+    let made = door.admin_post("/certificates", &old).await;
+    let made = made.expect(201).json();
+    let told = warnings().await;
+    let told = told[0].as_str().expect("a warning");
+    let place = "certificates old.example";
+    assert!(
+        told.starts_with(&format!("{place}: the certificate expired on ")),
+        "{told}"
+    );
+    let mut browser = Browser::new(&door);
+    let page = browser.get("/console").await.expect(200).body;
+    assert!(page.contains(&format!("{place}</")), "{page}");
+    // A renewed one is told no more.
+    let path = format!("/certificates/{}", made["id"].as_str().expect("an id"));
+    let renewed = Pair::new("old.example").json(&["old.example"]);
+    let request = crate::support::http::client().put(door.admin_url(&path));
+    let answer = crate::support::http::send(request.json(&renewed)).await;
+    answer.expect(200);
+    assert_eq!(warnings().await, serde_json::json!([]));
+}
+
 /// The line of a file that has a text, from one.
 fn line(door: &Door, file: &str, text: &str) -> usize {
     let content = std::fs::read_to_string(door.path(file)).expect("the file");

@@ -153,7 +153,7 @@ pub(super) fn status(call: Call) -> Answer {
                 "reloads_done": telemetry.reloads_done.get(),
                 "reloads_failed": telemetry.reloads_failed.get(),
                 "errors": errors,
-                "warnings": *telemetry.config_warnings.lock(),
+                "warnings": telemetry.warnings(call.state.clock.now_secs()),
                 "route_files": route_files::counts(&files),
             },
         });

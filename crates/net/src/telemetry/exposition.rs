@@ -48,8 +48,11 @@ pub struct Telemetry {
     pub refused_requests: RefusedRequests,
     /// What is wrong with the files as they are now; empty: they are in force.
     pub config_errors: Arc<Mutex<Vec<String>>>,
-    /// What the writer of the files should know, though they work.
+    /// What the writer of the files should know, though they work; without the ends of
+    /// certificates, which come near as time passes.
     pub config_warnings: Arc<Mutex<Vec<String>>>,
+    /// What the log was told of the ends of certificates that files name.
+    pub certificates_told: Arc<Mutex<Vec<String>>>,
     /// Where files name certificates, by the labels of [`Expiry`].
     pub certificate_places: Arc<Mutex<BTreeMap<String, String>>>,
     /// Connections to the listeners for clients.

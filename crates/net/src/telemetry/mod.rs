@@ -2,6 +2,7 @@
 
 pub mod access_log;
 pub mod acme;
+pub mod certificate_warnings;
 pub mod client_aborts;
 pub mod collector;
 pub mod connections;
