@@ -4,7 +4,6 @@
 //! once, in the answer to the request that made it. What is acknowledged is
 //! durable and in force.
 
-use std::cell::LazyCell;
 use std::sync::Arc;
 
 use axum::response::Response;
@@ -53,7 +52,7 @@ pub(super) fn item(call: Call) -> Answer {
                 let record = known(&call, &broker, kind).await?;
                 let mut shown = records::shown(&record);
                 if Scope::of(&call.query)? == Scope::Declared {
-                    tell_files(&broker, std::iter::once(&mut shown), kind);
+                    tell_files(&broker, std::iter::once(&mut shown), kind).await;
                 }
                 Ok(answer(StatusCode::OK, shown))
             }
@@ -209,7 +208,7 @@ async fn page(call: &Call, broker: &Broker, kind: Kind) -> Result<Response, ApiE
     let last = found.last().map(|record| json!([record.id]).to_string());
     let mut data: Vec<_> = found.iter().map(records::shown).collect();
     if Scope::of(&call.query)? == Scope::Declared {
-        tell_files(broker, data.iter_mut(), kind);
+        tell_files(broker, data.iter_mut(), kind).await;
     }
     let mut body = json!({"data": data, "next": null});
     if let Some(last) = last.filter(|_| more) {
@@ -380,25 +379,33 @@ fn shown(status: StatusCode, record: &Record, made: Option<Secret>) -> Response 
 }
 
 /// Tells the file that declares records, and the line if it is found there.
-fn tell_files<'a>(
+async fn tell_files<'a>(
     broker: &Broker,
-    records: impl Iterator<Item = &'a mut Map<String, Value>>,
+    records: impl Iterator<Item = &'a mut Map<String, Value>> + Send,
     kind: Kind,
 ) {
+    let declared = records.filter(|shown| shown.get("owner") == Some(&json!("file")));
+    let declared: Vec<_> = declared.collect();
+    if declared.is_empty() {
+        return;
+    }
     let file = broker.file();
     let name = match kind {
         Kind::Application => "consumer_key",
         kind => records::known_by(kind),
     };
     let list = ["broker", list_of(kind)].map(PathSegment::from);
-    // It is read when a record of it is met.
-    let content = LazyCell::new(|| RecordFile::of(&file));
-    for shown in records.filter(|shown| shown.get("owner") == Some(&json!("file"))) {
-        let wanted = shown.get(name);
+    let called = file.display().to_string();
+    // It is read where nobody else waits.
+    let read = tokio::task::spawn_blocking(move || RecordFile::of(&file));
+    let content = read.await.ok().flatten();
+    for shown in declared {
+        let wanted = shown.get(name).and_then(Value::as_str);
         let line = content
             .as_ref()
-            .and_then(|file| file.line_of_element(&list, |one| one.get(name) == wanted));
-        shown.insert(DECLARED_IN.to_owned(), file.display().to_string().into());
+            .zip(wanted)
+            .and_then(|(file, wanted)| file.line_of(&list, name, wanted));
+        shown.insert(DECLARED_IN.to_owned(), called.as_str().into());
         shown.extend(line.map(|line| ("declared_line".to_owned(), line.into())));
     }
 }

@@ -230,7 +230,8 @@ impl Document {
             .find_map(|depth| parse::line_of(&self.text, self.syntax, &path[..depth]))
     }
 
-    /// The lines of all mappings in lists, by their paths; reads the text again, once.
+    /// The lines of all mappings in lists and of the realms, by their paths; reads the text
+    /// again, once.
     pub fn record_lines(&self) -> HashMap<Vec<PathSegment>, usize> {
         record_lines::of(&self.text)
     }

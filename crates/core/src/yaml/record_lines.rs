@@ -19,8 +19,13 @@ const MAX_RECORDS: usize = 1_000_000;
 /// position to errors, and to nothing else.
 const FOUND: &str = "record found";
 
-/// Lines by the paths of the mappings in lists. JSON is read as the YAML that it is, too:
-/// what is none has no lines.
+/// The members that name records.
+const NAMES: [&str; 5] = ["client_id", "userName", "name", "email", "consumer_key"];
+/// The mapping whose entries are records, and not elements of a list.
+const REALMS: [&str; 2] = ["identity", "realms"];
+
+/// Lines by the paths of the mappings in lists, and of the realms. JSON is read as the YAML
+/// that it is, too: what is none has no lines.
 pub(super) fn of(text: &str) -> HashMap<Vec<PathSegment>, usize> {
     let found = RefCell::default();
     let seed = Records {
@@ -34,10 +39,13 @@ pub(super) fn of(text: &str) -> HashMap<Vec<PathSegment>, usize> {
     }
 }
 
-/// A file of records, read to tell on which lines they begin.
+/// On which lines of a file its records begin. It holds their names and nothing else of
+/// them: a file may have secrets.
 pub struct RecordFile {
-    document: Document,
-    lines: HashMap<Vec<PathSegment>, usize>,
+    /// Lines by the path of the list, the member that names the record, and the name.
+    named: HashMap<(Vec<PathSegment>, &'static str, String), usize>,
+    /// Lines of the realms.
+    realms: HashMap<String, usize>,
 }
 
 /// What tells a content of a file from others.
@@ -66,7 +74,8 @@ static LAST: Mutex<Option<(FileIdentity, Arc<RecordFile>)>> = Mutex::new(None);
 
 impl RecordFile {
     /// The content of the file, which is read again once it is another one; `None`: it
-    /// can't be read. Who asks meanwhile waits, and nobody reads it twice.
+    /// can't be read. Who asks meanwhile waits, and nobody reads it twice: this is no call
+    /// for a thread that serves others.
     pub fn of(file: &Path) -> Option<Arc<Self>> {
         let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
         let identity = FileIdentity::of(file)?;
@@ -83,30 +92,53 @@ impl RecordFile {
     fn read(file: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(file).ok()?;
         let document = Document::parse_unresolved(&text, file).ok()?;
-        let lines = document.record_lines();
-        Some(Self { document, lines })
+        Some(Self::index(document.value(), of(&text)))
     }
 
-    /// As [`Document::line_of`].
-    pub fn line_of(&self, path: &[PathSegment]) -> Option<usize> {
-        self.document.line_of(path)
+    /// What is kept of `document`, whose records are on these lines.
+    fn index(document: &Value, lines: HashMap<Vec<PathSegment>, usize>) -> Self {
+        let mut index = Self {
+            named: HashMap::new(),
+            realms: HashMap::new(),
+        };
+        for (mut path, line) in lines {
+            let mut steps = path.iter();
+            let record = steps.try_fold(document, |value, segment| match segment {
+                PathSegment::Key(key) => value.get(key),
+                PathSegment::Index(index) => value.get(index),
+            });
+            match path.pop() {
+                Some(PathSegment::Index(_)) => index.name(&path, record, line),
+                Some(PathSegment::Key(realm)) => drop(index.realms.insert(realm, line)),
+                None => {}
+            }
+        }
+        index
     }
 
-    /// The line of the first element that `is` what is looked for, in the list at `path`.
-    pub fn line_of_element(
-        &self,
-        path: &[PathSegment],
-        is: impl Fn(&Value) -> bool,
-    ) -> Option<usize> {
-        let mut steps = path.iter();
-        let list = steps.try_fold(self.document.value(), |value, segment| match segment {
-            PathSegment::Key(key) => value.get(key),
-            PathSegment::Index(index) => value.get(index),
-        });
-        let index = list?.as_array()?.iter().position(is)?;
-        let mut path = path.to_vec();
-        path.push(index.into());
-        self.lines.get(&path).copied()
+    /// Notes the line of a record in the list at `list`. Of several with a name, the first
+    /// counts.
+    fn name(&mut self, list: &[PathSegment], record: Option<&Value>, line: usize) {
+        for member in NAMES {
+            let name = record.and_then(|record| record.get(member)?.as_str());
+            if let Some(name) = name {
+                let key = (list.to_vec(), member, name.to_owned());
+                let first = self.named.entry(key).or_insert(line);
+                *first = line.min(*first);
+            }
+        }
+    }
+
+    /// The line of a realm.
+    pub fn line_of_realm(&self, realm: &str) -> Option<usize> {
+        self.realms.get(realm).copied()
+    }
+
+    /// The line of the record in the list at `path` whose `member` is `name`.
+    pub fn line_of(&self, path: &[PathSegment], member: &str, name: &str) -> Option<usize> {
+        let member = NAMES.into_iter().find(|known| *known == member)?;
+        let key = (path.to_vec(), member, name.to_owned());
+        self.named.get(&key).copied()
     }
 }
 
@@ -117,6 +149,12 @@ struct LineIndex {
 }
 
 impl LineIndex {
+    /// Whether the entries of the mapping at this path are records.
+    fn is_of_realms(&self) -> bool {
+        let is = |(segment, name): (&PathSegment, &str)| matches!(segment, PathSegment::Key(key) if key == name);
+        self.path.len() == REALMS.len() && self.path.iter().zip(REALMS).all(is)
+    }
+
     fn note(&mut self, error: &str) {
         let line = error.rsplit_once(" at line ").map_or("", |(_, rest)| rest);
         let line = line.split(' ').next().unwrap_or_default();
@@ -210,24 +248,32 @@ impl<'de> Visitor<'de> for Records<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
         let mut is_first = self.is_element;
+        let is_of_realms = self.found.borrow().is_of_realms();
         loop {
             let mut name = None;
+            let fails = is_first || is_of_realms;
             let key = access.next_key_seed(RecordKey {
                 name: &mut name,
-                fails: is_first,
+                fails,
             });
-            match key {
+            let line = match key {
                 Ok(None) => return Ok(()),
-                Ok(Some(())) => {}
+                Ok(Some(())) => None,
                 // The key has been read all the same.
-                Err(error) if is_first && name.is_some() => {
-                    self.found.borrow_mut().note(&error.to_string());
-                }
+                Err(error) if fails && name.is_some() => Some(error.to_string()),
                 Err(error) => return Err(error),
+            };
+            if let Some(line) = line.as_ref().filter(|_| is_first) {
+                self.found.borrow_mut().note(line);
             }
             is_first = false;
             let name = PathSegment::Key(name.unwrap_or_default());
-            self.below(name, false, |seed| access.next_value_seed(seed))?;
+            self.below(name, false, |seed| {
+                if let Some(line) = line.filter(|_| is_of_realms) {
+                    self.found.borrow_mut().note(&line);
+                }
+                access.next_value_seed(seed)
+            })?;
         }
     }
 }
@@ -302,16 +348,43 @@ mod tests {
     }
 
     #[test]
+    fn realms_have_the_lines_of_their_keys() {
+        let yaml = "identity:\n  realms:\n    /: {}\n    /staff:\n      users:\n      - userName: a\n\
+                    other:\n  realms: {/x: {}}\n";
+        agree("a.yaml", yaml, 3);
+        let json = "{\"identity\": {\"realms\": {\n\"/\": {},\n\"/a\": {\"clients\": [{\n\"client_id\": \"a\"}]}}}}";
+        agree("a.json", json, 3);
+    }
+
+    #[test]
+    fn no_secret_of_a_file_is_kept_and_names_are_those_of_their_list() {
+        let text = "identity:\n  realms:\n    /:\n      clients:\n      - client_secret: hush\n        \
+                    client_id: shop\n      - client_id: shop\n      users:\n      \
+                    - {userName: demo, password: hush}\n";
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a.yaml");
+        std::fs::write(&path, text).expect("written");
+        let file = RecordFile::of(&path).expect("a file");
+        let list = |name: &str| ["identity", "realms", "/", name].map(PathSegment::from);
+        assert_eq!(file.line_of(&list("clients"), "client_id", "shop"), Some(5));
+        assert_eq!(file.line_of(&list("users"), "userName", "demo"), Some(9));
+        assert_eq!(file.line_of(&list("clients"), "userName", "demo"), None);
+        assert_eq!(file.line_of_realm("/"), Some(3));
+        let names = file.named.keys().map(|(_, _, name)| name);
+        assert!(names.into_iter().all(|name| name != "hush"));
+    }
+
+    #[test]
     fn a_file_is_read_once_until_it_is_another_one() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("a.yaml");
-        let line = |file: &RecordFile| file.line_of_element(&["list".into()], |one| one["k"] == 1);
-        std::fs::write(&path, "list:\n- k: 1\n").expect("written");
+        let line = |file: &RecordFile| file.line_of(&["list".into()], "name", "a");
+        std::fs::write(&path, "list:\n- name: a\n").expect("written");
         let first = RecordFile::of(&path).expect("a file");
         let again = RecordFile::of(&path).expect("a file");
         assert!(Arc::ptr_eq(&first, &again));
         assert_eq!(line(&first), Some(2));
-        std::fs::write(&path, "# more\nlist:\n- k: 1\n").expect("written");
+        std::fs::write(&path, "# more\nlist:\n- name: a\n").expect("written");
         let other = RecordFile::of(&path).expect("a file");
         assert_eq!(line(&other), Some(3));
         std::fs::remove_file(&path).expect("removed");

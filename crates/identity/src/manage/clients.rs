@@ -54,6 +54,7 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
         (client.metadata.client_id, Value::Object(record))
     };
     page.answer(&call, "/clients", clients.into_iter().map(shown).collect())
+        .await
 }
 
 /// `GET /identity/clients/{id}`
@@ -61,7 +62,7 @@ pub(super) async fn show(call: Call) -> Result<Response, ManageError> {
     let realm = call.realm()?;
     let client = find(&call, &realm).await?.ok_or(ManageError::NotFound)?;
     let mut record = registry::record(&client);
-    call.tell_files(std::iter::once(&mut record))?;
+    call.tell_files(std::iter::once(&mut record)).await?;
     Ok(respond::json(StatusCode::OK, &record))
 }
 

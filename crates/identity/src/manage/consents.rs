@@ -22,6 +22,7 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
     let shown = |one: Consent| (one.client_id.clone(), record(&one));
     let path = format!("/users/{}/consents", user.id);
     page.answer(&call, &path, all.into_iter().map(shown).collect())
+        .await
 }
 
 /// `DELETE /identity/users/{id}/consents/{client_id}`

@@ -26,7 +26,7 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
     let mut all: Vec<_> = all.iter().map(shown).collect();
     all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     let path = format!("/users/{}/factors", user.id);
-    let mut body = page.body(&call, &path, page.cut(all, |(id, _)| id))?;
+    let mut body = page.body(&call, &path, page.cut(all, |(id, _)| id)).await?;
     body["version"] = version.into();
     Ok(respond::json(StatusCode::OK, &body))
 }

@@ -40,6 +40,7 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
     let found = store.groups_uncounted(&realm.path, &query).await?;
     let shown = |group: &Group| (fold(&group.name), record(group));
     page.answer(&call, "/groups", found.iter().map(shown).collect())
+        .await
 }
 
 /// `GET /identity/groups/{id}`
@@ -178,6 +179,7 @@ pub(super) async fn members(call: Call) -> Result<Response, ManageError> {
     };
     let path = format!("/groups/{}/members", group.id);
     page.answer(&call, &path, all.iter().map(shown).collect())
+        .await
 }
 
 /// `PUT /identity/groups/{id}/members/{id}`: a user who is a member stays one.

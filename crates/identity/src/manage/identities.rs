@@ -26,7 +26,7 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
     let mut all: Vec<_> = all.iter().map(shown).collect();
     all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     let path = format!("/users/{}/identities", user.id);
-    page.answer(&call, &path, page.cut(all, |(id, _)| id))
+    page.answer(&call, &path, page.cut(all, |(id, _)| id)).await
 }
 
 /// `POST /identity/users/{id}/identities`: `subject`, and `provider` (its name

@@ -21,7 +21,7 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
     let tokens = page.cut(tokens, |token| &token.id);
     let shown = |token: InitialToken| (token.id.clone(), token_record(&token));
     let tokens = tokens.into_iter().map(shown).collect();
-    page.answer(&call, "/initial-tokens", tokens)
+    page.answer(&call, "/initial-tokens", tokens).await
 }
 
 /// `POST /identity/initial-tokens`: the token is shown once, here.

@@ -24,7 +24,7 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
         let record = record(key, &all, call.now_ms);
         (key.kid.clone(), record)
     });
-    page.answer(&call, "/keys", shown.collect())
+    page.answer(&call, "/keys", shown.collect()).await
 }
 
 /// What to rotate, and how.

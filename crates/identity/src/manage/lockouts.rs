@@ -62,6 +62,7 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
     let locks = page.cut(locks, |(id, _)| id);
     let shown = |(id, lock): (String, StoredLock)| (id, lock_record(&lock));
     page.answer(&call, "/lockouts", locks.into_iter().map(shown).collect())
+        .await
 }
 
 /// `DELETE /identity/lockouts/{id}`

@@ -49,7 +49,7 @@ use super::State;
 use super::form::{self, Form};
 use super::realm::Realm;
 use super::respond;
-use declared_places::DeclaredPlaces;
+use declared_places::{DeclaredPlaces, is_declared};
 use doorward_core::jose::json;
 use doorward_core::model::audit::{Kind, Operator};
 use doorward_core::openapi::Operation;
@@ -213,15 +213,20 @@ impl Call {
 
     /// Tells the file and the line that declare records, if the query asks for it with
     /// `declared=true`.
-    fn tell_files<'r>(
+    async fn tell_files<'r>(
         &self,
-        records: impl Iterator<Item = &'r mut Map<String, Value>>,
+        records: impl Iterator<Item = &'r mut Map<String, Value>> + Send,
     ) -> Result<(), ManageError> {
-        if self.query()?.get("declared") == Some("true") {
-            let live = self.state.live();
-            let places = DeclaredPlaces::of(self.file(), live.config.file.as_deref());
-            records.for_each(|record| places.tell(record));
+        if self.query()?.get("declared") != Some("true") {
+            return Ok(());
         }
+        let mut declared: Vec<_> = records.filter(|record| is_declared(record)).collect();
+        if declared.is_empty() {
+            return Ok(());
+        }
+        let live = self.state.live();
+        let places = DeclaredPlaces::of(self.file(), live.config.file.as_deref()).await;
+        declared.iter_mut().for_each(|record| places.tell(record));
         Ok(())
     }
 

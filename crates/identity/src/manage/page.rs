@@ -64,18 +64,18 @@ impl Page {
 
     /// The answer with `records`, each with its key: as many as [`Page::limit`]
     /// when others follow.
-    pub(super) fn answer(
+    pub(super) async fn answer(
         &self,
         call: &Call,
         path: &str,
         records: Vec<(String, Value)>,
     ) -> Result<Response, ManageError> {
-        let body = self.body(call, path, records)?;
+        let body = self.body(call, path, records).await?;
         Ok(respond::json(StatusCode::OK, &body))
     }
 
     /// The body of [`Page::answer`].
-    pub(super) fn body(
+    pub(super) async fn body(
         &self,
         call: &Call,
         path: &str,
@@ -85,7 +85,8 @@ impl Page {
         records.truncate(self.size);
         let last = records.last().map(|(key, _)| json!([key]).to_string());
         let declared = records.iter_mut().map(|(_, record)| record);
-        call.tell_files(declared.filter_map(Value::as_object_mut))?;
+        call.tell_files(declared.filter_map(Value::as_object_mut))
+            .await?;
         let data: Vec<_> = records.into_iter().map(|(_, record)| record).collect();
         let mut body = json!({"data": data, "next": null});
         if let Some(last) = last.filter(|_| more) {

@@ -30,12 +30,13 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
     let realms = page.cut(realms, |realm| &realm.path);
     let shown = |realm: &Arc<Realm>| (realm.path.clone(), summary(&live, realm));
     page.answer(&call, "/realms", realms.into_iter().map(shown).collect())
+        .await
 }
 
 /// `GET /identity/realms/{path}`; `root` is the realm `/`.
 pub(super) async fn show(call: Call) -> Result<Response, ManageError> {
     let path = path(&call);
-    shown(&call, &path, StatusCode::OK)
+    shown(&call, &path, StatusCode::OK).await
 }
 
 /// `POST /identity/realms`: `path`, and `settings` if it sets any.
@@ -150,7 +151,7 @@ async fn made(call: &Call, realm: StoredRealm) -> Result<Response, ManageError> 
         outcome => outcome?,
     }
     call.state.read_realms().await?;
-    shown(call, &realm.path, StatusCode::CREATED)
+    shown(call, &realm.path, StatusCode::CREATED).await
 }
 
 async fn changed(
@@ -167,7 +168,7 @@ async fn changed(
         outcome => outcome?,
     }
     call.state.read_realms().await?;
-    shown(call, &realm.path, StatusCode::OK)
+    shown(call, &realm.path, StatusCode::OK).await
 }
 
 fn refuse_declared(call: &Call, path: &str) -> Result<(), ManageError> {
@@ -218,13 +219,13 @@ async fn own(
     }
 }
 
-fn shown(call: &Call, path: &str, status: StatusCode) -> Result<Response, ManageError> {
+async fn shown(call: &Call, path: &str, status: StatusCode) -> Result<Response, ManageError> {
     let live = call.state.live.load_full();
     let realm = live.realm(path);
     let realm = realm.ok_or_else(|| ManageError::Realm(path.to_owned()))?;
     let mut record = describe(&live, realm);
     record["version"] = call.state.realm_versions.of(&live, path).into();
-    call.tell_files(record.as_object_mut().into_iter())?;
+    call.tell_files(record.as_object_mut().into_iter()).await?;
     Ok(respond::json(status, &record))
 }
 

@@ -31,6 +31,7 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
         .await?;
     let shown = |name: &RetiredName| (name.key.clone(), retired_name_record(name));
     page.answer(&call, "/retired-names", names.iter().map(shown).collect())
+        .await
 }
 
 /// `DELETE /identity/retired-names?name=…`

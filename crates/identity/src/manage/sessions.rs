@@ -15,7 +15,7 @@ use doorward_core::model::session::{Ending, SessionQuery, SessionRecord};
 pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
     let page = Page::of(&call)?;
     let Some(query) = session_query(&call).await? else {
-        return page.answer(&call, "/sessions", Vec::new());
+        return page.answer(&call, "/sessions", Vec::new()).await;
     };
     let limit = page.limit();
     let store = &call.state.store;
@@ -26,6 +26,7 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
         "/sessions",
         found.sessions.iter().map(shown).collect(),
     )
+    .await
 }
 
 /// `GET /identity/sessions/{id}`

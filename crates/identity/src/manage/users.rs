@@ -46,7 +46,9 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
     if let Some(name) = call.query()?.get("name") {
         let user = store.user_by_name(&realm.path, name).await?;
         let shown = |user: User| (user_name::key(&user.user_name), record(&call, &user));
-        return page.answer(&call, "/users", user.into_iter().map(shown).collect());
+        return page
+            .answer(&call, "/users", user.into_iter().map(shown).collect())
+            .await;
     }
     let mut users = Vec::new();
     for filter in filters(page::search(&call.query()?)?)? {
@@ -66,6 +68,7 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
         (key, record)
     };
     page.answer(&call, "/users", users.into_iter().map(shown).collect())
+        .await
 }
 
 /// The conditions of which one must hold. An index answers each of them; of both
@@ -282,7 +285,7 @@ async fn shown(call: &Call, user: &User, status: StatusCode) -> Result<Response,
         .map(|group| json!({"value": group.id, "display": group.name}))
         .collect();
     record["locked_until"] = lock.map(|lock| lock.until_ms / 1000).into();
-    call.tell_files(record.as_object_mut().into_iter())?;
+    call.tell_files(record.as_object_mut().into_iter()).await?;
     Ok(respond::json(status, &record))
 }
 
