@@ -7,7 +7,7 @@ use http::{HeaderMap, Method};
 
 use super::State;
 use super::draft::Key;
-use super::version::{self, Versions};
+use super::version::{self, Expected};
 use doorward_core::model::audit::Operator;
 use doorward_gateway::records::Disclosure;
 use doorward_net::http::ClientInfo;
@@ -43,9 +43,13 @@ impl Call {
         }
     }
 
-    /// The version of a record that a change names, and what tells that of a record.
-    pub(super) fn expected(&self) -> (&Versions, Option<&str>) {
-        (&self.state.versions, version::expected(&self.query))
+    /// The versions of a record that a change names, in its query and in its body, and
+    /// what tells that of a record.
+    pub(super) fn expected<'a>(&'a self, body: Option<&'a str>) -> Expected<'a> {
+        Expected {
+            versions: &self.state.versions,
+            named: [version::expected(&self.query), body],
+        }
     }
 
     /// A part of the path that the endpoint leaves open.

@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use http::Method;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::body;
 use super::call::Call;
 use super::error::ApiError;
+use super::list::Scope;
+use super::{body, version};
 use doorward_core::clock;
 use doorward_core::model::plugin::Plugin;
 use doorward_core::model::route::Route;
@@ -49,20 +51,28 @@ pub(super) struct Draft {
     pub(super) input: Map<String, Value>,
     pub(super) source: Source,
     pub(super) now_ms: i64,
+    /// The version that the change is of, where the body names one.
+    pub(super) version: Option<String>,
 }
 
 impl Draft {
     /// Reads the request's body.
     ///
     /// # Errors
-    /// As [`body::arguments`].
+    /// As [`body::arguments`], and for a version that is no text.
     pub(super) fn of(call: &Call) -> Result<Self, ApiError> {
         let (input, source) = body::arguments(&call.headers, &call.body)?;
-        Ok(Self {
+        let mut new = Self {
             input,
             source,
             now_ms: call.state.clock.now_ms(),
-        })
+            version: None,
+        };
+        // A record that was read with its version is sent back as it is.
+        if call.method != Method::POST && Scope::of(&call.query)? == Scope::Declared {
+            new.version = version::take(&mut new.input)?;
+        }
+        Ok(new)
     }
 
     /// Arguments that did not come from a client.
@@ -71,6 +81,7 @@ impl Draft {
             input,
             source: Source::Json,
             now_ms,
+            version: None,
         }
     }
 

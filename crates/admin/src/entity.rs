@@ -180,6 +180,7 @@ pub(super) async fn item_of<T: Resource>(
             let patch = call.method == Method::PATCH;
             let secret = SecretInput::read::<T>(&call, &mut new, patch).await?;
             let now_ms = new.now_ms;
+            let version = new.version.take();
             let write = |entities: &Entities| {
                 let owner = owned(entities, owner)?;
                 let mut new = new;
@@ -190,7 +191,8 @@ pub(super) async fn item_of<T: Resource>(
                     return Err(ApiError::NotFound);
                 }
                 if !patch || old.is_some() {
-                    version::check(call.expected(), old.map(|old| &**old), entities)?;
+                    let expected = call.expected(version.as_deref());
+                    version::check(&expected, old.map(|old| &**old), entities)?;
                 }
                 // A PUT replaces the names of a certificate, too.
                 let names = match T::KIND {
@@ -241,7 +243,7 @@ async fn delete<T: Resource>(
             None if owner.is_some() => return Err(ApiError::NotFound),
             None => {}
         }
-        version::check(call.expected(), found.map(|old| &**old), entities)?;
+        version::check(&call.expected(None), found.map(|old| &**old), entities)?;
         let change = found.map(|record| Change::delete::<T>(record.value.id()));
         Ok((change.into_iter().collect(), ()))
     };
@@ -260,12 +262,14 @@ async fn write_parent<T: Resource, P: Resource>(
     let patch = call.method == Method::PATCH;
     let secret = SecretInput::read::<P>(&call, &mut new, patch).await?;
     let now_ms = new.now_ms;
+    let version = new.version.take();
     let write = |entities: &Entities| {
         let child = found::<T>(entities, &key, now_ms)?;
         let old = referenced::<P, T>(child);
         let old = old.and_then(|id| P::table(entities).get(id));
         if !patch || old.is_some() {
-            version::check(call.expected(), old.map(|old| &**old), entities)?;
+            let expected = call.expected(version.as_deref());
+            version::check(&expected, old.map(|old| &**old), entities)?;
         }
         match old {
             Some(old) => {

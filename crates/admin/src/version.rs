@@ -7,6 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 
 use super::error::ApiError;
+use doorward_core::model::schema::Violations;
 use doorward_gateway::entities::{Entities, Kind, Record};
 use doorward_gateway::records::Resource;
 
@@ -55,7 +56,26 @@ impl Versions {
     }
 }
 
-/// The version that a change says it was made for; `None`: of any.
+/// What a change says that it was made for.
+pub(super) struct Expected<'a> {
+    pub(super) versions: &'a Versions,
+    /// Each that is named has to be that of the record.
+    pub(super) named: [Option<&'a str>; 2],
+}
+
+/// Takes the version out of a body.
+///
+/// # Errors
+/// If it is no text.
+pub(super) fn take(body: &mut Map<String, Value>) -> Result<Option<String>, ApiError> {
+    match body.remove(VERSION) {
+        None => Ok(None),
+        Some(Value::String(version)) => Ok(Some(version)),
+        Some(_) => Err(Violations::of(VERSION, "expected a string").into()),
+    }
+}
+
+/// The version that a query says the change was made for; `None`: of any.
 pub(super) fn expected(query: &[(String, String)]) -> Option<&str> {
     let named = query.iter().find(|(name, _)| name == VERSION);
     named.map(|(_, version)| version.as_str())
@@ -67,12 +87,13 @@ pub(super) fn expected(query: &[(String, String)]) -> Option<&str> {
 /// # Errors
 /// [`ApiError::Changed`].
 pub(super) fn check<T: Resource>(
-    (versions, expected): (&Versions, Option<&str>),
+    expected: &Expected<'_>,
     old: Option<&Record<T>>,
     entities: &Entities,
 ) -> Result<(), ApiError> {
+    let versions = expected.versions;
     let is_other = |expected: &str| old.is_none_or(|old| versions.of(old, entities) != expected);
-    if expected.is_some_and(is_other) {
+    if expected.named.into_iter().flatten().any(is_other) {
         return Err(ApiError::Changed);
     }
     Ok(())

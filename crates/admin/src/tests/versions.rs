@@ -88,6 +88,53 @@ async fn the_answer_to_a_change_tells_the_version_that_it_made() {
 }
 
 #[tokio::test]
+async fn a_record_that_was_read_with_its_version_is_put_back_once() {
+    let api = Api::with_route().await;
+    let (cert, key) = certificates::pair();
+    let certificate = json!({"cert": cert, "key": key, "snis": ["a.example"]});
+    let made = api.post("/certificates", certificate).await.expect(201);
+    let id = made.json()["id"].as_str().expect("an id").to_owned();
+    let own = [
+        "/services/s".to_owned(),
+        "/routes/r".to_owned(),
+        format!("/certificates/{id}"),
+    ];
+    for own in own {
+        let target = format!("{own}?declared=true");
+        let mut read = api.get(&target).await.expect(200).json();
+        read["tags"] = json!(["blue"]);
+        let now = api.send("PUT", &target, read.clone()).await;
+        let now = now.expect(200).json();
+        assert_ne!(now["version"], read["version"], "{own}");
+        assert_eq!(now["version"], version(&api, &own).await, "{own}");
+        for method in ["PUT", "PATCH"] {
+            let refused = api.send(method, &target, read.clone()).await;
+            assert_eq!(refused.status, 412, "{method} {own}: {}", refused.text);
+        }
+        // Where the two differ, one of them is another.
+        let both = format!("{target}&version={}", now["version"].as_str().expect("one"));
+        let refused = api.send("PATCH", &both, read.clone()).await;
+        assert_eq!(refused.status, 412, "{}", refused.text);
+        read["version"] = json!(7);
+        let refused = api.send("PUT", &target, read.clone()).await;
+        assert_eq!(refused.status, 400, "{}", refused.text);
+        // Tools that know the imitated gateway alone are told that it is no field.
+        read["version"] = now["version"].clone();
+        let refused = api.send("PUT", &own, read).await;
+        assert_eq!(refused.status, 400, "{}", refused.text);
+    }
+    let parent = "/routes/r/service?declared=true";
+    let mut read = api
+        .get("/services/s?declared=true")
+        .await
+        .expect(200)
+        .json();
+    read["port"] = json!(8080);
+    api.send("PUT", parent, read.clone()).await.expect(200);
+    assert_eq!(api.send("PUT", parent, read).await.status, 412);
+}
+
+#[tokio::test]
 async fn another_secret_behind_the_same_mask_is_another_version() {
     let api = Api::new().await;
     let consumer = json!({"username": "bob"});
