@@ -7,6 +7,9 @@ export const place = `${process.env.DOORWARD_ADMIN}/console`
  * console's own table, with a record of each kind. */
 export const PAGES = JSON.parse(process.env.DOORWARD_CONSOLE_PAGES)
 
+/** Every form that is answered with a page, by its path: `{}` is an open part. */
+export const FORMS = JSON.parse(process.env.DOORWARD_CONSOLE_FORMS)
+
 /** Which half of the work is done here: each has a time of its own. */
 export const HALF = Number(process.env.DOORWARD_CONSOLE_HALF)
 

@@ -304,21 +304,41 @@ pub fn page_paths() -> Vec<String> {
     paths.collect()
 }
 
-/// The paths of lists and records of entities below `prefix`.
-fn paths_of_kinds(prefix: &str) -> Vec<String> {
-    let paths = kinds::KINDS.iter().flat_map(|kind| {
-        let list = match kind.parent {
-            Some(parent) => format!("{prefix}/{parent}/{{}}/{}", kind.plural),
-            None => format!("{prefix}/{}", kind.plural),
-        };
-        let record = format!("{list}/{{}}");
-        match prefix {
-            "/new" => vec![list],
-            "/edit" => vec![record],
-            _ => vec![list, record],
+/// The paths below `/console` that answer to `POST`, each with the role that it needs, if
+/// any: open parts are `{}`. Entities have those of each kind.
+pub fn form_paths() -> Vec<(String, Option<&'static str>)> {
+    let pages = PAGES.iter().filter(|page| page.method == "POST");
+    let paths = pages.flat_map(|page| match (page.path.strip_suffix("/{*}"), page.access) {
+        (Some(prefix), Access::Change) => {
+            let of_kind = |kind| {
+                let paths = paths_of_kind(prefix, kind).into_iter();
+                paths.map(|path| (path, Some(kind.changed_by.name())))
+            };
+            kinds::KINDS.iter().flat_map(of_kind).collect()
         }
+        (_, Access::Role(role)) => vec![(page.path.to_owned(), Some(role.name()))],
+        _ => vec![(page.path.to_owned(), None)],
     });
     paths.collect()
+}
+
+/// The paths of lists and records of entities below `prefix`.
+fn paths_of_kinds(prefix: &str) -> Vec<String> {
+    let kinds = kinds::KINDS.iter();
+    kinds.flat_map(|kind| paths_of_kind(prefix, kind)).collect()
+}
+
+fn paths_of_kind(prefix: &str, kind: &kinds::Kind) -> Vec<String> {
+    let list = match kind.parent {
+        Some(parent) => format!("{prefix}/{parent}/{{}}/{}", kind.plural),
+        None => format!("{prefix}/{}", kind.plural),
+    };
+    let record = format!("{list}/{{}}");
+    match prefix {
+        "/new" => vec![list],
+        "/edit" => vec![record],
+        _ => vec![list, record],
+    }
 }
 
 impl Console {

@@ -8,11 +8,39 @@ use crate::console_pages::Tour;
 use crate::console_sign_in::{Office, ROLES, TOKEN};
 use crate::support::http::{client, send};
 
+/// Forms that lead back to a page, and have none of their own.
+const LEADING: [&str; 15] = [
+    "/sign-in",
+    "/sign-out",
+    "/throttling/{}/reset",
+    "/broker/applications/{}/revoke",
+    "/broker-apply",
+    "/identity/users/{}/session",
+    "/identity/users/{}/end-sessions",
+    "/identity/users/{}/consent",
+    "/identity/users/{}/unlock",
+    "/identity/users/{}/reset",
+    "/identity/apply",
+    "/identity/keys/apply",
+    "/identity/clients/apply",
+    "/identity/change",
+    "/end/{}/{}",
+];
+
+/// The forms whose answers are pages: differences, refusals, results.
+fn forms() -> Vec<String> {
+    let paths = doorward_console::form_paths().into_iter();
+    let paths = paths.map(|(path, _)| path);
+    let leads = |path: &String| path.starts_with("/apply/") || LEADING.contains(&&**path);
+    paths.filter(|path| !leads(path)).collect()
+}
+
 /// Runs a half of a script that looks at every page.
 async fn tour(script: &str, half: usize) {
     let tour = Tour::open().await;
     let mut script = node(script);
     script.env("DOORWARD_CONSOLE_PAGES", json!(tour.addresses).to_string());
+    script.env("DOORWARD_CONSOLE_FORMS", json!(forms()).to_string());
     script.env("DOORWARD_CONSOLE_HALF", half.to_string());
     Stage::plain(tour.office.door).run(script).await;
 }
@@ -66,6 +94,18 @@ async fn the_keyboard_reaches_every_part_of_every_page_of_the_console() {
 #[ignore = "needs node, its packages and chromium, which `make test` installs"]
 async fn the_keyboard_reaches_every_part_of_the_other_pages_of_the_console() {
     tour("console-keyboard.mjs", 1).await;
+}
+
+#[tokio::test]
+#[ignore = "needs node, its packages and chromium, which `make test` installs"]
+async fn every_answer_to_a_form_of_the_console_can_be_used_by_everybody() {
+    tour("console-forms.mjs", 0).await;
+}
+
+#[tokio::test]
+#[ignore = "needs node, its packages and chromium, which `make test` installs"]
+async fn every_answer_to_a_form_of_the_console_can_be_used_in_german_and_dark() {
+    tour("console-forms.mjs", 1).await;
 }
 
 /// Those that the pages of docs/ show; `make pictures` keeps them.
