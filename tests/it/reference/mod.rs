@@ -7,6 +7,7 @@
 mod expressions;
 mod fields;
 mod generated;
+mod page_tables;
 mod sections;
 mod settings;
 mod tables;

@@ -10,7 +10,7 @@ use super::{file, names, page};
 use crate::support::{Door, Setup};
 
 /// The lines below a heading of any level, up to the next one.
-fn section<'a>(page: &'a str, heading: &str) -> Vec<&'a str> {
+pub(super) fn section<'a>(page: &'a str, heading: &str) -> Vec<&'a str> {
     let level = heading.split(' ').next().unwrap_or_default();
     let is_next = |line: &str| {
         let marks = line.len() - line.trim_start_matches('#').len();
@@ -23,7 +23,7 @@ fn section<'a>(page: &'a str, heading: &str) -> Vec<&'a str> {
 }
 
 /// What is in one and not in the other, as a test tells it.
-fn compare(page: &str, known: &BTreeSet<String>, listed: &BTreeSet<String>) {
+pub(super) fn compare(page: &str, known: &BTreeSet<String>, listed: &BTreeSet<String>) {
     let missing: Vec<_> = known.difference(listed).collect();
     let superfluous: Vec<_> = listed.difference(known).collect();
     assert!(
@@ -216,7 +216,7 @@ async fn endpoints_of_the_provider_are_in_the_page_and_no_other() {
 }
 
 /// What `--help` prints.
-fn help(command: &[&str]) -> String {
+pub(super) fn help(command: &[&str]) -> String {
     let mut program = Command::new(env!("CARGO_BIN_EXE_doorward"));
     let output = program.args(command).arg("--help").output();
     String::from_utf8(output.expect("it starts").stdout).expect("it prints UTF-8")
