@@ -59,6 +59,12 @@ pub trait FieldValue: Sized {
     fn read(value: &Value) -> Result<Self, ConfigError>;
 }
 
+/// What a field holds is one of several words.
+pub trait FieldWord: Copy {
+    /// The word that it is.
+    fn word(self) -> &'static str;
+}
+
 /// Reads the field of a record that satisfies its schema. Its type says what null is.
 ///
 /// # Errors
@@ -237,6 +243,14 @@ macro_rules! words {
                 match word {
                     $($word => Some(Self::$variant),)*
                     _ => None,
+                }
+            }
+        }
+
+        impl $crate::config::FieldWord for $name {
+            fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
                 }
             }
         }

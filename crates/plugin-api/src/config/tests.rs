@@ -93,6 +93,7 @@ fn a_record_is_read_as_its_schema_completes_it() {
     let config = Config::read(&config).expect("a configuration");
     assert_eq!(config.header, "x-thing");
     assert_eq!(config.mode, Mode::Slow);
+    assert_eq!(config.mode.word(), "slow-and-steady");
     assert!(!config.flag);
     assert_eq!(config.limit, Some(1.5));
     assert!(config.secret.is_some_and(|secret| secret.matches("sesame")));

@@ -1,6 +1,7 @@
 //! The types that fields have.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
 use http::HeaderName;
 use serde_json::Value;
@@ -83,6 +84,14 @@ impl FieldValue for String {
 /// A text that may be empty, and then says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnyText(pub String);
+
+impl Deref for AnyText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
 
 impl FieldValue for AnyText {
     fn kind() -> Type {
