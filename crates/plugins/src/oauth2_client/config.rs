@@ -21,6 +21,8 @@ const NO_REGISTRATION: &str = "is required: the gateway neither discovers provid
     itself with them. Register it there, and declare a ClientRegistration with what they gave";
 /// How long userinfo is remembered, in seconds, where nothing says so.
 const CACHE_SECONDS: u64 = 600;
+/// The most that the plugin takes: ten years.
+const CACHE_SECONDS_MAX: u64 = 315_360_000;
 
 /// What the filter works with.
 pub(super) struct Config {
@@ -94,7 +96,8 @@ fn read(settings: &Settings<'_>) -> Result<Config, ConfigError> {
     let base = ClientEndpoint::read(settings)?;
     let (declared, name) = the_registration(settings)?;
     let mut plugin = registration::translate(&declared)?;
-    let client = plugin["client_id"].as_str().unwrap_or_default().to_owned();
+    let client = registration::client_id(&plugin);
+    let client = client.unwrap_or_default().to_owned();
     let require_login = settings.flag("requireLogin", true)?;
     let is_optional = !require_login || settings.has("loginHandler");
     if !require_login && settings.has("loginHandler") {
@@ -299,7 +302,10 @@ fn user_info(settings: &Settings<'_>, plugin: &mut Map<String, Value>) -> Result
             set("cache_user_info", false.into());
         }
         Some(Length::Finite(length)) => {
-            set("cache_ttl_max", length.as_secs().max(1).into());
+            set(
+                "cache_ttl_max",
+                length.as_secs().clamp(1, CACHE_SECONDS_MAX).into(),
+            );
         }
         Some(Length::Unlimited) => {}
         None => {

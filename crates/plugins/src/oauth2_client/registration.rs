@@ -78,7 +78,7 @@ impl Translation {
     }
 
     fn client(&mut self, settings: &Settings<'_>) -> Result<(), ConfigError> {
-        self.set("client_id", settings.required("clientId")?);
+        self.set("client_id", vec![settings.required("clientId")?]);
         let mut scopes = Vec::new();
         for text in settings.list("scopes")? {
             let text = settings.evaluated("scopes", text)?;
@@ -143,7 +143,7 @@ impl Translation {
             }
         };
         if let Some(secret) = self.secret.clone().filter(|_| method != "none") {
-            self.set("client_secret", secret.expose());
+            self.set("client_secret", vec![secret.expose()]);
         }
         self.set("client_auth", vec![method]);
         Ok(())
@@ -199,7 +199,7 @@ impl Translation {
                 ));
             }
         };
-        let own = self.fields.get("client_id").and_then(Value::as_str);
+        let own = client_id(&self.fields);
         if Some(settings.required("clientId")?.as_str()) != own {
             let message = "must be the clientId of the ClientRegistration";
             return Err(settings.wrong("clientId", message));
@@ -315,6 +315,11 @@ impl Translation {
         }
         Ok(())
     }
+}
+
+/// The client of a translation.
+pub(super) fn client_id(fields: &Map<String, Value>) -> Option<&str> {
+    fields.get("client_id")?.as_array()?.first()?.as_str()
 }
 
 fn by_secret(basic: bool) -> &'static str {

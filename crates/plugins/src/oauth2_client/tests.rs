@@ -69,7 +69,7 @@ fn a_registration_and_its_issuer_become_the_plugin_s_configuration() {
         &plugin,
         &json!({
             "issuer": "http://id.test/oauth2/.well-known/openid-configuration",
-            "client_id": "app", "client_secret": "s3cret",
+            "client_id": ["app"], "client_secret": ["s3cret"],
             "client_auth": ["client_secret_basic"],
             "scopes": ["openid", "profile"],
             "auth_methods": ["session", "authorization_code"],
@@ -124,7 +124,7 @@ fn each_setting_has_the_effect_of_the_imitated_one() {
                         "config": {"clientId": "app", "clientSecret": "other"}}],
                     "handler": {"type": "ClientHandler", "config": {
                         "soTimeout": "3 seconds", "trustManager": "TrustAllManager"}}}}}),
-            json!({"client_auth": ["client_secret_post"], "client_secret": "other",
+            json!({"client_auth": ["client_secret_post"], "client_secret": ["other"],
                 "timeout": 3000, "ssl_verify": false}),
         ),
     ] {
