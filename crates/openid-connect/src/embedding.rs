@@ -33,7 +33,7 @@ pub struct Embedding {
     pub target: Option<Box<str>>,
 }
 
-/// Builds the plugin of a complete, schema-valid `config` inside a filter.
+/// Builds the plugin inside a filter. A field that `config` lacks has its default.
 ///
 /// # Errors
 /// [`ConfigError`] with the plugin's field at fault.
@@ -42,9 +42,11 @@ pub fn embed(
     parts: &Parts,
     embedding: Embedding,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
-    let fields = fields::Fields(config);
-    let (mut resolved, mut components) = Config::new(fields, parts)?;
-    config::add_proxies_and_authorities(fields, &mut resolved.provider.options, parts)?;
+    let mut config = config.clone();
+    fields::schema().fill(&mut config);
+    let fields = fields::Fields::read(&config)?;
+    let (mut resolved, mut components) = Config::new(&fields, parts)?;
+    config::add_proxies_and_authorities(&fields, &mut resolved.provider.options, parts)?;
     embedding.apply(&mut components);
     Ok(Arc::new_cyclic(|me| OpenIdConnect {
         embedding: Some(embedding),

@@ -77,16 +77,16 @@ pub const KIND: Kind = Kind {
     name: "openid-connect",
     priority: 1050,
     of_consumers: false,
-    schema: config::schema::schema,
+    schema: config::fields::schema,
     codes: explain::codes,
     build,
 };
 
 /// Builds the filter of a complete, schema-valid `config`.
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let fields = config::fields::Fields(config);
-    let (mut config, components) = Config::new(fields, parts)?;
-    config::add_proxies_and_authorities(fields, &mut config.provider.options, parts)?;
+    let fields = config::fields::Fields::read(config)?;
+    let (mut config, components) = Config::new(&fields, parts)?;
+    config::add_proxies_and_authorities(&fields, &mut config.provider.options, parts)?;
     Ok(Arc::new_cyclic(|me| {
         OpenIdConnect::new(me.clone(), config, components, parts)
     }))

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use crate::config::fields::{Fields, wrong};
+use crate::config::fields::Fields;
+use crate::config::fields::tokens::ConsumerField;
 use doorward_core::jose::claims::find;
-use doorward_plugin_api::ConfigError;
 use doorward_plugin_api::consumers::{By, Caller, Directory};
 
 /// How tokens name consumers.
@@ -21,34 +21,34 @@ pub(crate) struct Mapping {
 
 impl Mapping {
     /// `None`: tokens name no consumers.
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Option<Self>, ConfigError> {
-        let mut claims = fields.paths("consumer_claims")?;
-        claims.push(fields.texts("consumer_claim")?);
-        claims.retain(|path| !path.is_empty());
-        if claims.is_empty() {
-            return Ok(None);
-        }
-        let ignores_case = fields.flag("by_username_ignore_case")?;
-        let by = |name: &String| match name.as_str() {
-            "id" => Ok(By::Id),
-            "username" if ignores_case => Ok(By::UsernameIgnoringCase),
-            "username" => Ok(By::Username),
-            "custom_id" => Ok(By::CustomId),
-            _ => Err(wrong("consumer_by", "expected id, username or custom_id")),
-        };
-        let mut by: Vec<By> = fields
-            .texts("consumer_by")?
+    pub(crate) fn new(fields: &Fields) -> Option<Self> {
+        let paths = fields
+            .claims
+            .consumer_claims
             .iter()
-            .map(by)
-            .collect::<Result<_, _>>()?;
+            .chain([&fields.claims.consumer_claim]);
+        let paths = paths.filter(|path| !path.is_empty());
+        let claims: Vec<_> = paths.map(|path| path.to_vec()).collect();
+        if claims.is_empty() {
+            return None;
+        }
+        let by = |field: &ConsumerField| match field {
+            ConsumerField::Id => By::Id,
+            ConsumerField::Username if fields.claims.by_username_ignore_case => {
+                By::UsernameIgnoringCase
+            }
+            ConsumerField::Username => By::Username,
+            ConsumerField::CustomId => By::CustomId,
+        };
+        let mut by: Vec<By> = fields.subject.consumer_by.iter().map(by).collect();
         if by.is_empty() {
             by = vec![By::Username, By::CustomId];
         }
-        Ok(Some(Self {
+        Some(Self {
             claims,
             by,
-            optional: fields.flag("consumer_optional")?,
-        }))
+            optional: fields.subject.consumer_optional,
+        })
     }
 
     /// The consumer that the claims of a verified token name.

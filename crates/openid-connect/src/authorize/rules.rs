@@ -9,7 +9,6 @@ use crate::decide::refusal::Refusal;
 use crate::provider::distributed_claims::has_distributed_claims;
 use crate::provider::issuers::AllowedIssuers;
 use doorward_core::jose::claims::{check_times, find, place, time, words};
-use doorward_plugin_api::ConfigError;
 
 /// Types that an access token may give itself in its header.
 const TYPES: &[&str] = &["jwt", "at+jwt"];
@@ -55,34 +54,45 @@ struct Required {
 }
 
 impl Rules {
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
-        let required = |claim, items, refusal| Required::new(fields, claim, items, refusal);
-        let meant_for = fields.texts("audience")?;
-        let groups = fields.is_changed("consumer_groups_claim");
-        Ok(Self {
-            verify_claims: fields.flag("verify_claims")?,
-            id_tokens: fields.flag("bearer_id_tokens")?,
-            leeway: fields.integer("leeway")?.unwrap_or(0),
-            max_age: fields.integer("max_age")?,
-            issuers: AllowedIssuers::new(fields)?,
-            domains: fields.texts("domains")?,
-            audience: required(
-                "audience_claim",
-                "audience_required",
+    pub(crate) fn new(fields: &Fields) -> Self {
+        let groups = !fields.claims.consumer_groups_claim.is_empty();
+        let meant_for = fields.client.audience.iter();
+        Self {
+            verify_claims: fields.checks.verify_claims,
+            id_tokens: fields.client.bearer_id_tokens,
+            leeway: fields.checks.leeway.0,
+            max_age: fields.claims.max_age.map(|age| age.0),
+            issuers: AllowedIssuers::new(fields),
+            domains: fields.claims.domains.to_vec(),
+            audience: Required::new(
+                &fields.subject.audience_claim,
+                &fields.claims.audience_required,
                 Refusal::WrongAudience,
-            )?,
+            ),
             meant_for: Required {
-                claim: fields.texts("audience_claim")?,
-                items: meant_for.into_iter().map(|one| vec![one]).collect(),
+                claim: fields.subject.audience_claim.to_vec(),
+                items: meant_for.map(|one| vec![one.clone()]).collect(),
                 refusal: Refusal::WrongAudience,
             },
-            scopes: required("scopes_claim", "scopes_required", Refusal::MissingScope)?,
-            groups: required("groups_claim", "groups_required", Refusal::MissingGroup)?,
-            roles: required("roles_claim", "roles_required", Refusal::MissingRole)?,
-            forbidden: fields.texts("claims_forbidden")?,
-            needs_group: groups && !fields.flag("consumer_groups_optional")?,
-            distributed: fields.flag("resolve_distributed_claims")?,
-        })
+            scopes: Required::new(
+                &fields.subject.scopes_claim,
+                &fields.claims.scopes_required,
+                Refusal::MissingScope,
+            ),
+            groups: Required::new(
+                &fields.claims.groups_claim,
+                &fields.claims.groups_required,
+                Refusal::MissingGroup,
+            ),
+            roles: Required::new(
+                &fields.claims.roles_claim,
+                &fields.claims.roles_required,
+                Refusal::MissingRole,
+            ),
+            forbidden: fields.claims.claims_forbidden.to_vec(),
+            needs_group: groups && !fields.claims.consumer_groups_optional,
+            distributed: fields.claims.resolve_distributed_claims,
+        }
     }
 
     /// Checks the claims of a token of the provider `issuer` at `now` and
@@ -284,18 +294,13 @@ impl Rules {
 }
 
 impl Required {
-    fn new(
-        fields: Fields<'_>,
-        claim: &str,
-        items: &str,
-        refusal: Refusal,
-    ) -> Result<Self, ConfigError> {
+    fn new(claim: &[String], items: &[String], refusal: Refusal) -> Self {
         let split = |item: &String| item.split_whitespace().map(str::to_owned).collect();
-        Ok(Self {
-            claim: fields.texts(claim)?,
-            items: fields.texts(items)?.iter().map(split).collect(),
+        Self {
+            claim: claim.to_vec(),
+            items: items.iter().map(split).collect(),
             refusal,
-        })
+        }
     }
 
     fn check(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {

@@ -4,8 +4,9 @@
 use serde_json::Value;
 
 use crate::config::fields::Fields;
+use crate::config::fields::client::ClientAuthName;
 use crate::provider::ProviderMetadata;
-use doorward_plugin_api::ConfigError;
+use doorward_plugin_api::config::FieldWord;
 
 /// Values that lists in the provider's metadata should have.
 #[derive(Debug)]
@@ -18,38 +19,46 @@ struct Capability {
     values: Vec<String>,
 }
 
-/// Settings, and the members of metadata that tell about them.
-const COMPARED: [(&str, &str); 5] = [
-    ("scopes", "scopes_supported"),
-    ("response_mode", "response_modes_supported"),
-    ("response_type", "response_types_supported"),
-    ("client_auth", "token_endpoint_auth_methods_supported"),
-    (
-        "token_endpoint_auth_method",
-        "token_endpoint_auth_methods_supported",
-    ),
-];
-
 impl RequiredCapabilities {
     /// `None`: nothing is compared.
-    pub(crate) fn new(fields: Fields<'_>, signs_in: bool) -> Result<Option<Self>, ConfigError> {
-        if !fields.flag("verify_parameters")? {
-            return Ok(None);
+    pub(crate) fn new(fields: &Fields, signs_in: bool) -> Option<Self> {
+        if !fields.checks.verify_parameters {
+            return None;
         }
+        let need = |setting, member, values| Capability {
+            setting,
+            member,
+            values,
+        };
+        let words = |words: &[ClientAuthName]| {
+            let words = words.iter().map(|name| name.word().to_owned());
+            words.collect::<Vec<_>>()
+        };
         let mut needs = Vec::new();
-        for (setting, member) in COMPARED {
-            let of_logins = matches!(setting, "response_mode" | "response_type" | "scopes");
-            if of_logins && !signs_in {
-                continue;
-            }
-            let values = fields.texts(setting)?;
-            needs.push(Capability {
-                setting,
-                member,
-                values,
-            });
+        if signs_in {
+            let mode = fields.login.response_mode.iter();
+            let mode = mode.map(|mode| mode.word().to_owned()).collect();
+            let types = fields.client.response_type.to_vec();
+            needs = vec![
+                need(
+                    "scopes",
+                    "scopes_supported",
+                    fields.provider.scopes.to_vec(),
+                ),
+                need("response_mode", "response_modes_supported", mode),
+                need("response_type", "response_types_supported", types),
+            ];
         }
-        Ok(Some(Self(needs)))
+        let member = "token_endpoint_auth_methods_supported";
+        let there = fields.endpoints.token_endpoint_auth_method;
+        needs.push(need(
+            "client_auth",
+            member,
+            words(&fields.client.client_auth),
+        ));
+        let there = words(there.as_slice());
+        needs.push(need("token_endpoint_auth_method", member, there));
+        Some(Self(needs))
     }
 
     /// Says what the provider does not name. It may do it all the same, so
@@ -92,10 +101,8 @@ mod tests {
     #[test]
     fn what_the_provider_does_not_name_is_found() {
         let config = json!({"scopes": ["openid", "admin"], "client_auth": ["none"]});
-        let config = config.as_object().cloned().expect("an object");
-        let needs = RequiredCapabilities::new(Fields(&config), true)
-            .expect("valid")
-            .expect("on");
+        let needs =
+            RequiredCapabilities::new(&Fields::of(&config).expect("valid"), true).expect("on");
         let offered = json!({"scopes_supported": ["openid"],
             "token_endpoint_auth_methods_supported": ["client_secret_basic"]});
         let missing: Vec<_> = needs
@@ -105,11 +112,6 @@ mod tests {
         let values: Vec<_> = missing.iter().map(|(_, value, _)| *value).collect();
         assert_eq!(values, ["admin", "none"]);
         let config = json!({"verify_parameters": false});
-        let config = config.as_object().cloned().expect("an object");
-        assert!(
-            RequiredCapabilities::new(Fields(&config), true)
-                .expect("valid")
-                .is_none()
-        );
+        assert!(RequiredCapabilities::new(&Fields::of(&config).expect("valid"), true).is_none());
     }
 }

@@ -4,24 +4,49 @@
 use serde::{Deserialize, Serialize};
 
 use crate::config::fields::Fields;
-use doorward_plugin_api::ConfigError;
+use doorward_plugin_api::config::FieldWord;
+use doorward_plugin_api::words;
 
-/// A way to authenticate, in the order in which they are tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Method {
-    Session,
-    Bearer,
-    KongOauth2,
-    Introspection,
-    Userinfo,
-    RefreshToken,
-    Password,
-    ClientCredentials,
-    AuthorizationCode,
+words! {
+    /// A way to authenticate.
+    #[derive(Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub(crate) enum Method {
+        /// A name and a password.
+        Password = "password",
+        /// A client's identifier and its secret.
+        ClientCredentials = "client_credentials",
+        /// None: the user has to sign in.
+        AuthorizationCode = "authorization_code",
+        /// A signed access token.
+        Bearer = "bearer",
+        /// A token that the provider is asked about.
+        Introspection = "introspection",
+        /// A token with which the provider is asked about its user.
+        Userinfo = "userinfo",
+        /// A token of another plugin.
+        KongOauth2 = "kong_oauth2",
+        /// A refresh token.
+        RefreshToken = "refresh_token",
+        /// The session of a user who has signed in.
+        Session = "session",
+    }
 }
 
+/// The methods that are on where nothing is said.
+pub(crate) const ON_BY_DEFAULT: [Method; 8] = [
+    Method::Password,
+    Method::ClientCredentials,
+    Method::AuthorizationCode,
+    Method::Bearer,
+    Method::Introspection,
+    Method::KongOauth2,
+    Method::RefreshToken,
+    Method::Session,
+];
+
 impl Method {
+    /// All of them, in the order in which they are tried.
     pub(crate) const ALL: [Self; 9] = [
         Self::Session,
         Self::Bearer,
@@ -36,17 +61,7 @@ impl Method {
 
     /// Its name in `auth_methods`.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Session => "session",
-            Self::Bearer => "bearer",
-            Self::KongOauth2 => "kong_oauth2",
-            Self::Introspection => "introspection",
-            Self::Userinfo => "userinfo",
-            Self::RefreshToken => "refresh_token",
-            Self::Password => "password",
-            Self::ClientCredentials => "client_credentials",
-            Self::AuthorizationCode => "authorization_code",
-        }
+        self.word()
     }
 
     /// Whether an access token is shown itself.
@@ -70,14 +85,14 @@ pub(crate) struct Methods(u16);
 impl Methods {
     /// The methods of a configuration, and what to say about those that are
     /// on and can't work.
-    pub(crate) fn new(fields: Fields<'_>) -> Result<(Self, Vec<String>), ConfigError> {
-        let named = fields.texts("auth_methods")?;
-        let chosen = fields.is_changed("auth_methods");
-        let client = !fields.texts("client_id")?.is_empty();
+    pub(crate) fn new(fields: &Fields) -> (Self, Vec<String>) {
+        let named = &*fields.login.auth_methods;
+        let chosen = !named.is_empty() && *named != ON_BY_DEFAULT;
+        let client = !fields.provider.client_id.is_empty();
         let mut methods = Self::default();
         let mut lacking = Vec::new();
         for method in Method::ALL {
-            if !named.iter().any(|name| name == method.name()) {
+            if !named.contains(&method) {
                 continue;
             }
             // Who brings the whole credential needs none of ours.
@@ -88,7 +103,7 @@ impl Methods {
                 );
             match method {
                 Method::KongOauth2 => {}
-                Method::RefreshToken if fields.text("refresh_token_param_name")?.is_none() => {
+                Method::RefreshToken if fields.client.refresh_token_param_name.is_none() => {
                     if chosen {
                         lacking.push("refresh_token (refresh_token_param_name is not set)");
                     }
@@ -97,13 +112,14 @@ impl Methods {
                 _ => methods.0 |= 1 << method as u16,
             }
         }
-        Ok((methods, warnings(&lacking, &named, chosen)))
+        (methods, warnings(&lacking, named, chosen))
     }
 
-    /// All but those with these names.
-    pub(crate) fn but(names: &[String]) -> Self {
-        let named = |method: &Method| names.iter().any(|name| name == method.name());
-        let others = Method::ALL.into_iter().filter(|method| !named(method));
+    /// All but these.
+    pub(crate) fn but(named: &[Method]) -> Self {
+        let others = Method::ALL
+            .into_iter()
+            .filter(|method| !named.contains(method));
         Self(others.fold(0, |all, method| all | 1 << method as u16))
     }
 
@@ -126,7 +142,7 @@ impl Methods {
     }
 }
 
-fn warnings(lacking: &[&str], named: &[String], chosen: bool) -> Vec<String> {
+fn warnings(lacking: &[&str], named: &[Method], chosen: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     if !lacking.is_empty() {
         let lacking = lacking.join(", ");
@@ -134,10 +150,11 @@ fn warnings(lacking: &[&str], named: &[String], chosen: bool) -> Vec<String> {
             "auth_methods without effect: {lacking} (they need a client_id)"
         ));
     }
-    let local = Method::KongOauth2.name();
-    if chosen && named.iter().any(|name| name == local) {
+    let local = Method::KongOauth2;
+    if chosen && named.contains(&local) {
         warnings.push(format!(
-            "auth_methods: {local} finds nothing, no other plugin issues tokens here"
+            "auth_methods: {} finds nothing, no other plugin issues tokens here",
+            local.name()
         ));
     }
     warnings
@@ -150,8 +167,7 @@ mod tests {
     use super::*;
 
     fn methods(config: Value) -> (Vec<&'static str>, String) {
-        let config = config.as_object().cloned().expect("an object");
-        let (methods, warnings) = Methods::new(Fields(&config)).expect("valid");
+        let (methods, warnings) = Methods::new(&Fields::of(&config).expect("valid"));
         let on = Method::ALL.into_iter().filter(|one| methods.has(*one));
         (on.map(Method::name).collect(), warnings.join("\n"))
     }

@@ -6,19 +6,22 @@ pub(crate) mod capabilities;
 pub(crate) mod fields;
 pub(crate) mod ineffective_options;
 pub(crate) mod methods;
-pub(crate) mod schema;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
-use uuid::Uuid;
 
 use crate::Providers;
 use crate::authorize::consumer::Mapping;
 use crate::authorize::rules::Rules;
 use crate::config::capabilities::RequiredCapabilities;
-use crate::config::fields::{Fields, wrong};
+use crate::config::fields::client::BearerPlace;
+use crate::config::fields::connection::{CLUSTER_CACHE_ITEMS, ClusterCache};
+use crate::config::fields::login::{Action, Mode};
+use crate::config::fields::sessions::CookieSameSite;
+use crate::config::fields::types::http_url;
+use crate::config::fields::{Fields, pairs, wrong};
 use crate::config::methods::{Method, Methods};
 use crate::credentials::Search;
 use crate::credentials::bearer::Places;
@@ -45,23 +48,51 @@ use crate::provider::token_endpoint::GrantConfig;
 use crate::provider::token_exchange;
 use crate::provider::userinfo;
 use crate::session::Sessions;
-use doorward_core::model::plugin::AUTHORITIES_FIELD;
 use doorward_net::http::outbound::{Options, Proxies, Version};
+use doorward_plugin_api::config::AnyText;
 use doorward_plugin_api::consumers::Anonymous;
 use doorward_plugin_api::{ConfigError, Parts};
 
-/// Settings that are taken and returned, but do nothing yet.
-const WITHOUT_EFFECT: &[&str] = &[
-    "cache_ttl_resurrect",
-    "cluster_cache_items",
-    "cluster_cache_redis",
-    "cluster_cache_strategy",
-    "session_compressor",
-    "session_cookie_maxsize",
-    "session_cookie_renew",
-    "session_store_metadata",
-    "session_strategy",
-];
+/// Settings that are taken and returned, but do nothing yet, and whether each is set.
+fn without_effect(fields: &Fields) -> [(&'static str, bool); 9] {
+    let items = &*fields.lifetimes.cluster_cache_items;
+    let strategy = fields.lifetimes.cluster_cache_strategy;
+    [
+        (
+            "cache_ttl_resurrect",
+            fields.lifetimes.cache_ttl_resurrect.is_some(),
+        ),
+        (
+            "cluster_cache_items",
+            !items.is_empty() && *items != CLUSTER_CACHE_ITEMS,
+        ),
+        (
+            "cluster_cache_redis",
+            fields.lifetimes.cluster_cache_redis.is_some(),
+        ),
+        ("cluster_cache_strategy", strategy != ClusterCache::Off),
+        (
+            "session_compressor",
+            fields.sessions.session_compressor.is_some(),
+        ),
+        (
+            "session_cookie_maxsize",
+            fields.sessions.session_cookie_maxsize.is_some(),
+        ),
+        (
+            "session_cookie_renew",
+            fields.sessions.session_cookie_renew.is_some(),
+        ),
+        (
+            "session_store_metadata",
+            fields.sessions.session_store_metadata,
+        ),
+        (
+            "session_strategy",
+            fields.sessions.session_strategy.is_some(),
+        ),
+    ]
+}
 
 /// What the filter works with.
 #[derive(Debug)]
@@ -141,36 +172,27 @@ impl Config {
 
     /// # Errors
     /// Names the field that can't be.
-    pub(crate) fn new(
-        fields: Fields<'_>,
-        parts: &Parts,
-    ) -> Result<(Self, Components), ConfigError> {
-        let issuer = fields
-            .url("issuer")?
-            .ok_or_else(|| wrong("issuer", "required field missing"))?;
-        let rules = Arc::new(Rules::new(fields)?);
-        let (methods, ineffective) = Methods::new(fields)?;
+    pub(crate) fn new(fields: &Fields, parts: &Parts) -> Result<(Self, Components), ConfigError> {
+        let issuer = &fields.provider.issuer.url;
+        let rules = Arc::new(Rules::new(fields));
+        let (methods, ineffective) = Methods::new(fields);
         let introspection = IntrospectionConfig::new(fields, methods, &rules)?;
         let introspects_all = introspection
             .as_ref()
             .is_some_and(IntrospectionConfig::introspects_all);
         let components = Components {
             introspection,
-            ..Components::new(fields, methods, &issuer, parts)?
+            ..Components::new(fields, methods, issuer, parts)?
         };
         let headers = Headers::new(fields)?;
-        let cookie = fields.text("jwt_session_cookie")?;
-        let claim = fields.text("jwt_session_claim")?.unwrap_or("sid");
+        let session_cookie = fields.claims.jwt_session_cookie.as_deref();
+        let session_claim = &fields.subject.jwt_session_claim;
         let config = Self {
-            error_responses: ErrorResponses::new(
-                fields,
-                &issuer,
-                rules.scopes_wanted().as_deref(),
-            )?,
-            provider: provider(fields, issuer)?,
+            error_responses: ErrorResponses::new(fields, issuer, rules.scopes_wanted().as_deref())?,
+            provider: provider(fields)?,
             places: Places::new(fields)?,
-            mapping: Mapping::new(fields)?,
-            anonymous: Anonymous::new(fields.text("anonymous")?),
+            mapping: Mapping::new(fields),
+            anonymous: Anonymous::new(fields.claims.anonymous.as_deref()),
             confidential: confidential(fields, &headers)?,
             headers,
             methods,
@@ -180,19 +202,19 @@ impl Config {
             clients: Clients::new(fields)?,
             id_tokens: IdTokens::new(fields)?,
             login_action: LoginAction::new(fields)?,
-            verify_signature: fields.flag("verify_signature")?,
+            verify_signature: fields.checks.verify_signature,
             hmac_keys: HmacKeys::new(fields)?,
             response_alg: ResponseAlg::new(fields)?,
-            session_cookie: cookie.map(|cookie| (cookie.to_owned(), claim.to_owned())),
+            session_cookie: session_cookie.map(|name| (name.to_owned(), session_claim.0.clone())),
             proofs: Proofs::new(fields, parts)?,
             signature_exemptions: SignatureExemptions::new(fields)?,
-            scripts: fields.flag("scripts_unauthorized")?,
+            scripts: fields.responses.scripts_unauthorized,
             origins: CorsOrigins::new(fields)?,
             request_mode: request_mode(fields, methods)?,
-            run_on_preflight: fields.flag("run_on_preflight")?,
-            end_with_session: fields.flag("end_with_session")?,
-            hide_credentials: fields.flag("hide_credentials")?,
-            cache_ttl_ms: cache_ttl(fields)?.saturating_mul(1000),
+            run_on_preflight: fields.checks.run_on_preflight,
+            end_with_session: fields.sessions.end_with_session,
+            hide_credentials: fields.tokens.hide_credentials,
+            cache_ttl_ms: cache_ttl(fields).saturating_mul(1000),
             warnings: warnings(fields, methods, ineffective)?,
             rules,
         };
@@ -202,7 +224,7 @@ impl Config {
 
 impl Components {
     fn new(
-        fields: Fields<'_>,
+        fields: &Fields,
         methods: Methods,
         issuer: &url::Url,
         parts: &Parts,
@@ -217,13 +239,13 @@ impl Components {
         let asks = asks.into_iter().any(|method| methods.has(method));
         let sessions = methods.has(Method::Session);
         let logins = methods.has(Method::AuthorizationCode);
-        let mut provider_config = provider(fields, issuer.clone())?;
+        let mut provider_config = provider(fields)?;
         add_proxies_and_authorities(fields, &mut provider_config.options, parts)?;
         Ok(Self {
             distributed: distributed_claims::DistributedClaimsConfig::new(fields)?,
             token_exchange: token_exchange::TokenExchangeConfig::new(fields, &provider_config)?,
             endpoints: Endpoints::new(fields, issuer)?,
-            capabilities: RequiredCapabilities::new(fields, logins)?,
+            capabilities: RequiredCapabilities::new(fields, logins),
             user_info: userinfo::UserInfoConfig::new(fields)?,
             introspection: None,
             grants: asks.then(|| GrantConfig::new(fields)).transpose()?,
@@ -231,7 +253,7 @@ impl Components {
             logins: logins
                 .then(|| Logins::new(fields, Providers::of(parts).secret()))
                 .transpose()?,
-            logout: if sessions { Logout::new(fields)? } else { None },
+            logout: sessions.then(|| Logout::new(fields)).flatten(),
             channels: if sessions {
                 Channels::new(fields)?
             } else {
@@ -241,78 +263,95 @@ impl Components {
     }
 }
 
-fn provider(fields: Fields<'_>, issuer: url::Url) -> Result<ProviderConfig, ConfigError> {
-    let timeout = fields.integer("timeout")?.unwrap_or(10_000);
-    let timeout = u64::try_from(timeout).ok().filter(|timeout| *timeout > 0);
-    let timeout = timeout.ok_or_else(|| wrong("timeout", "expected a positive integer"))?;
+fn provider(fields: &Fields) -> Result<ProviderConfig, ConfigError> {
     Ok(ProviderConfig {
-        issuer,
-        pseudo: fields.flag("using_pseudo_issuer")?,
-        jwks_endpoint: fields.url("jwks_endpoint")?,
-        extra_jwks: fields.urls("extra_jwks_uris")?,
-        discovery_headers: fields.pairs("discovery_headers_names", "discovery_headers_values")?,
+        issuer: fields.provider.issuer.url.clone(),
+        pseudo: fields.client.using_pseudo_issuer,
+        jwks_endpoint: fields
+            .endpoints
+            .jwks_endpoint
+            .as_ref()
+            .map(|url| url.0.clone()),
+        extra_jwks: fields
+            .endpoints
+            .extra_jwks_uris
+            .iter()
+            .map(|url| url.0.clone())
+            .collect(),
+        discovery_headers: pairs(
+            (
+                "discovery_headers_names",
+                &fields.arguments.discovery_headers_names,
+            ),
+            (
+                "discovery_headers_values",
+                &fields.arguments.discovery_headers_values,
+            ),
+        )?,
         options: Options {
-            verify: fields.flag("ssl_verify")?,
-            version: version(fields)?,
-            keepalive: fields.flag("keepalive")?,
-            timeout: Duration::from_millis(timeout),
+            verify: fields.provider.ssl_verify,
+            version: version(fields.connection.http_version)?,
+            keepalive: fields.connection.keepalive,
+            timeout: Duration::from_millis(fields.connection.timeout.0.unsigned_abs()),
             ..Options::default()
         },
-        rediscovery_lifetime: fields.integer("rediscovery_lifetime")?.unwrap_or(300),
-        issuers_allowed: fields.texts("issuers_allowed")?,
+        rediscovery_lifetime: fields.connection.rediscovery_lifetime.0,
+        issuers_allowed: fields.claims.issuers_allowed.to_vec(),
     })
 }
 
 /// Adds the proxies on the way to the provider, and who vouches for it.
 pub(crate) fn add_proxies_and_authorities(
-    fields: Fields<'_>,
+    fields: &Fields,
     options: &mut Options,
     parts: &Parts,
 ) -> Result<(), ConfigError> {
-    let name = AUTHORITIES_FIELD;
-    let ids = fields.texts(name)?;
-    let ids = ids.iter().map(|id| Uuid::parse_str(id));
-    let ids: Result<_, _> = ids.collect();
-    let ids = ids.map_err(|_| wrong(name, "expected valid UUIDs"))?;
+    let authorities = fields.proxies.ca_certificates.iter().map(|id| id.0);
     options.via = parts.outbound.via(proxies(fields)?);
-    options.trusts = parts.outbound.trust(ids);
+    options.trusts = parts.outbound.trust(authorities.collect());
     Ok(())
 }
 
 /// How logins are asked for, by clients that can do that.
-fn request_mode(fields: Fields<'_>, methods: Methods) -> Result<RequestMode, ConfigError> {
-    let signed = fields.maybe_flag("require_signed_request_object")? == Some(true);
+fn request_mode(fields: &Fields, methods: Methods) -> Result<RequestMode, ConfigError> {
+    let signed = fields.proofs.require_signed_request_object == Some(true);
     if signed && methods.has(Method::AuthorizationCode) && !Clients::new(fields)?.all_sign() {
         let message = "require_signed_request_object needs a key or a secret of every client";
         return Err(wrong("client_jwk", message));
     }
-    RequestMode::new(fields)
+    Ok(RequestMode::new(fields))
 }
 
 /// The proxies on the way to the provider.
-fn proxies(fields: Fields<'_>) -> Result<Proxies, ConfigError> {
-    let one = |name: &str| {
-        let Some(url) = fields.url(name)? else {
+fn proxies(fields: &Fields) -> Result<Proxies, ConfigError> {
+    let of = &fields.proxies;
+    let one = |name: &str, url: &Option<AnyText>, authorization: &Option<AnyText>| {
+        let Some(url) = url else {
             return Ok(None);
         };
-        let field = format!("{name}_authorization");
-        let authorization = fields.text(&field)?.map(|text| {
-            let mut value = HeaderValue::from_str(text)
-                .map_err(|_| wrong(&field, "expected the value of a header"))?;
+        let url = http_url(url).map_err(|_| wrong(name, "expected an http or https URL"))?;
+        let authorization = authorization.as_deref().map(|text| {
+            let mut value = HeaderValue::from_str(text).map_err(|_| {
+                let field = format!("{name}_authorization");
+                wrong(&field, "expected the value of a header")
+            })?;
             value.set_sensitive(true);
             Ok::<_, ConfigError>(value)
         });
         Ok::<_, ConfigError>(Some((url, authorization.transpose()?)))
     };
     Ok(Proxies {
-        http: one("http_proxy")?,
-        https: one("https_proxy")?,
-        except: fields.text("no_proxy")?.map(str::to_owned),
+        http: one("http_proxy", &of.http_proxy, &of.http_proxy_authorization)?,
+        https: one(
+            "https_proxy",
+            &of.https_proxy,
+            &of.https_proxy_authorization,
+        )?,
+        except: of.no_proxy.as_deref().map(str::to_owned),
     })
 }
 
-fn version(fields: Fields<'_>) -> Result<Version, ConfigError> {
-    let number = fields.number("http_version")?.unwrap_or(1.1);
+fn version(number: f64) -> Result<Version, ConfigError> {
     let is = |version: f64| (number - version).abs() < 0.001;
     if is(1.0) || is(1.1) {
         Ok(Version::Http1)
@@ -323,7 +362,7 @@ fn version(fields: Fields<'_>) -> Result<Version, ConfigError> {
     }
 }
 
-fn confidential(fields: Fields<'_>, headers: &Headers) -> Result<Vec<HeaderName>, ConfigError> {
+fn confidential(fields: &Fields, headers: &Headers) -> Result<Vec<HeaderName>, ConfigError> {
     let replay = Replay::new(fields)?;
     let mut names = crate::session::answered(fields)?;
     names.extend(
@@ -336,25 +375,25 @@ fn confidential(fields: Fields<'_>, headers: &Headers) -> Result<Vec<HeaderName>
     Ok(names)
 }
 
-fn cache_ttl(fields: Fields<'_>) -> Result<i64, ConfigError> {
-    let ttl = fields.integer("cache_ttl")?.unwrap_or(3600);
-    let most = fields.integer("cache_ttl_max")?.filter(|most| *most > 0);
-    Ok(most.map_or(ttl, |most| ttl.min(most)))
+fn cache_ttl(fields: &Fields) -> i64 {
+    let ttl = fields.cache.cache_ttl.0;
+    let most = fields.lifetimes.cache_ttl_max.map(|most| most.0);
+    most.filter(|most| *most > 0)
+        .map_or(ttl, |most| ttl.min(most))
 }
 
 fn warnings(
-    fields: Fields<'_>,
+    fields: &Fields,
     methods: Methods,
     mut warnings: Vec<String>,
 ) -> Result<Vec<String>, ConfigError> {
     warnings.extend(crate::config::ineffective_options::warnings(
         fields, methods,
-    )?);
+    ));
     let mut warn = |warning: String| warnings.push(warning);
-    let ineffective: Vec<&str> = WITHOUT_EFFECT
-        .iter()
-        .copied()
-        .filter(|name| fields.is_changed(name))
+    let ineffective = without_effect(fields).into_iter();
+    let ineffective: Vec<&str> = ineffective
+        .filter_map(|(name, is_set)| is_set.then_some(name))
         .collect();
     if !ineffective.is_empty() {
         warn(format!(
@@ -362,56 +401,71 @@ fn warnings(
             ineffective.join(", ")
         ));
     }
-    if fields.is_changed("consumer_groups_claim") {
+    if !fields.claims.consumer_groups_claim.is_empty() {
         warn(
             "consumer_groups_claim: there are no consumer groups, so no token names one".to_owned(),
         );
     }
-    if fields.flag("hide_credentials")? && holds(fields, "bearer_token_param_type", "body")? {
+    if fields.tokens.hide_credentials
+        && fields
+            .places
+            .bearer_token_param_type
+            .contains(&BearerPlace::Body)
+    {
         warn("hide_credentials: a token in a JSON body is not taken out".into());
     }
-    for (name, risk) in [
-        ("verify_signature", "tokens that anyone wrote pass"),
+    for (name, is_on, risk) in [
+        (
+            "verify_signature",
+            fields.checks.verify_signature,
+            "tokens that anyone wrote pass",
+        ),
         (
             "verify_claims",
+            fields.checks.verify_claims,
             "expired tokens and those of other issuers pass",
         ),
         (
             "ssl_verify",
+            fields.provider.ssl_verify,
             "keys may come from an impostor of the provider",
         ),
     ] {
-        if !fields.flag(name)? {
+        if !is_on {
             warn(format!("{name} is false: {risk}"));
         }
     }
-    if let Some(warning) = crate::provider::mutual_tls::ineffective(fields)? {
+    if let Some(warning) = crate::provider::mutual_tls::ineffective(fields) {
         warn(warning);
     }
     if methods.has(Method::AuthorizationCode) {
-        warn_of_logins(fields, &mut warn)?;
+        warn_of_logins(fields, &mut warn);
     }
     if methods.has(Method::Session) {
-        crate::session::storage::warnings(fields)?
-            .into_iter()
-            .for_each(&mut warn);
+        let warning = crate::session::storage::warning(fields);
+        warning.into_iter().for_each(&mut warn);
     }
     if methods.has(Method::AuthorizationCode) || methods.has(Method::Session) {
-        warn_of_secret(fields, &mut warn)?;
+        warn_of_secret(fields, &mut warn);
     }
     if HmacKeys::new(fields)?.are_weak() {
         warn("client_secret is shorter than 32 bytes: HS signatures can be forged".into());
     }
-    let keys = ["jwks_endpoint", "extra_jwks_uris"];
-    if fields.flag("using_pseudo_issuer")? && !keys.iter().any(|name| fields.is_changed(name)) {
+    let has_keys =
+        fields.endpoints.jwks_endpoint.is_some() || !fields.endpoints.extra_jwks_uris.is_empty();
+    if fields.client.using_pseudo_issuer && !has_keys {
         warn("using_pseudo_issuer without jwks_endpoint: there are no keys".into());
     }
     Ok(warnings)
 }
 
 /// Whoever guesses one of the secrets makes sessions for himself.
-fn warn_of_secret(fields: Fields<'_>, warn: &mut impl FnMut(String)) -> Result<(), ConfigError> {
-    let secrets = fields.text("session_secret")?.unwrap_or_default();
+fn warn_of_secret(fields: &Fields, warn: &mut impl FnMut(String)) {
+    let secrets = fields
+        .sessions
+        .session_secret
+        .as_deref()
+        .unwrap_or_default();
     let mut secrets = secrets.lines().map(str::trim);
     if secrets.any(|secret| (1..SECRET_MIN).contains(&secret.len())) {
         warn(
@@ -419,24 +473,31 @@ fn warn_of_secret(fields: Fields<'_>, warn: &mut impl FnMut(String)) -> Result<(
                 .into(),
         );
     }
-    Ok(())
 }
 
-fn warn_of_logins(fields: Fields<'_>, warn: &mut impl FnMut(String)) -> Result<(), ConfigError> {
-    let mode = fields.text("response_mode")?.unwrap_or("query");
-    let strict = !matches!(fields.text("authorization_cookie_same_site")?, Some("None"))
-        && fields.text("authorization_cookie_samesite")? != Some("None");
-    if mode.starts_with("form_post") && strict {
+fn warn_of_logins(fields: &Fields, warn: &mut impl FnMut(String)) {
+    let is_posted = matches!(
+        fields.login.response_mode,
+        Some(Mode::FormPost | Mode::FormPostJwt)
+    );
+    let same_site = [
+        fields.sessions.authorization_cookie_same_site,
+        fields.cookies.authorization_cookie_samesite,
+    ];
+    if is_posted && !same_site.contains(&Some(CookieSameSite::None)) {
         warn(
             "response_mode: form_post over TLS needs authorization_cookie_samesite: None, \
              or browsers keep the cookie back"
                 .into(),
         );
     }
-    let begins = holds(fields, "auth_methods", "session")?
-        && !holds(fields, "disable_session", "authorization_code")?;
-    let leads_back = fields.text("login_action")?.unwrap_or("upstream") == "upstream"
-        && !fields.urls("redirect_uri")?.is_empty();
+    let begins = fields.login.auth_methods.contains(&Method::Session)
+        && !fields
+            .sessions
+            .disable_session
+            .contains(&Method::AuthorizationCode);
+    let leads_back =
+        fields.login.login_action == Action::Upstream && !fields.client.redirect_uri.is_empty();
     if leads_back && !begins {
         warn(
             "auth_methods: authorization_code with redirect_uri and without sessions leads from \
@@ -444,12 +505,8 @@ fn warn_of_logins(fields: Fields<'_>, warn: &mut impl FnMut(String)) -> Result<(
                 .into(),
         );
     }
-    if fields.is_changed("response_type") {
+    let types = &*fields.client.response_type;
+    if !types.is_empty() && *types != ["code"] {
         warn("response_type: only code is supported, and used".into());
     }
-    Ok(())
-}
-
-fn holds(fields: Fields<'_>, name: &str, word: &str) -> Result<bool, ConfigError> {
-    Ok(fields.texts(name)?.iter().any(|one| one == word))
 }

@@ -4,6 +4,7 @@
 use pingora::http::RequestHeader;
 use url::form_urlencoded;
 
+use crate::config::fields::client::Place;
 use crate::decide::refusal::Refusal;
 use doorward_net::http::path::with_path_and_query;
 
@@ -20,6 +21,16 @@ pub(crate) struct Where {
     pub(crate) header: bool,
     pub(crate) query: bool,
     pub(crate) body: bool,
+}
+
+impl Where {
+    pub(crate) fn of(places: &[Place]) -> Self {
+        Self {
+            header: places.contains(&Place::Header),
+            query: places.contains(&Place::Query),
+            body: places.contains(&Place::Body),
+        }
+    }
 }
 
 impl Arguments {

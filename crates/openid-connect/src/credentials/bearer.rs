@@ -9,6 +9,7 @@ use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
+use crate::config::fields::client::{BearerPlace, ProofRequirement};
 use crate::config::fields::{Fields, header_name, wrong};
 use crate::decide::refusal::Refusal;
 use crate::session::strip;
@@ -53,28 +54,27 @@ impl BearerToken<'_> {
 }
 
 impl Places {
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
-        let places = fields.texts("bearer_token_param_type")?;
-        let has = |place: &str| places.iter().any(|one| one == place);
-        let cookie = fields.text("bearer_token_cookie_name")?;
-        if has("cookie") && cookie.is_none() {
+    pub(crate) fn new(fields: &Fields) -> Result<Self, ConfigError> {
+        let has = |place| fields.places.bearer_token_param_type.contains(&place);
+        let cookie = fields.client.bearer_token_cookie_name.as_deref();
+        if has(BearerPlace::Cookie) && cookie.is_none() {
             let message = "required when bearer_token_param_type has cookie";
             return Err(wrong("bearer_token_cookie_name", message));
         }
         let mut headers = vec![ACCESS_TOKEN, X_ACCESS_TOKEN];
-        if let Some(name) = fields.text("bearer_token_header_name")? {
+        if let Some(name) = &fields.client.bearer_token_header_name {
             let name = header_name("bearer_token_header_name", name)?;
             if name != AUTHORIZATION && !headers.contains(&name) {
                 headers.push(name);
             }
         }
         Ok(Self {
-            header: has("header"),
-            query: has("query"),
-            body: has("body"),
-            cookie: cookie.filter(|_| has("cookie")).map(str::to_owned),
+            header: has(BearerPlace::Header),
+            query: has(BearerPlace::Query),
+            body: has(BearerPlace::Body),
+            cookie: (cookie.filter(|_| has(BearerPlace::Cookie))).map(str::to_owned),
             headers,
-            dpop: fields.is_changed("proof_of_possession_dpop"),
+            dpop: fields.proofs.proof_of_possession_dpop != ProofRequirement::Off,
         })
     }
 

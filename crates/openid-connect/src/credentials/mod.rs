@@ -10,6 +10,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
+use crate::config::fields::client::Place;
 use crate::config::fields::{Fields, header_names};
 use crate::config::methods::{Method, Methods};
 use crate::credentials::arguments::{Arguments, Where, retarget};
@@ -69,17 +70,25 @@ struct TokenPlace {
 }
 
 impl Search {
-    pub(crate) fn new(fields: Fields<'_>, methods: Methods) -> Result<Self, ConfigError> {
-        let places = |method, name: &str| {
-            let on = methods.has(method);
-            on.then(|| fields.places(name)).transpose()
+    pub(crate) fn new(fields: &Fields, methods: Methods) -> Result<Self, ConfigError> {
+        let refresh = || {
+            TokenPlace::new(
+                "refresh_token_param_name",
+                fields.client.refresh_token_param_name.as_deref(),
+                &fields.client.refresh_token_param_type,
+            )
         };
-        let refresh = methods.has(Method::RefreshToken);
-        let refresh = refresh.then(|| TokenPlace::new(fields, "refresh_token"));
+        let refresh = methods.has(Method::RefreshToken).then(refresh);
+        let password = methods.has(Method::Password);
+        let client = methods.has(Method::ClientCredentials);
         Ok(Self {
-            id_token: TokenPlace::new(fields, "id_token")?,
-            password: places(Method::Password, "password_param_type")?,
-            client: places(Method::ClientCredentials, "client_credentials_param_type")?,
+            id_token: TokenPlace::new(
+                "id_token_param_name",
+                fields.client.id_token_param_name.as_deref(),
+                &fields.places.id_token_param_type,
+            )?,
+            password: password.then(|| Where::of(&fields.places.password_param_type)),
+            client: client.then(|| Where::of(&fields.places.client_credentials_param_type)),
             refresh: refresh.transpose()?.flatten(),
         })
     }
@@ -205,17 +214,15 @@ impl Search {
 }
 
 impl TokenPlace {
-    /// Of the settings `<kind>_param_name` and `<kind>_param_type`; `None`: it
-    /// is not looked for.
-    fn new(fields: Fields<'_>, kind: &str) -> Result<Option<Self>, ConfigError> {
-        let field = format!("{kind}_param_name");
-        let Some(name) = fields.text(&field)?.filter(|name| !name.is_empty()) else {
+    /// Of a name, which `field` says; `None`: it is not looked for.
+    fn new(field: &str, name: Option<&str>, places: &[Place]) -> Result<Option<Self>, ConfigError> {
+        let Some(name) = name.filter(|name| !name.is_empty()) else {
             return Ok(None);
         };
         Ok(Some(Self {
-            places: fields.places(&format!("{kind}_param_type"))?,
+            places: Where::of(places),
             parameter: name.to_owned(),
-            headers: header_names(&field, name)?,
+            headers: header_names(field, name)?,
         }))
     }
 
@@ -310,11 +317,10 @@ mod tests {
 
     use super::*;
 
-    fn find(config: Value, headers: &[(&str, &str)], query: &str) -> Result<String, Refusal> {
-        let mut config = config.as_object().cloned().expect("an object");
-        config.insert("client_id".to_owned(), json!(["gateway"]));
-        let fields = Fields(&config);
-        let (methods, _) = Methods::new(fields).expect("valid");
+    fn find(mut config: Value, headers: &[(&str, &str)], query: &str) -> Result<String, Refusal> {
+        config["client_id"] = json!(["gateway"]);
+        let fields = &Fields::of(&config).expect("valid");
+        let (methods, _) = Methods::new(fields);
         let search = Search::new(fields, methods).expect("valid");
         let mut request = RequestHeader::build("GET", b"/", None).expect("a request");
         for (name, value) in headers {

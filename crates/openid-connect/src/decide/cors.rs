@@ -29,9 +29,9 @@ const MAY_ASK: HeaderValue = HeaderValue::from_static("600");
 pub(crate) struct CorsOrigins(Option<Vec<String>>);
 
 impl CorsOrigins {
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
+    pub(crate) fn new(fields: &Fields) -> Result<Self, ConfigError> {
         let name = "scripts_origins";
-        let named = fields.texts(name)?;
+        let named = &fields.responses.scripts_origins;
         let is_origin = |text: &String| {
             Url::parse(text).is_ok_and(|url| {
                 matches!(url.scheme(), "http" | "https")
@@ -42,8 +42,8 @@ impl CorsOrigins {
             let message = "expected origins such as https://app.example.com";
             return Err(wrong(name, message));
         }
-        let on = fields.flag("scripts_unauthorized")? && !named.is_empty();
-        Ok(Self(on.then_some(named)))
+        let on = fields.responses.scripts_unauthorized && !named.is_empty();
+        Ok(Self(on.then(|| named.to_vec())))
     }
 
     /// Whether the scripts of `caller` may read answers: those of any origin

@@ -5,6 +5,7 @@ use http::{HeaderValue, StatusCode};
 use url::Url;
 
 use crate::config::address::Address;
+use crate::config::fields::client::ProofRequirement;
 use crate::config::fields::{Fields, wrong};
 use crate::decide::refusal::{Class, Refusal};
 use crate::provider::client_auth::nth;
@@ -27,22 +28,18 @@ pub(crate) struct ErrorResponses {
 impl ErrorResponses {
     /// `scope` is what a token that lacks scopes would need.
     pub(crate) fn new(
-        fields: Fields<'_>,
+        fields: &Fields,
         issuer: &Url,
         scope: Option<&str>,
     ) -> Result<Self, ConfigError> {
         let writer = Writer {
-            unauthorized: fields
-                .text("unauthorized_error_message")?
-                .unwrap_or("Unauthorized"),
-            forbidden: fields
-                .text("forbidden_error_message")?
-                .unwrap_or("Forbidden"),
+            unauthorized: &fields.refusals.unauthorized_error_message,
+            forbidden: &fields.refusals.forbidden_error_message,
             realm: issuer.host_str().unwrap_or_default(),
             scope: scope.filter(|scope| is_plain(scope)),
-            expose_code: fields.flag("expose_error_code")?,
-            explain: fields.flag("display_errors")?,
-            schemes: schemes(fields.text("proof_of_possession_dpop")?),
+            expose_code: fields.responses.expose_error_code,
+            explain: fields.responses.display_errors,
+            schemes: schemes(fields.proofs.proof_of_possession_dpop),
             dpop_algs: ProofAlgs::new(fields)?.names(),
         };
         let replies = Refusal::ALL
@@ -52,10 +49,19 @@ impl ErrorResponses {
         let unwritable = || wrong("issuer", "its host can't be written into a header");
         Ok(Self {
             replies: replies.ok_or_else(unwritable)?,
-            unauthorized: addresses(fields, "unauthorized_redirect_uri")?,
-            forbidden: addresses(fields, "forbidden_redirect_uri")?,
-            unexpected: addresses(fields, "unexpected_redirect_uri")?,
-            explains: fields.flag("display_errors")?,
+            unauthorized: addresses(
+                "unauthorized_redirect_uri",
+                &fields.responses.unauthorized_redirect_uri,
+            )?,
+            forbidden: addresses(
+                "forbidden_redirect_uri",
+                &fields.responses.forbidden_redirect_uri,
+            )?,
+            unexpected: addresses(
+                "unexpected_redirect_uri",
+                &fields.responses.unexpected_redirect_uri,
+            )?,
+            explains: fields.responses.display_errors,
         })
     }
 
@@ -99,11 +105,11 @@ impl ErrorResponses {
 const DPOP: &str = "DPoP";
 
 /// The schemes by which tokens get in, where proofs are demanded so.
-fn schemes(dpop: Option<&str>) -> &'static [&'static str] {
+fn schemes(dpop: ProofRequirement) -> &'static [&'static str] {
     match dpop {
-        Some("strict") => &[DPOP],
-        Some("optional") => &["Bearer", DPOP],
-        _ => &["Bearer"],
+        ProofRequirement::Strict => &[DPOP],
+        ProofRequirement::Optional => &["Bearer", DPOP],
+        ProofRequirement::Off => &["Bearer"],
     }
 }
 
@@ -182,12 +188,12 @@ fn is_plain(text: &str) -> bool {
         .all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\'))
 }
 
-fn addresses(fields: Fields<'_>, name: &str) -> Result<Vec<HeaderValue>, ConfigError> {
+fn addresses(name: &str, addresses: &[Address]) -> Result<Vec<HeaderValue>, ConfigError> {
     let value = |address: &Address| {
         HeaderValue::from_str(address.as_str())
             .map_err(|_| wrong(name, "can't be written into a header"))
     };
-    fields.addresses(name)?.iter().map(value).collect()
+    addresses.iter().map(value).collect()
 }
 
 #[cfg(test)]
@@ -198,10 +204,12 @@ mod tests {
     use doorward_net::http::reply::ReplyBody;
 
     fn answer(config: Value, refusal: Refusal) -> (u16, String, String) {
-        let config = config.as_object().cloned().expect("an object");
         let issuer = Url::parse("https://id.example.com:8443/oauth2").expect("a URL");
-        let error_responses =
-            ErrorResponses::new(Fields(&config), &issuer, Some("orders:read profile"));
+        let error_responses = ErrorResponses::new(
+            &Fields::of(&config).expect("valid"),
+            &issuer,
+            Some("orders:read profile"),
+        );
         let reply = error_responses.expect("they can be made").to(refusal, 0);
         let header = |name| {
             let found = reply.headers.iter().find(|(key, _)| key == name);
@@ -233,11 +241,9 @@ mod tests {
     fn a_challenge_names_no_scheme_by_which_no_token_gets_in() {
         let schemes = |how: &str, refusal: Refusal| {
             let config = json!({"proof_of_possession_dpop": how});
-            let Value::Object(config) = config else {
-                unreachable!("an object")
-            };
             let issuer = Url::parse("https://id.example.com").expect("a URL");
-            let responses = ErrorResponses::new(Fields(&config), &issuer, None);
+            let responses =
+                ErrorResponses::new(&Fields::of(&config).expect("valid"), &issuer, None);
             let reply = responses.expect("they can be made").to(refusal, 0);
             let challenges = reply.headers.iter();
             let challenges = challenges.filter(|(name, _)| name == WWW_AUTHENTICATE);

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::config::fields::connection::Grant;
 use crate::config::fields::{Fields, header_name, wrong};
 use doorward_plugin_api::ConfigError;
+use doorward_plugin_api::config::FieldWord;
 
 /// Which headers, and as what.
 #[derive(Clone, Debug)]
@@ -15,13 +17,17 @@ pub(crate) struct Replay {
     /// Names at the provider and for the client.
     names: Arc<[(HeaderName, HeaderName)]>,
     /// Of every grant if empty.
-    grants: Arc<[String]>,
+    grants: Arc<[Grant]>,
 }
 
 impl Replay {
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
+    pub(crate) fn new(fields: &Fields) -> Result<Self, ConfigError> {
         let field = "token_headers_replay";
-        let prefix = fields.text("token_headers_prefix")?.unwrap_or_default();
+        let prefix = fields
+            .arguments
+            .token_headers_prefix
+            .as_deref()
+            .unwrap_or_default();
         let pair = |name: &String| {
             let from = header_name(field, name)?;
             let to = header_name("token_headers_prefix", &format!("{prefix}{name}"))?;
@@ -34,10 +40,10 @@ impl Replay {
             }
             Ok((from, to))
         };
-        let names = fields.texts(field)?;
+        let names = &fields.arguments.token_headers_replay;
         Ok(Self {
             names: names.iter().map(pair).collect::<Result<_, _>>()?,
-            grants: fields.texts("token_headers_grants")?.into(),
+            grants: fields.arguments.token_headers_grants.clone().into(),
         })
     }
 
@@ -48,7 +54,7 @@ impl Replay {
 
     /// What of an answer to `grant` is for the client.
     pub(crate) fn of(&self, grant: &str, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
-        if !self.grants.is_empty() && !self.grants.iter().any(|one| one == grant) {
+        if !self.grants.is_empty() && !self.grants.iter().any(|one| one.word() == grant) {
             return Vec::new();
         }
         let found = self.names.iter().flat_map(|(from, to)| {
@@ -69,8 +75,7 @@ mod tests {
     fn headers_are_replayed_by_grant_under_a_prefix() {
         let config = json!({"token_headers_replay": ["X-Plan"], "token_headers_prefix": "IdP-",
             "token_headers_grants": ["password"]});
-        let config = config.as_object().cloned().expect("an object");
-        let replay = Replay::new(Fields(&config)).expect("valid");
+        let replay = Replay::new(&Fields::of(&config).expect("valid")).expect("valid");
         let mut headers = HeaderMap::new();
         headers.insert("x-plan", HeaderValue::from_static("gold"));
         headers.insert("x-other", HeaderValue::from_static("1"));
@@ -79,7 +84,6 @@ mod tests {
         assert_eq!(replayed[0].0, "idp-x-plan");
         assert!(replay.of("refresh_token", &headers).is_empty());
         let bad = json!({"token_headers_replay": ["Content_Length"]});
-        let bad = bad.as_object().cloned().expect("an object");
-        assert!(Replay::new(Fields(&bad)).is_err());
+        assert!(Replay::new(&Fields::of(&bad).expect("valid")).is_err());
     }
 }

@@ -9,40 +9,47 @@ use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
 use crate::config::fields::Fields;
+use crate::config::fields::connection::HeaderFields;
+use crate::config::fields::login::LoginToken;
 use crate::headers::upstream_headers::TokenHeader;
 use crate::provider::ProviderMetadata;
 use crate::provider::token_cache::{Document, VerifiedToken};
 use doorward_core::jose::verify::Unverified;
 use doorward_plugin_api::ConfigError;
+use doorward_plugin_api::config::AnyText;
 use doorward_plugin_api::consumers::header_value;
 use doorward_plugin_api::filter::Exchange;
 
-/// Settings about answers of the provider, which are kept for them alone.
-const RESPONSE_HEADERS: [&str; 8] = [
-    "upstream_introspection_header",
-    "upstream_introspection_jwt_header",
-    "downstream_introspection_header",
-    "downstream_introspection_jwt_header",
-    "upstream_user_info_header",
-    "upstream_user_info_jwt_header",
-    "downstream_user_info_header",
-    "downstream_user_info_jwt_header",
-];
-
 /// Whether whole answers of the provider are shown to somebody.
-pub(crate) fn shows_responses(fields: Fields<'_>) -> bool {
-    let given = |name: &str| matches!(fields.text(name), Ok(Some(_)));
-    let tokens = fields.texts("login_tokens").unwrap_or_default();
-    RESPONSE_HEADERS.into_iter().any(given) || tokens.iter().any(|one| one == "introspection")
+pub(crate) fn shows_responses(fields: &Fields) -> bool {
+    let of = &fields.headers;
+    let introspection = [
+        &of.upstream_introspection_header,
+        &of.upstream_introspection_jwt_header,
+        &of.downstream_introspection_header,
+        &of.downstream_introspection_jwt_header,
+    ];
+    introspection.into_iter().any(Option::is_some)
+        || shows_user_info(of)
+        || fields
+            .login
+            .login_tokens
+            .contains(&LoginToken::Introspection)
 }
 
 /// Whether userinfo is asked about every user.
-pub(crate) fn needs_user_info(fields: Fields<'_>) -> Result<bool, ConfigError> {
-    let mut names = RESPONSE_HEADERS
-        .iter()
-        .filter(|name| name.contains("user_info"));
-    let told = names.any(|name| matches!(fields.text(name), Ok(Some(_))));
-    Ok(told || fields.flag("search_user_info")?)
+pub(crate) fn needs_user_info(fields: &Fields) -> bool {
+    shows_user_info(&fields.headers) || fields.claims.search_user_info
+}
+
+fn shows_user_info(of: &HeaderFields) -> bool {
+    let headers = [
+        &of.upstream_user_info_header,
+        &of.upstream_user_info_jwt_header,
+        &of.downstream_user_info_header,
+        &of.downstream_user_info_jwt_header,
+    ];
+    headers.into_iter().any(Option::is_some)
 }
 
 /// What came with an access token.
@@ -72,19 +79,125 @@ enum Item {
     SessionId,
 }
 
-impl Item {
-    const ALL: [(Self, &'static str); 10] = [
-        (Self::AccessToken, "access_token"),
-        (Self::AccessTokenJwk, "access_token_jwk"),
-        (Self::IdToken, "id_token"),
-        (Self::IdTokenJwk, "id_token_jwk"),
-        (Self::RefreshToken, "refresh_token"),
-        (Self::UserInfo, "user_info"),
-        (Self::UserInfoJwt, "user_info_jwt"),
-        (Self::Introspection, "introspection"),
-        (Self::IntrospectionJwt, "introspection_jwt"),
-        (Self::SessionId, "session_id"),
-    ];
+/// An item, and the field that names its header.
+type HeaderField<'a> = (Item, &'static str, &'a Option<AnyText>);
+
+/// The upstream's access token has a header of its own.
+fn upstream(of: &HeaderFields) -> [HeaderField<'_>; 9] {
+    use Item::*;
+    [
+        (
+            AccessTokenJwk,
+            "upstream_access_token_jwk_header",
+            &of.upstream_access_token_jwk_header,
+        ),
+        (
+            IdToken,
+            "upstream_id_token_header",
+            &of.upstream_id_token_header,
+        ),
+        (
+            IdTokenJwk,
+            "upstream_id_token_jwk_header",
+            &of.upstream_id_token_jwk_header,
+        ),
+        (
+            RefreshToken,
+            "upstream_refresh_token_header",
+            &of.upstream_refresh_token_header,
+        ),
+        (
+            UserInfo,
+            "upstream_user_info_header",
+            &of.upstream_user_info_header,
+        ),
+        (
+            UserInfoJwt,
+            "upstream_user_info_jwt_header",
+            &of.upstream_user_info_jwt_header,
+        ),
+        (
+            Introspection,
+            "upstream_introspection_header",
+            &of.upstream_introspection_header,
+        ),
+        (
+            IntrospectionJwt,
+            "upstream_introspection_jwt_header",
+            &of.upstream_introspection_jwt_header,
+        ),
+        (
+            SessionId,
+            "upstream_session_id_header",
+            &of.upstream_session_id_header,
+        ),
+    ]
+}
+
+fn downstream(of: &HeaderFields) -> [HeaderField<'_>; 10] {
+    use Item::*;
+    [
+        (
+            AccessToken,
+            "downstream_access_token_header",
+            &of.downstream_access_token_header,
+        ),
+        (
+            AccessTokenJwk,
+            "downstream_access_token_jwk_header",
+            &of.downstream_access_token_jwk_header,
+        ),
+        (
+            IdToken,
+            "downstream_id_token_header",
+            &of.downstream_id_token_header,
+        ),
+        (
+            IdTokenJwk,
+            "downstream_id_token_jwk_header",
+            &of.downstream_id_token_jwk_header,
+        ),
+        (
+            RefreshToken,
+            "downstream_refresh_token_header",
+            &of.downstream_refresh_token_header,
+        ),
+        (
+            UserInfo,
+            "downstream_user_info_header",
+            &of.downstream_user_info_header,
+        ),
+        (
+            UserInfoJwt,
+            "downstream_user_info_jwt_header",
+            &of.downstream_user_info_jwt_header,
+        ),
+        (
+            Introspection,
+            "downstream_introspection_header",
+            &of.downstream_introspection_header,
+        ),
+        (
+            IntrospectionJwt,
+            "downstream_introspection_jwt_header",
+            &of.downstream_introspection_jwt_header,
+        ),
+        (
+            SessionId,
+            "downstream_session_id_header",
+            &of.downstream_session_id_header,
+        ),
+    ]
+}
+
+fn read<'a>(
+    fields: impl IntoIterator<Item = HeaderField<'a>>,
+) -> Result<Vec<(Item, TokenHeader)>, ConfigError> {
+    let some = fields.into_iter().filter_map(|(item, field, text)| {
+        let text = text.as_deref().filter(|text| !text.is_empty())?;
+        Some(TokenHeader::new(field, text).map(|header| (item, header)))
+    });
+    some.collect()
 }
 
 /// The headers that are configured.
@@ -95,24 +208,10 @@ pub(crate) struct TokenSetHeaders {
 }
 
 impl TokenSetHeaders {
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
-        let read = |side: &str| {
-            let mut headers = Vec::new();
-            for (item, name) in Item::ALL {
-                // The upstream's access token has a header of its own.
-                if side == "upstream" && item == Item::AccessToken {
-                    continue;
-                }
-                let field = format!("{side}_{name}_header");
-                if let Some(text) = fields.text(&field)?.filter(|text| !text.is_empty()) {
-                    headers.push((item, TokenHeader::new(&field, text)?));
-                }
-            }
-            Ok::<_, ConfigError>(headers)
-        };
+    pub(crate) fn new(of: &HeaderFields) -> Result<Self, ConfigError> {
         Ok(Self {
-            upstream: read("upstream")?,
-            downstream: read("downstream")?,
+            upstream: read(upstream(of))?,
+            downstream: read(downstream(of))?,
         })
     }
 

@@ -7,7 +7,8 @@ use http::{HeaderName, HeaderValue};
 use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
 
-use crate::config::fields::{Fields, header_name};
+use crate::config::fields::types::ClaimHeader;
+use crate::config::fields::{Fields, header_name, pairs};
 use crate::credentials::bearer::is_token;
 use crate::headers::token_set::TokenSetHeaders;
 use doorward_core::jose::claims::{find, words};
@@ -65,13 +66,25 @@ pub(crate) struct TokenHeader {
 }
 
 impl Headers {
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
-        let token = fields
-            .text("upstream_access_token_header")?
+    pub(crate) fn new(fields: &Fields) -> Result<Self, ConfigError> {
+        let token = fields.tokens.upstream_access_token_header.as_deref();
+        let token = token
             .map(|text| TokenHeader::new("upstream_access_token_header", text))
             .transpose()?;
-        let upstream = claim_headers(fields, "upstream")?;
-        let token_set = TokenSetHeaders::new(fields)?;
+        let of = &fields.headers;
+        let upstream = claim_headers(
+            &of.upstream_headers,
+            ("upstream_headers_claims", &of.upstream_headers_claims),
+            ("upstream_headers_names", &of.upstream_headers_names),
+            "upstream_headers",
+        )?;
+        let downstream = claim_headers(
+            &of.downstream_headers,
+            ("downstream_headers_claims", &of.downstream_headers_claims),
+            ("downstream_headers_names", &of.downstream_headers_names),
+            "downstream_headers",
+        )?;
+        let token_set = TokenSetHeaders::new(of)?;
         let mut owned = identity::HEADERS.to_vec();
         owned.extend(crate::session::owned(fields)?);
         owned.extend(upstream.iter().map(|(name, _)| name.clone()));
@@ -86,10 +99,10 @@ impl Headers {
         Ok(Self {
             authorization: Authorization::new(token.as_ref(), &token_set),
             token,
-            credential_claim: fields.texts("credential_claim")?,
-            groups_claim: fields.texts("authenticated_groups_claim")?,
+            credential_claim: fields.subject.credential_claim.to_vec(),
+            groups_claim: fields.claims.authenticated_groups_claim.to_vec(),
             upstream,
-            downstream: claim_headers(fields, "downstream")?,
+            downstream,
             token_set,
             owned,
         })
@@ -213,13 +226,18 @@ impl TokenHeader {
 
 /// `<side>_headers_claims` with `<side>_headers_names`, and `<side>_headers`.
 fn claim_headers(
-    fields: Fields<'_>,
-    side: &str,
+    whole: &[ClaimHeader],
+    claims: (&str, &[String]),
+    names: (&str, &[String]),
+    field: &str,
 ) -> Result<Vec<(HeaderName, Vec<String>)>, ConfigError> {
-    let names = format!("{side}_headers_names");
-    let mut headers = fields.header_paths(&format!("{side}_headers"))?;
-    for (claim, name) in fields.pairs(&format!("{side}_headers_claims"), &names)? {
-        headers.push((header_name(&names, &name)?, vec![claim]));
+    let header = |one: &ClaimHeader| Ok((header_name(field, &one.header)?, one.path.to_vec()));
+    let mut headers: Vec<_> = whole
+        .iter()
+        .map(header)
+        .collect::<Result<_, ConfigError>>()?;
+    for (claim, name) in pairs(claims, names)? {
+        headers.push((header_name(names.0, &name)?, vec![claim]));
     }
     Ok(headers)
 }
@@ -239,10 +257,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::config::fields::schema;
 
     fn written(config: Value, sent: &[(&str, &str)]) -> RequestHeader {
-        let config = config.as_object().cloned().expect("an object");
-        let headers = Headers::new(Fields(&config)).expect("it is valid");
+        let headers = Headers::new(&Fields::of(&config).expect("valid")).expect("it is valid");
         let mut request = RequestHeader::build("GET", b"/", None).expect("a request");
         for (name, value) in sent {
             let name = (*name).to_owned();
@@ -318,8 +336,7 @@ mod tests {
             "upstream_headers_names": ["X_Sub"],
             "upstream_access_token_header": "x-token",
         });
-        let config = config.as_object().cloned().expect("an object");
-        let headers = Headers::new(Fields(&config)).expect("it is valid");
+        let headers = Headers::new(&Fields::of(&config).expect("valid")).expect("it is valid");
         for name in [
             "x-sub",
             "x-token",
@@ -337,10 +354,17 @@ mod tests {
             json!({"upstream_access_token_header": "authorization:basic"}),
             json!({"upstream_headers_claims": ["a"]}),
             json!({"upstream_headers_claims": ["a"], "upstream_headers_names": [""]}),
-            json!({"downstream_headers": [{"header": "x"}]}),
         ] {
-            let fields = config.as_object().cloned().expect("an object");
-            assert!(Headers::new(Fields(&fields)).is_err(), "{config}");
+            let headers = Fields::of(&config).and_then(|fields| Headers::new(&fields));
+            assert!(headers.is_err(), "{config}");
         }
+        let config = json!({"issuer": "https://id", "downstream_headers": [{"header": "x"}]});
+        let complete = schema().complete(config.as_object().cloned().expect("an object"));
+        let violations = complete.expect_err("there is no path");
+        assert!(
+            violations.has("downstream_headers"),
+            "{}",
+            violations.message()
+        );
     }
 }

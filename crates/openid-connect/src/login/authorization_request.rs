@@ -15,7 +15,6 @@ use crate::provider::client_auth::Client;
 use crate::provider::endpoints::Endpoint;
 use crate::provider::extras::Parameters;
 use crate::provider::par::ParClient;
-use doorward_plugin_api::ConfigError;
 
 /// Life of a signed request, in seconds.
 const SIGNED_LIFE: i64 = 60;
@@ -30,11 +29,11 @@ pub(crate) struct RequestMode {
 }
 
 impl RequestMode {
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            push: fields.maybe_flag("require_pushed_authorization_requests")?,
-            sign: fields.maybe_flag("require_signed_request_object")?,
-        })
+    pub(crate) fn new(fields: &Fields) -> Self {
+        Self {
+            push: fields.proofs.require_pushed_authorization_requests,
+            sign: fields.proofs.require_signed_request_object,
+        }
     }
 
     /// Where the browser at this address goes with a request of these parameters.

@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 use url::form_urlencoded::Serializer;
 
 use crate::config::address::Address;
+pub(crate) use crate::config::fields::login::Action;
+use crate::config::fields::login::{LoginToken, RedirectMode};
 use crate::config::fields::{Fields, wrong};
 use crate::config::methods::Method;
 use crate::headers::token_set::TokenSet;
@@ -17,17 +19,7 @@ use crate::provider::token_cache::VerifiedToken;
 use crate::session::LoginSession;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_plugin_api::ConfigError;
-
-/// What is done for a user who has signed in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    /// The request that wanted the login goes on.
-    Upstream,
-    /// The tokens are the answer.
-    Response,
-    /// The browser is sent on.
-    Redirect,
-}
+use doorward_plugin_api::config::FieldWord;
 
 /// What users get.
 #[derive(Debug)]
@@ -37,27 +29,16 @@ pub(crate) struct LoginAction {
     /// For whom comes by another method, by method.
     others: Vec<(Method, Action)>,
     keeps_query: bool,
-    tokens: Vec<String>,
+    tokens: Vec<LoginToken>,
     in_query: bool,
     addresses: Vec<Address>,
 }
 
 impl LoginAction {
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
-        let named = fields.texts("login_methods")?;
-        let wanted = match fields.text("login_action")? {
-            Some("response") => Action::Response,
-            Some("redirect") => Action::Redirect,
-            Some("upstream") | None => Action::Upstream,
-            Some(_) => {
-                return Err(wrong(
-                    "login_action",
-                    "expected upstream, response or redirect",
-                ));
-            }
-        };
-        let addresses = fields.addresses("login_redirect_uri")?;
-        let on = |method: &Method| named.iter().any(|name| name == method.name());
+    pub(crate) fn new(fields: &Fields) -> Result<Self, ConfigError> {
+        let wanted = fields.login.login_action;
+        let addresses = fields.responses.login_redirect_uri.clone();
+        let on = |method: &Method| fields.login.login_methods.contains(method);
         let code = Method::AuthorizationCode;
         let others = Method::ALL.into_iter().filter(on);
         let others = others.filter(|method| *method != code && wanted != Action::Upstream);
@@ -70,9 +51,9 @@ impl LoginAction {
         Ok(Self {
             action: if on(&code) { wanted } else { Action::Upstream },
             others,
-            keeps_query: fields.flag("preserve_query_args")?,
-            tokens: fields.texts("login_tokens")?,
-            in_query: fields.text("login_redirect_mode")? == Some("query"),
+            keeps_query: fields.responses.preserve_query_args,
+            tokens: fields.login.login_tokens.to_vec(),
+            in_query: fields.login.login_redirect_mode == RedirectMode::Query,
             addresses,
         })
     }
@@ -83,21 +64,21 @@ impl LoginAction {
         found.map(|(_, action)| *action)
     }
 
-    fn wants(&self, name: &str) -> bool {
-        self.tokens.iter().any(|one| one == name)
+    fn wants(&self, token: LoginToken) -> bool {
+        self.tokens.contains(&token)
     }
 
     /// The tokens that are to be given out.
     fn tokens<'a>(&self, issued: &IssuedTokens<'a>) -> Vec<(&'static str, &'a str)> {
         let all = [
-            ("id_token", issued.id_token),
-            ("access_token", Some(issued.access)),
-            ("refresh_token", issued.refresh),
+            (LoginToken::IdToken, issued.id_token),
+            (LoginToken::AccessToken, Some(issued.access)),
+            (LoginToken::RefreshToken, issued.refresh),
         ];
-        let wanted = |name: &str| self.wants(name) || self.wants("tokens");
-        let wanted = all.into_iter().filter(|(name, _)| wanted(name));
+        let wanted = |kind: LoginToken| self.wants(kind) || self.wants(LoginToken::Tokens);
+        let wanted = all.into_iter().filter(|(kind, _)| wanted(*kind));
         wanted
-            .filter_map(|(name, token)| Some((name, token?)))
+            .filter_map(|(kind, token)| Some((kind.word(), token?)))
             .collect()
     }
 
@@ -107,7 +88,7 @@ impl LoginAction {
         let mut tokens: Map<String, Value> = tokens
             .map(|(name, token)| (name.to_owned(), Value::from(token)))
             .collect();
-        if self.wants("tokens") {
+        if self.wants(LoginToken::Tokens) {
             tokens.insert("token_type".to_owned(), Value::from("Bearer"));
             if let Some(life) = issued.expires_in {
                 tokens.insert("expires_in".to_owned(), Value::from(life));
@@ -116,7 +97,8 @@ impl LoginAction {
                 tokens.insert("scope".to_owned(), Value::from(scope));
             }
         }
-        if let Some(said) = issued.introspection.filter(|_| self.wants("introspection")) {
+        if let Some(said) = (issued.introspection).filter(|_| self.wants(LoginToken::Introspection))
+        {
             tokens.insert("introspection".to_owned(), Value::Object(said.clone()));
         }
         let body = Bytes::from(Value::Object(tokens).to_string());
@@ -216,8 +198,7 @@ mod tests {
     use super::*;
 
     fn after(config: Value) -> LoginAction {
-        let config = config.as_object().cloned().expect("an object");
-        LoginAction::new(Fields(&config)).expect("valid")
+        LoginAction::new(&Fields::of(&config).expect("valid")).expect("valid")
     }
 
     fn login() -> LoginSession {
@@ -260,9 +241,8 @@ mod tests {
         );
         assert_eq!(after(config).of(Method::Password), None);
         let config = json!({"login_action": "redirect", "login_methods": ["bearer"]});
-        let config = config.as_object().cloned().expect("an object");
         assert!(
-            LoginAction::new(Fields(&config)).is_err(),
+            LoginAction::new(&Fields::of(&config).expect("valid")).is_err(),
             "it would be a loop"
         );
         let config = json!({"login_action": "response", "login_methods": ["password"]});

@@ -33,7 +33,7 @@ use crate::credentials::arguments::Arguments;
 use crate::decide::refusal::Refusal;
 use crate::provider::client_auth::{Client, nth};
 use crate::provider::extras::{Extras, Parameters};
-use crate::session::{sealer, style};
+use crate::session::{CookieStyle, sealer, style};
 use doorward_core::clock::random_bytes;
 use doorward_net::session::seal::Sealer;
 use doorward_plugin_api::ConfigError;
@@ -119,32 +119,29 @@ pub(crate) struct Logins {
 impl Logins {
     /// The logins of a configuration; `secret` is what to seal with where it
     /// names nothing.
-    pub(crate) fn new(fields: Fields<'_>, secret: &[u8]) -> Result<Self, ConfigError> {
-        let issuer = fields.text("issuer")?.unwrap_or_default();
-        let lifetime = match fields.integer("authorization_rolling_timeout")? {
-            Some(newer) => newer,
-            None => fields
-                .integer("authorization_cookie_lifetime")?
-                .unwrap_or(600),
-        };
-        let name = "authorization_cookie_name";
-        if fields.text(name)? == fields.text("session_cookie_name")? {
-            return Err(wrong(name, "must differ from session_cookie_name"));
+    pub(crate) fn new(fields: &Fields, secret: &[u8]) -> Result<Self, ConfigError> {
+        let newer = fields.sessions.authorization_rolling_timeout;
+        let lifetime = newer
+            .unwrap_or(fields.cookies.authorization_cookie_lifetime)
+            .0;
+        if fields.cookies.authorization_cookie_name == fields.cookies.session_cookie_name {
+            let message = "must differ from session_cookie_name";
+            return Err(wrong("authorization_cookie_name", message));
         }
         Ok(Self {
             sealer: sealer(fields, "login state", secret)?,
-            context: issuer.as_bytes().to_vec(),
-            browsers: Browsers::new(style(fields, "authorization")?, lifetime),
+            context: fields.provider.issuer.text.as_bytes().to_vec(),
+            browsers: Browsers::new(style(&CookieStyle::of_logins(fields))?, lifetime),
             lifetime_ms: lifetime.saturating_mul(1000),
             response_mode: ResponseMode::new(fields)?,
-            leeway: fields.integer("leeway")?.unwrap_or(0),
-            preserved: PreservedRequests::new(fields)?,
-            scope: fields.texts("scopes")?.join(" "),
-            audience: fields.texts("audience")?,
-            max_age: fields.integer("max_age")?,
-            pkce: fields.maybe_flag("require_proof_key_for_code_exchange")? != Some(false),
-            extras: Extras::new(fields, "authorization_query_args", "authorization_headers")?,
-            redirect_uris: fields.addresses("redirect_uri")?,
+            leeway: fields.checks.leeway.0,
+            preserved: PreservedRequests::new(fields),
+            scope: fields.provider.scopes.join(" "),
+            audience: fields.client.audience.to_vec(),
+            max_age: fields.claims.max_age.map(|age| age.0),
+            pkce: fields.proofs.require_proof_key_for_code_exchange != Some(false),
+            extras: Extras::new(&fields.arguments.of_logins())?,
+            redirect_uris: fields.client.redirect_uri.clone(),
             callback: None,
             callback_replay: Arc::new(CallbackReplay::new()),
         })

@@ -19,7 +19,6 @@ use crate::config::fields::Fields;
 use crate::login::site::Site;
 use crate::provider::single_flight::{Digest, digest_of};
 use doorward_net::http::form::is_form_type;
-use doorward_plugin_api::ConfigError;
 
 /// Most bytes of all that is kept, about.
 const BYTES: u64 = 16 * 1024 * 1024;
@@ -61,12 +60,11 @@ impl Weighter<Digest, Arc<PreservedRequest>> for Weight {
 
 impl PreservedRequests {
     /// `None`: nothing is kept.
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Option<Self>, ConfigError> {
-        let most = fields.integer("preserve_request_body")?.unwrap_or(0);
-        let most = usize::try_from(most).unwrap_or(0);
+    pub(crate) fn new(fields: &Fields) -> Option<Self> {
+        let most = usize::try_from(fields.responses.preserve_request_body.0).unwrap_or(0);
         let state = ahash::RandomState::new();
         let all = || Cache::with(REQUESTS, BYTES, Weight, state, DefaultLifecycle::default());
-        Ok((most > 0).then(|| Self { most, all: all() }))
+        (most > 0).then(|| Self { most, all: all() })
     }
 
     /// Whether a request is one to be kept: it has a body, of this site.
@@ -119,8 +117,7 @@ mod tests {
 
     fn preserved() -> PreservedRequests {
         let config = json!({"preserve_request_body": 10});
-        let config = config.as_object().cloned().expect("an object");
-        let preserved = PreservedRequests::new(Fields(&config)).expect("valid");
+        let preserved = PreservedRequests::new(&Fields::of(&config).expect("valid"));
         preserved.expect("it is on")
     }
 

@@ -1,8 +1,10 @@
 //! The ways in which answers of the provider come (`response_mode`; OAuth 2.0
 //! Multiple Response Types §2.1, Form Post, JARM §2.3).
 
+use crate::config::fields::login::Mode;
 use crate::config::fields::{Fields, wrong};
 use doorward_plugin_api::ConfigError;
+use doorward_plugin_api::config::FieldWord;
 
 /// Where an answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,26 +26,25 @@ pub(crate) struct ResponseMode {
 }
 
 impl ResponseMode {
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
-        let name = fields.text("response_mode")?.unwrap_or("query");
-        let (delivery, signed) = match name {
-            "query" => (Delivery::Query, false),
-            "form_post" => (Delivery::FormPost, false),
-            "fragment" => (Delivery::Fragment, false),
+    pub(crate) fn new(fields: &Fields) -> Result<Self, ConfigError> {
+        let mode = fields.login.response_mode.unwrap_or(Mode::Query);
+        let (delivery, signed) = match mode {
+            Mode::Query => (Delivery::Query, false),
+            Mode::FormPost => (Delivery::FormPost, false),
+            Mode::Fragment => (Delivery::Fragment, false),
             // For a code, `jwt` is `query.jwt`.
-            "jwt" | "query.jwt" => (Delivery::Query, true),
-            "form_post.jwt" => (Delivery::FormPost, true),
-            "fragment.jwt" => (Delivery::Fragment, true),
-            _ => return Err(wrong("response_mode", "is none that is known")),
+            Mode::Jwt | Mode::QueryJwt => (Delivery::Query, true),
+            Mode::FormPostJwt => (Delivery::FormPost, true),
+            Mode::FragmentJwt => (Delivery::Fragment, true),
         };
-        if delivery == Delivery::Fragment && fields.urls("redirect_uri")?.is_empty() {
+        if delivery == Delivery::Fragment && fields.client.redirect_uri.is_empty() {
             let message = "response_mode fragment needs an address of its own";
             return Err(wrong("redirect_uri", message));
         }
         Ok(Self {
             delivery,
             signed,
-            name: (name != "query").then(|| name.to_owned()),
+            name: (mode != Mode::Query).then(|| mode.word().to_owned()),
         })
     }
 

@@ -8,8 +8,7 @@ const NOW: i64 = 1_700_000_000_000;
 
 fn logins(mut config: Value) -> Logins {
     config["issuer"] = json!("https://id");
-    let config = config.as_object().cloned().expect("an object");
-    Logins::new(Fields(&config), b"secret").expect("valid")
+    Logins::new(&Fields::of(&config).expect("valid"), b"secret").expect("valid")
 }
 
 fn request(target: &str) -> RequestHeader {
@@ -23,8 +22,8 @@ fn request(target: &str) -> RequestHeader {
 /// The query that the provider gets, and the browser afterwards.
 fn begun(logins: &Logins, target: &str) -> (Vec<(String, String)>, HeaderMap) {
     let config = json!({"client_id": ["app"]});
-    let config = config.as_object().cloned().expect("an object");
-    let clients = crate::provider::client_auth::Clients::new(Fields(&config)).expect("valid");
+    let clients = crate::provider::client_auth::Clients::new(&Fields::of(&config).expect("valid"))
+        .expect("valid");
     let arguments = Arguments::default();
     let client = clients
         .chosen(&HeaderMap::new(), &arguments)

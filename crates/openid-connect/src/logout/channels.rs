@@ -177,23 +177,22 @@ pub(crate) enum Channel {
 
 impl Channels {
     /// `None`: there are none.
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Option<Self>, ConfigError> {
-        let suffix = |name: &str| {
-            let text = fields.text(name)?.filter(|text| !text.is_empty());
-            match text {
-                Some(text) if !text.starts_with('/') => {
-                    Err(wrong(name, "expected the end of a path, from a slash on"))
-                }
-                text => Ok(text.map(str::to_owned)),
+    pub(crate) fn new(fields: &Fields) -> Result<Option<Self>, ConfigError> {
+        let suffix = |name: &str, text: Option<&str>| match text.filter(|text| !text.is_empty()) {
+            Some(text) if !text.starts_with('/') => {
+                Err(wrong(name, "expected the end of a path, from a slash on"))
             }
+            text => Ok(text.map(str::to_owned)),
         };
+        let back = fields.responses.backchannel_logout_uri_suffix.as_deref();
+        let front = fields.responses.frontchannel_logout_uri_suffix.as_deref();
         let channels = Self {
-            back: suffix("backchannel_logout_uri_suffix")?,
-            front: suffix("frontchannel_logout_uri_suffix")?,
-            clients: fields.texts("client_id")?,
-            issuers: AllowedIssuers::new(fields)?,
-            leeway: fields.integer("leeway")?.unwrap_or(0),
-            session_required: fields.flag("frontchannel_logout_session_required")?,
+            back: suffix("backchannel_logout_uri_suffix", back)?,
+            front: suffix("frontchannel_logout_uri_suffix", front)?,
+            clients: fields.provider.client_id.to_vec(),
+            issuers: AllowedIssuers::new(fields),
+            leeway: fields.checks.leeway.0,
+            session_required: fields.responses.frontchannel_logout_session_required,
         };
         let any = channels.back.is_some() || channels.front.is_some();
         Ok(any.then_some(channels))
@@ -455,8 +454,7 @@ mod tests {
     fn channels() -> Channels {
         let config = json!({"issuer": "https://id", "client_id": ["app", "other"],
             "backchannel_logout_uri_suffix": "/back", "frontchannel_logout_uri_suffix": "/front"});
-        let config = config.as_object().cloned().expect("an object");
-        let channels = Channels::new(Fields(&config)).expect("valid");
+        let channels = Channels::new(&Fields::of(&config).expect("valid")).expect("valid");
         channels.expect("some")
     }
 
@@ -517,8 +515,7 @@ mod tests {
     #[test]
     fn a_suffix_is_the_end_of_a_path() {
         let config = json!({"backchannel_logout_uri_suffix": "back"});
-        let config = config.as_object().cloned().expect("an object");
-        assert!(Channels::new(Fields(&config)).is_err());
+        assert!(Channels::new(&Fields::of(&config).expect("valid")).is_err());
         let request = |method: &str, path: &str| {
             RequestHeader::build(method, path.as_bytes(), None).expect("a request")
         };

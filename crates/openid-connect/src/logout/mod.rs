@@ -15,6 +15,7 @@ use crate::OpenIdConnect;
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::fields::Fields;
+use crate::config::fields::login::LogoutMethod;
 use crate::credentials::arguments::Arguments;
 use crate::decide::refusal::Refusal;
 use crate::login::flow::redirect;
@@ -25,7 +26,6 @@ use crate::provider::client_auth::nth;
 use crate::provider::endpoints::Endpoint;
 use crate::session::{Browser, LoginSession, OpenSession, Sessions};
 use doorward_net::http::reply::Reply;
-use doorward_plugin_api::ConfigError;
 use doorward_plugin_api::filter::{Exchange, Flow};
 
 /// How long a browser has to end its session at the provider before the refresh
@@ -67,28 +67,35 @@ pub(crate) struct Logout {
 
 impl Logout {
     /// `None`: there is no way to ask for one.
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Option<Self>, ConfigError> {
-        let text = |name: &str| {
-            let text = fields.text(name)?;
-            Ok::<_, ConfigError>(text.filter(|text| !text.is_empty()).map(str::to_owned))
+    pub(crate) fn new(fields: &Fields) -> Option<Self> {
+        let text = |text: Option<&str>| {
+            let text = text.filter(|text| !text.is_empty());
+            text.map(str::to_owned)
         };
-        let revokes = fields.flag("logout_revoke")?;
-        let methods = fields.texts("logout_methods")?;
-        let methods = methods.iter().filter_map(|name| name.parse().ok());
+        let revokes = fields.login.logout_revoke;
+        let methods = fields
+            .login
+            .logout_methods
+            .iter()
+            .map(|method| match method {
+                LogoutMethod::Get => Method::GET,
+                LogoutMethod::Post => Method::POST,
+                LogoutMethod::Delete => Method::DELETE,
+            });
         let logout = Self {
             methods: methods.collect(),
-            query: text("logout_query_arg")?,
-            body: text("logout_post_arg")?,
-            suffix: text("logout_uri_suffix")?,
-            revokes_access: revokes && fields.flag("logout_revoke_access_token")?,
-            revokes_refresh: revokes && fields.flag("logout_revoke_refresh_token")?,
-            revocation_parameter: text("revocation_token_param_name")?
+            query: text(fields.responses.logout_query_arg.as_deref()),
+            body: text(fields.responses.logout_post_arg.as_deref()),
+            suffix: text(fields.responses.logout_uri_suffix.as_deref()),
+            revokes_access: revokes && fields.responses.logout_revoke_access_token,
+            revokes_refresh: revokes && fields.responses.logout_revoke_refresh_token,
+            revocation_parameter: text(Some(&fields.client.revocation_token_param_name))
                 .unwrap_or_else(|| "token".to_owned()),
-            addresses: fields.addresses("logout_redirect_uri")?,
+            addresses: fields.responses.logout_redirect_uri.clone(),
             ends_provider_session: true,
         };
         let any = logout.query.is_some() || logout.body.is_some() || logout.suffix.is_some();
-        Ok(any.then_some(logout))
+        any.then_some(logout)
     }
 
     /// Whether the head of a request asks for a logout, as far as it tells.

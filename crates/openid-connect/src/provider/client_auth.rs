@@ -10,6 +10,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use url::form_urlencoded::byte_serialize;
 
+use crate::config::fields::client::ClientAuthName;
+use crate::config::fields::types::Jwk;
 use crate::config::fields::{Fields, header_name, header_names, wrong};
 use crate::credentials::arguments::Arguments;
 use crate::decide::refusal::Refusal;
@@ -40,21 +42,8 @@ pub(crate) enum ClientAuthMethod {
 }
 
 impl ClientAuthMethod {
-    /// The method called `text` in the setting `field`.
-    pub(crate) fn named(field: &str, text: &str) -> Result<Self, ConfigError> {
-        Self::parse(text).ok_or_else(|| wrong(field, &format!("{text} is not known")))
-    }
-
     fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "client_secret_basic" => Self::Basic,
-            "client_secret_post" => Self::Post,
-            "client_secret_jwt" => Self::SecretJwt,
-            "private_key_jwt" => Self::PrivateKeyJwt,
-            "tls_client_auth" | "self_signed_tls_client_auth" => Self::Tls,
-            "none" => Self::None,
-            _ => return None,
-        })
+        ClientAuthName::named(text).map(Self::from)
     }
 
     /// How a secret that a caller brings is shown: as `named`, if that is a way
@@ -65,6 +54,19 @@ impl ClientAuthMethod {
         let mut offered = offered.filter_map(|name| Self::parse(name.as_str()?));
         let named = named.filter(shows).or_else(|| offered.find(shows));
         named.unwrap_or(Self::Basic)
+    }
+}
+
+impl From<ClientAuthName> for ClientAuthMethod {
+    fn from(name: ClientAuthName) -> Self {
+        match name {
+            ClientAuthName::ClientSecretBasic => Self::Basic,
+            ClientAuthName::ClientSecretPost => Self::Post,
+            ClientAuthName::ClientSecretJwt => Self::SecretJwt,
+            ClientAuthName::PrivateKeyJwt => Self::PrivateKeyJwt,
+            ClientAuthName::TlsClientAuth | ClientAuthName::SelfSignedTlsClientAuth => Self::Tls,
+            ClientAuthName::None => Self::None,
+        }
     }
 }
 
@@ -91,8 +93,8 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
-        let argument = fields.text("client_arg")?.unwrap_or("client_id").to_owned();
+    pub(crate) fn new(fields: &Fields) -> Result<Self, ConfigError> {
+        let argument = fields.places.client_arg.0.clone();
         let headers = if argument.is_empty() {
             Vec::new()
         } else {
@@ -100,8 +102,7 @@ impl Clients {
             names.extend(header_names("client_arg", &argument)?);
             names
         };
-        let ids = fields.texts("client_id")?;
-        let all = ids.iter().enumerate();
+        let all = fields.provider.client_id.iter().enumerate();
         let all = all.map(|(index, id)| Client::new(fields, index, id).map(Arc::new));
         Ok(Self {
             argument,
@@ -166,29 +167,25 @@ pub(crate) fn nth<T>(items: &[T], index: usize) -> Option<&T> {
 }
 
 impl Client {
-    fn new(fields: Fields<'_>, index: usize, id: &str) -> Result<Self, ConfigError> {
-        let secrets = fields.texts("client_secret")?;
-        let secret = nth(&secrets, index).filter(|secret| !secret.is_empty());
-        let methods = fields.texts("client_auth")?;
-        let method = nth(&methods, index);
-        let proof = method.map(|text| ClientAuthMethod::named("client_auth", text));
-        let algorithms = fields.texts("client_alg")?;
-        let algorithm = nth(&algorithms, index).and_then(|name| Algorithm::named(name));
-        let algorithm = algorithm.map(Algorithm::as_sign_alg);
+    fn new(fields: &Fields, index: usize, id: &str) -> Result<Self, ConfigError> {
+        let secret = nth(&fields.provider.client_secret, index).filter(|secret| !secret.is_empty());
+        let method = nth(&fields.client.client_auth, index).copied();
+        let proof = method.map(ClientAuthMethod::from);
+        let algorithm = nth(&fields.client.client_alg, index).map(|alg| alg.0.as_sign_alg());
         let hmac = algorithm.unwrap_or(SignAlg::HS256);
-        let signer = nth(&fields.maps("client_jwk")?, index)
+        let signer = nth(&fields.client.client_jwk, index)
             .map(|jwk| private_key(fields, algorithm, jwk))
             .transpose()?;
-        if let Some(Ok(ClientAuthMethod::SecretJwt)) = proof {
+        if let Some(ClientAuthMethod::SecretJwt) = proof {
             check_profile(fields, "client_alg", hmac)?;
         }
         let client = Self {
             id: id.to_owned(),
             hmac: secret.and_then(|secret| Signer::from_secret(hmac, secret)),
             secret: secret.map(Secret::new),
-            proof: proof.transpose()?,
+            proof,
             signer,
-            certified: mutual_tls::certificate(fields)?.is_some(),
+            certified: mutual_tls::certificate(fields).is_some(),
         };
         if let (Some(method), Some(ClientAuthMethod::Tls)) = (method, client.proof) {
             mutual_tls::needs_certificate(fields, method)?;
@@ -328,16 +325,13 @@ pub(crate) fn basic(id: &str, secret: &str) -> Result<HeaderValue, Refusal> {
 }
 
 fn private_key(
-    fields: Fields<'_>,
+    fields: &Fields,
     algorithm: Option<SignAlg>,
-    jwk: &[(String, String)],
+    jwk: &Jwk,
 ) -> Result<Signer, ConfigError> {
-    let member = |name: &str| {
-        let found = jwk.iter().find(|(key, _)| key == name);
-        found.map(|(_, value)| value.as_str())
-    };
+    let member = |name: &str| jwk.member(name);
     let named = member("alg").and_then(Algorithm::named);
-    let is_fapi2 = is_fapi2(fields)?;
+    let is_fapi2 = is_fapi2(fields);
     let by_kind = || match (member("kty")?, member("crv")) {
         ("RSA", _) if is_fapi2 => Some(SignAlg::PS256),
         ("RSA", _) => Some(SignAlg::RS256),
@@ -361,8 +355,7 @@ mod tests {
     use super::*;
 
     fn clients(config: Value) -> Result<Clients, ConfigError> {
-        let config = config.as_object().cloned().expect("an object");
-        Clients::new(Fields(&config))
+        Clients::new(&Fields::of(&config)?)
     }
 
     fn chosen(clients: &Clients, query: &str, header: Option<(&'static str, &str)>) -> String {
@@ -427,9 +420,9 @@ mod tests {
 
     #[test]
     fn the_method_is_one_that_both_sides_can_do() {
-        let with_secret = clients(json!({"client_id": "a", "client_secret": "s"}));
+        let with_secret = clients(json!({"client_id": ["a"], "client_secret": ["s"]}));
         let with_secret = &with_secret.expect("valid").all[0];
-        let bare = clients(json!({"client_id": "a"})).expect("valid");
+        let bare = clients(json!({"client_id": ["a"]})).expect("valid");
         let offered = json!(["private_key_jwt", "client_secret_post", "none"]);
         assert_eq!(with_secret.proof(Some(&offered)), ClientAuthMethod::Post);
         assert_eq!(with_secret.proof(None), ClientAuthMethod::Basic);
@@ -443,9 +436,10 @@ mod tests {
             "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
             "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0",
             "d": "jpsQnnGQmL-YBIffH1136cspYG6-0iY7X1fCE9-E9LI"});
-        let both = clients(json!({"client_id": "a", "client_secret": "s", "client_jwk": [key]}));
+        let both =
+            clients(json!({"client_id": ["a"], "client_secret": ["s"], "client_jwk": [key]}));
         let both = &both.expect("valid").all[0];
-        let alone = clients(json!({"client_id": "a", "client_jwk": [key]}));
+        let alone = clients(json!({"client_id": ["a"], "client_jwk": [key]}));
         let alone = &alone.expect("valid").all[0];
         let usual = json!([
             "private_key_jwt",
@@ -508,11 +502,11 @@ mod tests {
     #[test]
     fn what_a_method_takes_must_be_there() {
         for config in [
-            json!({"client_id": "a", "client_auth": "private_key_jwt"}),
-            json!({"client_id": "a", "client_auth": "client_secret_jwt"}),
-            json!({"client_id": "a", "client_auth": "client_secret_post"}),
-            json!({"client_id": "a", "client_auth": "tls_client_auth"}),
-            json!({"client_id": "a", "client_jwk": [{"kty": "RSA"}]}),
+            json!({"client_id": ["a"], "client_auth": ["private_key_jwt"]}),
+            json!({"client_id": ["a"], "client_auth": ["client_secret_jwt"]}),
+            json!({"client_id": ["a"], "client_auth": ["client_secret_post"]}),
+            json!({"client_id": ["a"], "client_auth": ["tls_client_auth"]}),
+            json!({"client_id": ["a"], "client_jwk": [{"kty": "RSA"}]}),
         ] {
             assert!(clients(config.clone()).is_err(), "{config}");
         }

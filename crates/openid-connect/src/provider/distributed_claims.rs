@@ -45,18 +45,18 @@ pub(crate) struct DistributedClaimsConfig {
 
 impl DistributedClaimsConfig {
     /// `None`: nobody is asked.
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Option<Self>, ConfigError> {
+    pub(crate) fn new(fields: &Fields) -> Result<Option<Self>, ConfigError> {
         let name = "resolve_distributed_claims";
-        if !fields.flag(name)? {
+        if !fields.claims.resolve_distributed_claims {
             return Ok(None);
         }
         // Anybody could send the gateway anywhere.
-        if !fields.flag("verify_signature")? || fields.is_changed("ignore_signature") {
+        if !fields.checks.verify_signature || !fields.claims.ignore_signature.is_empty() {
             return Err(wrong(name, "needs the signatures of all tokens verified"));
         }
         Ok(Some(Self {
-            remember: fields.flag("cache_user_info")?,
-            lifetimes: Lifetimes::new(fields)?,
+            remember: fields.cache.cache_user_info,
+            lifetimes: Lifetimes::new(fields),
         }))
     }
 }

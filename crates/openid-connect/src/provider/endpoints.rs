@@ -4,6 +4,7 @@ use serde_json::Value;
 use url::Url;
 
 use crate::config::fields::Fields;
+use crate::config::fields::client::AssertionAudience;
 use crate::decide::refusal::Refusal;
 use crate::provider::ProviderMetadata;
 use crate::provider::client_auth::ClientAuthMethod;
@@ -72,37 +73,44 @@ struct Setting {
 }
 
 impl Endpoints {
-    pub(crate) fn new(fields: Fields<'_>, issuer: &Url) -> Result<Self, ConfigError> {
+    pub(crate) fn new(fields: &Fields, issuer: &Url) -> Result<Self, ConfigError> {
+        let of = &fields.endpoints;
         let setting = |endpoint: Endpoint| {
-            let name = endpoint.name();
-            let method = match endpoint {
-                Endpoint::TokenExchange => "token_endpoint_auth_method".to_owned(),
-                _ => format!("{name}_auth_method"),
+            let (url, name) = match endpoint {
+                Endpoint::Token => (&of.token_endpoint, of.token_endpoint_auth_method),
+                Endpoint::Introspection => (
+                    &of.introspection_endpoint,
+                    of.introspection_endpoint_auth_method,
+                ),
+                Endpoint::Userinfo => (&of.userinfo_endpoint, None),
+                Endpoint::Authorization => (&of.authorization_endpoint, None),
+                Endpoint::Revocation => {
+                    (&of.revocation_endpoint, of.revocation_endpoint_auth_method)
+                }
+                Endpoint::EndSession => (&of.end_session_endpoint, None),
+                Endpoint::PushedRequest => (
+                    &of.pushed_authorization_request_endpoint,
+                    of.pushed_authorization_request_endpoint_auth_method,
+                ),
+                Endpoint::TokenExchange => {
+                    (&of.token_exchange_endpoint, of.token_endpoint_auth_method)
+                }
             };
-            let proof = match endpoint {
-                Endpoint::Token
-                | Endpoint::Introspection
-                | Endpoint::Revocation
-                | Endpoint::PushedRequest
-                | Endpoint::TokenExchange => fields.text(&method)?,
-                Endpoint::Userinfo | Endpoint::Authorization | Endpoint::EndSession => None,
-            };
-            let named = proof
-                .map(|text| ClientAuthMethod::named(&method, text))
-                .transpose()?;
-            if let (Some(text), Some(ClientAuthMethod::Tls)) = (proof, named) {
-                mutual_tls::needs_certificate(fields, text)?;
+            let proof = name.map(ClientAuthMethod::from);
+            if let (Some(name), Some(ClientAuthMethod::Tls)) = (name, proof) {
+                mutual_tls::needs_certificate(fields, name)?;
             }
             Ok(Setting {
-                url: fields.url(name)?,
-                proof: named,
+                url: url.as_ref().map(|url| url.0.clone()),
+                proof,
             })
         };
         let settings: Result<_, ConfigError> = Endpoint::ALL.into_iter().map(setting).collect();
         Ok(Self {
             settings: settings?,
             mutual_tls: MutualTls::new(fields)?,
-            for_issuer: (fields.text("client_assertion_audience")?).map(|text| text == "issuer"),
+            for_issuer: (fields.client.client_assertion_audience)
+                .map(|audience| audience == AssertionAudience::Issuer),
             secure: issuer.scheme() == "https",
         })
     }
@@ -235,7 +243,7 @@ fn asks_for_fapi<'a>(member: impl Fn(&str) -> Option<&'a Value>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Map, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -243,9 +251,9 @@ mod tests {
     fn a_certificate_is_shown_beside_a_signed_assertion_and_over_tls_alone() {
         let id = "00000000-0000-4000-8000-000000000001";
         let options = |config: Value, proof, url: &str| {
-            let config = config.as_object().cloned().expect("an object");
             let issuer = Url::parse("https://id.test").expect("a URL");
-            let endpoints = Endpoints::new(Fields(&config), &issuer).expect("valid");
+            let endpoints =
+                Endpoints::new(&Fields::of(&config).expect("valid"), &issuer).expect("valid");
             let url = Url::parse(url).expect("a URL");
             endpoints.options_for(proof, &url, Options::default())
         };
@@ -309,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_secure_provider_sends_the_gateway_to_secure_addresses_alone() {
-        let empty = Map::new();
+        let fields = Fields::of(&json!({})).expect("valid");
         for (issuer, address, may) in [
             ("https://id.test", "https://claims.test/a", true),
             ("https://id.test", "http://claims.test/a", false),
@@ -319,7 +327,7 @@ mod tests {
             ("https://id.test", "https://me:secret@claims.test/a", false),
         ] {
             let url = |text: &str| Url::parse(text).expect("a URL");
-            let endpoints = Endpoints::new(Fields(&empty), &url(issuer)).expect("valid");
+            let endpoints = Endpoints::new(&fields, &url(issuer)).expect("valid");
             assert_eq!(endpoints.may_go(&url(address)), may, "{issuer} {address}");
         }
     }

@@ -3,7 +3,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::config::fields::{Fields, header_name, wrong};
+use crate::config::fields::{header_name, pairs, wrong};
 use crate::credentials::arguments::Arguments;
 use doorward_plugin_api::ConfigError;
 
@@ -35,6 +35,25 @@ const RESERVED: &[&str] = &[
 /// Parameters of a request to the provider.
 pub(crate) type Parameters = Vec<(String, String)>;
 
+/// What is configured of one kind of request.
+pub(crate) struct ExtraFields<'a> {
+    pub(crate) parameters: Added<'a>,
+    /// Headers of the caller's request that become parameters.
+    pub(crate) from_headers: &'a [String],
+    pub(crate) headers: Added<'a>,
+}
+
+/// Fixed and copied things of one kind.
+#[derive(Default)]
+pub(crate) struct Added<'a> {
+    /// What the names of its fields begin with.
+    pub(crate) kind: &'static str,
+    pub(crate) names: &'a [String],
+    pub(crate) values: &'a [String],
+    /// Those of the caller's request that are repeated.
+    pub(crate) copied: &'a [String],
+}
+
 /// Extra parameters and headers of one kind of request.
 #[derive(Debug, Default)]
 pub(crate) struct Extras {
@@ -47,36 +66,42 @@ pub(crate) struct Extras {
 }
 
 impl Extras {
-    /// Of settings such as `token_post_args_names` and `token_headers_names`:
-    /// `parameters` and `headers` are their beginnings.
-    pub(crate) fn new(
-        fields: Fields<'_>,
-        parameters: &str,
-        headers: &str,
-    ) -> Result<Self, ConfigError> {
+    pub(crate) fn new(fields: &ExtraFields<'_>) -> Result<Self, ConfigError> {
         let setting = |kind: &str, end: &str| format!("{kind}_{end}");
-        let pairs = |kind: &str| fields.pairs(&setting(kind, "names"), &setting(kind, "values"));
+        let pairs_of = |added: &Added<'_>| {
+            let [names, values] = ["names", "values"].map(|end| setting(added.kind, end));
+            pairs((&names, added.names), (&values, added.values))
+        };
+        let ExtraFields {
+            parameters,
+            from_headers,
+            headers,
+        } = fields;
         let mut fixed = HeaderMap::new();
-        for (name, value) in pairs(headers)? {
-            let names = setting(headers, "names");
+        for (name, value) in pairs_of(headers)? {
+            let names = setting(headers.kind, "names");
             let name = HeaderName::from_bytes(name.as_bytes())
                 .map_err(|_| wrong(&names, "expected names of headers"))?;
-            let mut value = HeaderValue::from_str(&value)
-                .map_err(|_| wrong(&setting(headers, "values"), "expected values of headers"))?;
+            let mut value = HeaderValue::from_str(&value).map_err(|_| {
+                wrong(
+                    &setting(headers.kind, "values"),
+                    "expected values of headers",
+                )
+            })?;
             value.set_sensitive(true);
             fixed.append(name, value);
         }
-        let client = setting(headers, "client");
-        let from_headers = setting(parameters, "client_headers");
+        let client = setting(headers.kind, "client");
+        let from = setting(parameters.kind, "client_headers");
         Ok(Self {
-            parameters: last_of_each(pairs(parameters)?),
-            copied: fields.texts(&setting(parameters, "client"))?,
-            copied_from_headers: header_names(fields, &from_headers)?
+            parameters: last_of_each(pairs_of(parameters)?),
+            copied: parameters.copied.to_vec(),
+            copied_from_headers: header_names(&from, from_headers)?
                 .into_iter()
                 .map(|name| (name.as_str().to_owned(), name))
                 .collect(),
             headers: fixed,
-            copied_headers: header_names(fields, &client)?,
+            copied_headers: header_names(&client, headers.copied)?,
         })
     }
 
@@ -170,9 +195,8 @@ fn replaces(these: &Parameters, name: &str) -> bool {
     !REPEATED.contains(&name) && these.iter().any(|(one, _)| one == name)
 }
 
-fn header_names(fields: Fields<'_>, name: &str) -> Result<Vec<HeaderName>, ConfigError> {
-    let names = fields.texts(name)?;
-    names.iter().map(|text| header_name(name, text)).collect()
+fn header_names(field: &str, names: &[String]) -> Result<Vec<HeaderName>, ConfigError> {
+    names.iter().map(|text| header_name(field, text)).collect()
 }
 
 #[cfg(test)]
@@ -180,6 +204,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::config::fields::Fields;
 
     fn pairs(pairs: &[(&str, &str)]) -> Parameters {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
@@ -189,8 +214,7 @@ mod tests {
     /// What becomes of the plugin's own parameters with extras of `config`, for a
     /// request of this query.
     fn joined(own: &[(&str, &str)], config: Value, query: &str) -> Parameters {
-        let config = config.as_object().cloned().expect("an object");
-        let extras = Extras::new(Fields(&config), "token_post_args", "token_headers");
+        let extras = Extras::new(&Fields::of(&config).expect("valid").arguments.of_tokens());
         let given = Arguments::new(Some(query), Vec::new());
         let extras = extras.expect("valid");
         extras.join(pairs(own), &HeaderMap::new(), &given)
@@ -252,11 +276,11 @@ mod tests {
             "introspection_headers_values": ["k"],
             "introspection_headers_client": ["X_Trace"],
         });
-        let config = config.as_object().cloned().expect("an object");
         let extras = Extras::new(
-            Fields(&config),
-            "introspection_post_args",
-            "introspection_headers",
+            &Fields::of(&config)
+                .expect("valid")
+                .arguments
+                .of_introspection(),
         );
         let extras = extras.expect("valid");
         let mut sent = HeaderMap::new();

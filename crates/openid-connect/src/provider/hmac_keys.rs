@@ -22,11 +22,11 @@ pub(crate) struct HmacKeys {
 }
 
 impl HmacKeys {
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
-        if !fields.flag("enable_hs_signatures")? {
+    pub(crate) fn new(fields: &Fields) -> Result<Self, ConfigError> {
+        if !fields.claims.enable_hs_signatures {
             return Ok(Self::default());
         }
-        let configured = fields.texts("client_secret")?;
+        let configured = &fields.provider.client_secret;
         let mut secrets: Vec<&String> = Vec::new();
         for secret in configured.iter().filter(|secret| !secret.is_empty()) {
             if !secrets.contains(&secret) {
@@ -39,10 +39,10 @@ impl HmacKeys {
                 "required when enable_hs_signatures is true",
             ));
         }
-        let clients = fields.texts("client_id")?.into_iter().enumerate();
+        let clients = fields.provider.client_id.iter().enumerate();
         let clients = clients.filter_map(|(index, client)| {
-            let own = nth(&configured, index)?;
-            Some((client, secrets.iter().position(|one| *one == own)?))
+            let own = nth(configured, index)?;
+            Some((client.clone(), secrets.iter().position(|one| *one == own)?))
         });
         Ok(Self {
             clients: clients.collect(),
@@ -91,8 +91,7 @@ mod tests {
     use super::*;
 
     fn keys(config: &Value) -> HmacKeys {
-        let config = config.as_object().expect("an object");
-        HmacKeys::new(Fields(config)).expect("valid")
+        HmacKeys::new(&Fields::of(config).expect("valid")).expect("valid")
     }
 
     fn texts(secrets: &[Secret]) -> Vec<&str> {

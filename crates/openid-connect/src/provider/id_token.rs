@@ -42,16 +42,16 @@ pub(crate) struct Expected<'a> {
 }
 
 impl IdTokens {
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
+    pub(crate) fn new(fields: &Fields) -> Result<Self, ConfigError> {
         Ok(Self {
-            verify_claims: fields.flag("verify_claims")?,
-            verify_nonce: fields.flag("verify_nonce")?,
-            verify_signature: fields.flag("verify_signature")?,
-            leeway: fields.integer("leeway")?.unwrap_or(0),
-            max_age: fields.integer("max_age")?,
+            verify_claims: fields.checks.verify_claims,
+            verify_nonce: fields.checks.verify_nonce,
+            verify_signature: fields.checks.verify_signature,
+            leeway: fields.checks.leeway.0,
+            max_age: fields.claims.max_age.map(|age| age.0),
             hmac_keys: HmacKeys::new(fields)?,
             alg: ResponseAlg::new(fields)?,
-            issuers: AllowedIssuers::new(fields)?,
+            issuers: AllowedIssuers::new(fields),
         })
     }
 
@@ -145,8 +145,7 @@ mod tests {
     use super::*;
 
     fn check(config: Value, changes: Value) -> Result<(), Refusal> {
-        let config = config.as_object().cloned().expect("an object");
-        let tokens = IdTokens::new(Fields(&config)).expect("valid");
+        let tokens = IdTokens::new(&Fields::of(&config).expect("valid")).expect("valid");
         let mut claims = json!({"iss": "https://id", "sub": "anna", "aud": "app",
             "exp": 200, "iat": 100, "nonce": "n"});
         for (name, value) in changes.as_object().expect("an object") {

@@ -13,6 +13,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 
 use crate::authorize::rules::Rules;
 use crate::config::fields::Fields;
+use crate::config::fields::types::Seconds;
 use crate::config::methods::{Method, Methods};
 use crate::credentials::arguments::Arguments;
 use crate::decide::refusal::Refusal;
@@ -26,6 +27,7 @@ use crate::provider::token_cache::{ProviderResponses, VerifiedToken};
 use doorward_core::jose::verify::TOKEN_MAX;
 use doorward_net::telemetry::{Counter, Metrics};
 use doorward_plugin_api::ConfigError;
+use doorward_plugin_api::config::FieldWord;
 
 /// Most answers remembered, about.
 const RESPONSES: usize = 16 * 1024;
@@ -74,18 +76,19 @@ pub(crate) struct Lifetimes {
 }
 
 impl Lifetimes {
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
-        let ms = |name: &str| {
-            let seconds = fields.integer(name)?;
-            Ok(seconds.map(|seconds| seconds.saturating_mul(1000)))
-        };
-        let most = ms("cache_ttl_max")?.filter(|most| *most > 0);
-        Ok(Self {
-            unknown: ms("cache_ttl")?.unwrap_or(3_600_000),
-            least: ms("cache_ttl_min")?.unwrap_or(0),
+    pub(crate) fn new(fields: &Fields) -> Self {
+        let ms = |seconds: Seconds| seconds.0.saturating_mul(1000);
+        let most = fields
+            .lifetimes
+            .cache_ttl_max
+            .map(ms)
+            .filter(|most| *most > 0);
+        Self {
+            unknown: ms(fields.cache.cache_ttl),
+            least: fields.lifetimes.cache_ttl_min.map_or(0, ms),
             most: most.unwrap_or(i64::MAX),
-            refused: ms("cache_ttl_neg")?.unwrap_or(REFUSED_MS),
-        })
+            refused: fields.lifetimes.cache_ttl_neg.map_or(REFUSED_MS, ms),
+        }
     }
 
     /// The same, save for what does not tell its end: so many milliseconds.
@@ -110,7 +113,7 @@ impl Lifetimes {
 impl IntrospectionConfig {
     /// `None`: nobody is asked about tokens.
     pub(crate) fn new(
-        fields: Fields<'_>,
+        fields: &Fields,
         methods: Methods,
         rules: &Arc<Rules>,
     ) -> Result<Option<Self>, ConfigError> {
@@ -119,35 +122,47 @@ impl IntrospectionConfig {
         if !introspection && !userinfo {
             return Ok(None);
         }
-        let text = |name: &str| fields.text(name).map(Option::unwrap_or_default);
         Ok(Some(Self {
             introspection: introspection
                 .then(|| {
                     Ok(IntrospectionEndpoint {
-                        introspects_all: fields.flag("introspect_jwt_tokens")?,
-                        parameter: text("introspection_token_param_name")?.to_owned(),
-                        hint: fields.text("introspection_hint")?.map(str::to_owned),
-                        accept: text("introspection_accept")?.to_owned(),
-                        check_active: fields.flag("introspection_check_active")?,
-                        remember: fields.flag("cache_introspection")?,
-                        extras: Extras::new(
-                            fields,
-                            "introspection_post_args",
-                            "introspection_headers",
-                        )?,
+                        introspects_all: fields.tokens.introspect_jwt_tokens,
+                        parameter: fields
+                            .client
+                            .introspection_token_param_name
+                            .as_deref()
+                            .unwrap_or_default()
+                            .to_owned(),
+                        hint: fields
+                            .tokens
+                            .introspection_hint
+                            .as_deref()
+                            .map(str::to_owned),
+                        accept: fields
+                            .client
+                            .introspection_accept
+                            .map_or("", FieldWord::word)
+                            .to_owned(),
+                        check_active: fields.client.introspection_check_active,
+                        remember: fields.cache.cache_introspection,
+                        extras: Extras::new(&fields.arguments.of_introspection())?,
                     })
                 })
                 .transpose()?,
             userinfo: userinfo
                 .then(|| {
                     Ok(UserinfoEndpoint {
-                        accept: text("userinfo_accept")?.to_owned(),
-                        remember: fields.flag("cache_user_info")?,
-                        extras: Extras::new(fields, "userinfo_query_args", "userinfo_headers")?,
+                        accept: fields
+                            .arguments
+                            .userinfo_accept
+                            .map_or("", FieldWord::word)
+                            .to_owned(),
+                        remember: fields.cache.cache_user_info,
+                        extras: Extras::new(&fields.arguments.of_userinfo())?,
                     })
                 })
                 .transpose()?,
-            lifetimes: Lifetimes::new(fields)?,
+            lifetimes: Lifetimes::new(fields),
             rules: Arc::clone(rules),
             keeps_responses: crate::headers::token_set::shows_responses(fields),
         }))
@@ -438,8 +453,7 @@ mod tests {
     use crate::provider::verifier::CheckedClaims;
 
     fn lifetimes(config: Value) -> Lifetimes {
-        let config = config.as_object().cloned().expect("an object");
-        Lifetimes::new(Fields(&config)).expect("valid")
+        Lifetimes::new(&Fields::of(&config).expect("valid"))
     }
 
     #[test]

@@ -5,15 +5,14 @@ use serde_json::{Map, Value};
 
 use crate::config::fields::Fields;
 use doorward_core::jose::claims::same_issuer;
-use doorward_plugin_api::ConfigError;
 
 /// The issuers that the configuration names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AllowedIssuers(Vec<String>);
 
 impl AllowedIssuers {
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
-        Ok(Self(fields.texts("issuers_allowed")?))
+    pub(crate) fn new(fields: &Fields) -> Self {
+        Self(fields.claims.issuers_allowed.to_vec())
     }
 
     /// Whether the claims are of an issuer that counts, where the provider calls
@@ -49,8 +48,7 @@ mod tests {
     use super::*;
 
     fn issuers(config: Value) -> AllowedIssuers {
-        let config = config.as_object().cloned().expect("an object");
-        AllowedIssuers::new(Fields(&config)).expect("valid")
+        AllowedIssuers::new(&Fields::of(&config).expect("valid"))
     }
 
     #[test]

@@ -5,12 +5,16 @@ use serde_json::Value;
 use url::Url;
 use uuid::Uuid;
 
+use crate::config::fields::client::ClientAuthName;
+use crate::config::fields::types::HttpUrl;
 use crate::config::fields::{Fields, wrong};
 use crate::provider::ProviderMetadata;
+use crate::provider::client_auth::ClientAuthMethod;
 use crate::provider::endpoints::Endpoint;
 use doorward_core::model::plugin::CERTIFICATE_FIELD;
 use doorward_net::http::outbound::Options;
 use doorward_plugin_api::ConfigError;
+use doorward_plugin_api::config::FieldWord;
 
 /// Settings that say where the provider takes certificates.
 const ALIASES: [(Endpoint, &str); 3] = [
@@ -29,20 +33,20 @@ pub(crate) struct MutualTls {
 }
 
 impl MutualTls {
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
+    pub(crate) fn new(fields: &Fields) -> Result<Self, ConfigError> {
         let mut aliases = Vec::new();
-        for (endpoint, name) in ALIASES {
-            let Some(url) = fields.url(name)? else {
+        for ((endpoint, name), url) in ALIASES.into_iter().zip(aliases_of(fields)) {
+            let Some(HttpUrl(url)) = url else {
                 continue;
             };
             if url.scheme() != "https" {
                 return Err(wrong(name, "expected an https URL"));
             }
-            aliases.push((endpoint, url));
+            aliases.push((endpoint, url.clone()));
         }
         Ok(Self {
-            certificate: certificate(fields)?,
-            verify: fields.flag("tls_client_auth_ssl_verify")?,
+            certificate: certificate(fields),
+            verify: fields.proofs.tls_client_auth_ssl_verify,
             aliases,
         })
     }
@@ -79,49 +83,75 @@ impl MutualTls {
 }
 
 /// The certificate that clients prove themselves by.
-pub(crate) fn certificate(fields: Fields<'_>) -> Result<Option<Uuid>, ConfigError> {
-    let id = fields.text(CERTIFICATE_FIELD)?.map(Uuid::parse_str);
-    id.transpose()
-        .map_err(|_| wrong(CERTIFICATE_FIELD, "expected a valid UUID"))
+pub(crate) fn certificate(fields: &Fields) -> Option<Uuid> {
+    fields.proofs.tls_client_auth_cert_id.map(|id| id.0)
+}
+
+/// In the order of [`ALIASES`].
+fn aliases_of(fields: &Fields) -> [Option<&HttpUrl>; 3] {
+    [
+        fields.endpoints.mtls_token_endpoint.as_ref(),
+        fields.endpoints.mtls_introspection_endpoint.as_ref(),
+        fields.endpoints.mtls_revocation_endpoint.as_ref(),
+    ]
 }
 
 /// Refuses a method that needs a certificate where there is none.
-pub(crate) fn needs_certificate(fields: Fields<'_>, method: &str) -> Result<(), ConfigError> {
-    match certificate(fields)? {
+pub(crate) fn needs_certificate(
+    fields: &Fields,
+    method: ClientAuthName,
+) -> Result<(), ConfigError> {
+    match certificate(fields) {
         Some(_) => Ok(()),
         None => Err(wrong(
             CERTIFICATE_FIELD,
-            &format!("{method} needs the id of a certificate"),
+            &format!("{} needs the id of a certificate", method.word()),
         )),
     }
 }
 
 /// What is set although no client proves itself so.
-pub(crate) fn ineffective(fields: Fields<'_>) -> Result<Option<String>, ConfigError> {
-    let mut methods = fields.texts("client_auth")?;
-    // What the provider offers may choose it.
-    let chosen = methods.is_empty();
-    for (endpoint, _) in ALIASES {
-        let method = fields.text(&format!("{}_auth_method", endpoint.name()))?;
-        methods.extend(method.map(str::to_owned));
-    }
-    let par = fields.text("pushed_authorization_request_endpoint_auth_method")?;
-    methods.extend(par.map(str::to_owned));
+pub(crate) fn ineffective(fields: &Fields) -> Option<String> {
+    let methods = [
+        fields.endpoints.token_endpoint_auth_method,
+        fields.endpoints.introspection_endpoint_auth_method,
+        fields.endpoints.revocation_endpoint_auth_method,
+        fields
+            .endpoints
+            .pushed_authorization_request_endpoint_auth_method,
+    ];
+    let of_clients = &fields.client.client_auth;
+    let mut methods = methods.iter().flatten().chain(of_clients);
     // Who signs an assertion shows it, too: tokens may be bound to it.
-    let shown = |one: &String| one.ends_with("tls_client_auth") || one == "private_key_jwt";
-    let by_tls = methods.iter().any(shown);
-    if by_tls || (chosen && certificate(fields)?.is_some()) {
-        return Ok(None);
+    let by_tls = methods.any(|name| {
+        let method = ClientAuthMethod::from(*name);
+        matches!(
+            method,
+            ClientAuthMethod::Tls | ClientAuthMethod::PrivateKeyJwt
+        )
+    });
+    let id = certificate(fields);
+    // What the provider offers may choose it.
+    if by_tls || (of_clients.is_empty() && id.is_some()) {
+        return None;
     }
-    let settings = [CERTIFICATE_FIELD, "tls_client_auth_ssl_verify"];
-    let settings = settings.into_iter().chain(ALIASES.map(|(_, name)| name));
-    let set: Vec<&str> = settings.filter(|name| fields.is_changed(name)).collect();
-    Ok((!set.is_empty()).then(|| {
+    let unverified = !fields.proofs.tls_client_auth_ssl_verify;
+    let settings = [
+        (CERTIFICATE_FIELD, id.is_some()),
+        ("tls_client_auth_ssl_verify", unverified),
+    ];
+    let aliases = ALIASES.iter().zip(aliases_of(fields));
+    let aliases = aliases.map(|((_, name), url)| (*name, url.is_some()));
+    let set = settings.into_iter().chain(aliases);
+    let set: Vec<&str> = set
+        .filter_map(|(name, is_set)| is_set.then_some(name))
+        .collect();
+    (!set.is_empty()).then(|| {
         format!(
             "{}: no client proves itself by TLS (client_auth)",
             set.join(", ")
         )
-    }))
+    })
 }
 
 #[cfg(test)]
@@ -133,8 +163,7 @@ mod tests {
     const ID: &str = "00000000-0000-4000-8000-000000000001";
 
     fn idle_with(config: Value) -> Option<String> {
-        let config = config.as_object().cloned().expect("an object");
-        ineffective(Fields(&config)).expect("valid")
+        ineffective(&Fields::of(&config).expect("valid"))
     }
 
     #[test]
@@ -172,8 +201,7 @@ mod tests {
                 let url = "https://tls.id.test/x";
                 let config = json!({name: url, CERTIFICATE_FIELD: ID,
                     "tls_client_auth_ssl_verify": verify});
-                let config = config.as_object().cloned().expect("an object");
-                let settings = MutualTls::new(Fields(&config)).expect("valid");
+                let settings = MutualTls::new(&Fields::of(&config).expect("valid")).expect("valid");
                 for (other, _) in ALIASES {
                     let found = settings.configured(other).map(Url::as_str);
                     assert_eq!(found, (other == endpoint).then_some(url), "{name}");
@@ -188,8 +216,7 @@ mod tests {
     #[test]
     fn a_certificate_is_shown_over_tls_alone() {
         let config = json!({"mtls_introspection_endpoint": "http://id.test/introspect"});
-        let config = config.as_object().cloned().expect("an object");
-        let error = MutualTls::new(Fields(&config)).expect_err("refused");
+        let error = MutualTls::new(&Fields::of(&config).expect("valid")).expect_err("refused");
         assert_eq!(error.field, "mtls_introspection_endpoint");
     }
 }

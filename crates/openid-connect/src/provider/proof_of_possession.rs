@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use crate::Providers;
+use crate::config::fields::client::ProofRequirement;
 use crate::config::fields::{Fields, wrong};
 use crate::config::methods::Method;
 use crate::decide::refusal::Refusal;
@@ -37,16 +38,6 @@ const JTI_MAX: usize = 256;
 const NONCE: &str = "dpop nonce";
 /// The methods by which somebody may show a token of their own.
 const METHODS: [Method; 3] = [Method::Bearer, Method::Introspection, Method::Session];
-
-/// Whether a proof is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProofRequirement {
-    Off,
-    /// Of tokens that are bound.
-    Optional,
-    /// Tokens that are not bound do not pass.
-    Strict,
-}
 
 /// Checks proofs.
 pub(crate) struct Proofs {
@@ -83,19 +74,10 @@ impl std::fmt::Debug for Proofs {
 
 impl Proofs {
     /// `None`: none are asked for.
-    pub(crate) fn new(fields: Fields<'_>, parts: &Parts) -> Result<Option<Self>, ConfigError> {
-        let wanted = |name: &str| {
-            Ok::<_, ConfigError>(match fields.text(name)? {
-                Some("optional") => ProofRequirement::Optional,
-                Some("strict") => ProofRequirement::Strict,
-                _ => ProofRequirement::Off,
-            })
-        };
-        let (dpop, mtls) = (
-            wanted("proof_of_possession_dpop")?,
-            wanted("proof_of_possession_mtls")?,
-        );
-        if fields.is_changed("proof_of_possession_mtls_from_header") {
+    pub(crate) fn new(fields: &Fields, parts: &Parts) -> Result<Option<Self>, ConfigError> {
+        let dpop = fields.proofs.proof_of_possession_dpop;
+        let mtls = fields.proofs.proof_of_possession_mtls;
+        if fields.proofs.proof_of_possession_mtls_from_header.is_some() {
             // Whoever writes the header would prove what they like.
             return Err(wrong(
                 "proof_of_possession_mtls_from_header",
@@ -106,8 +88,8 @@ impl Proofs {
             return Ok(None);
         }
         check_methods(fields)?;
-        let nonces = fields.flag("dpop_use_nonce")? && dpop != ProofRequirement::Off;
-        let lifetime = fields.integer("dpop_proof_lifetime")?.unwrap_or(300).max(1);
+        let nonces = fields.proofs.dpop_use_nonce && dpop != ProofRequirement::Off;
+        let lifetime = fields.proofs.dpop_proof_lifetime.0.max(1);
         Ok(Some(Self {
             dpop,
             mtls,
@@ -117,7 +99,7 @@ impl Proofs {
             nonces: nonces
                 .then(|| sealer(fields, NONCE, Providers::of(parts).secret()))
                 .transpose()?,
-            of_sessions: fields.flag("proof_of_possession_auth_methods_validation")?,
+            of_sessions: fields.proofs.proof_of_possession_auth_methods_validation,
             replay_guard: ReplayGuard::new(lifetime, parts),
         }))
     }
@@ -258,22 +240,20 @@ impl Proofs {
 
 /// `proof_of_possession_auth_methods_validation`: that no method is on by which
 /// requests would pass without a proof.
-fn check_methods(fields: Fields<'_>) -> Result<(), ConfigError> {
-    if !fields.flag("proof_of_possession_auth_methods_validation")? {
+fn check_methods(fields: &Fields) -> Result<(), ConfigError> {
+    if !fields.proofs.proof_of_possession_auth_methods_validation {
         return Ok(());
     }
-    let named = fields.texts("auth_methods")?;
-    let other = named.iter().find(|name| {
-        let mut fitting = METHODS.iter();
-        !fitting.any(|method| method.name() == name.as_str())
-    });
+    let mut named = fields.login.auth_methods.iter();
+    let other = named.find(|method| !METHODS.contains(method));
     match other {
         None => Ok(()),
         Some(other) => Err(wrong(
             "auth_methods",
             &format!(
-                "{other} proves no possession: leave it out, or set \
-                 proof_of_possession_auth_methods_validation to false"
+                "{} proves no possession: leave it out, or set \
+                 proof_of_possession_auth_methods_validation to false",
+                other.name()
             ),
         )),
     }

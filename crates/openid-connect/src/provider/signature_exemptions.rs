@@ -20,13 +20,11 @@ use doorward_plugin_api::ConfigError;
 pub(crate) struct SignatureExemptions(u16);
 
 impl SignatureExemptions {
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
+    pub(crate) fn new(fields: &Fields) -> Result<Self, ConfigError> {
         let mut exempt = Self::default();
-        for name in fields.texts("ignore_signature")? {
-            let mut all = Method::ALL.into_iter();
-            let method = all.find(|method| method.name() == name);
+        for name in fields.claims.ignore_signature.iter() {
             // Anybody could write those.
-            let fitting = method.filter(|method| *method != Method::Bearer);
+            let fitting = Method::named(name).filter(|method| *method != Method::Bearer);
             let method = fitting
                 .ok_or_else(|| wrong("ignore_signature", "expected methods other than bearer"))?;
             exempt.0 |= 1 << method as u16;

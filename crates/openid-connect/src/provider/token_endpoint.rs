@@ -55,17 +55,16 @@ pub(crate) struct GrantConfig {
 }
 
 impl GrantConfig {
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
-        let scopes = fields.texts("scopes")?.join(" ");
-        let leeway = fields.integer("leeway")?.unwrap_or(0);
+    pub(crate) fn new(fields: &Fields) -> Result<Self, ConfigError> {
+        let scopes = fields.provider.scopes.join(" ");
         Ok(Self {
             scope: Some(scopes).filter(|scope| !scope.is_empty()),
-            audience: fields.texts("audience")?,
-            extras: Extras::new(fields, "token_post_args", "token_headers")?,
-            remember: fields.flag("cache_tokens")?,
-            leeway_ms: leeway.saturating_mul(1000),
+            audience: fields.client.audience.to_vec(),
+            extras: Extras::new(&fields.arguments.of_tokens())?,
+            remember: fields.cache.cache_tokens,
+            leeway_ms: fields.checks.leeway.0.saturating_mul(1000),
             replay: Replay::new(fields)?,
-            lifetimes: Lifetimes::new(fields)?,
+            lifetimes: Lifetimes::new(fields),
         })
     }
 }

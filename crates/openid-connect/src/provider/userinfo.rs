@@ -17,6 +17,7 @@ use crate::provider::issuers::AllowedIssuers;
 use crate::provider::single_flight::{Digest, SingleFlight, digest_of};
 use crate::provider::token_cache::{Document, ProviderResponses, VerifiedToken};
 use doorward_plugin_api::ConfigError;
+use doorward_plugin_api::config::FieldWord;
 
 /// Most users that are remembered, about.
 const USERS: usize = 8 * 1024;
@@ -37,17 +38,17 @@ pub(crate) struct UserInfoConfig {
 
 impl UserInfoConfig {
     /// `None`: it is not.
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Option<Self>, ConfigError> {
-        if !crate::headers::token_set::needs_user_info(fields)? {
+    pub(crate) fn new(fields: &Fields) -> Result<Option<Self>, ConfigError> {
+        if !crate::headers::token_set::needs_user_info(fields) {
             return Ok(None);
         }
-        let accept = fields.text("userinfo_accept")?.unwrap_or_default();
+        let accept = fields.arguments.userinfo_accept.map_or("", FieldWord::word);
         Ok(Some(Self {
             accept: accept.to_owned(),
-            remember: fields.flag("cache_user_info")?,
-            extras: Extras::new(fields, "userinfo_query_args", "userinfo_headers")?,
-            lifetimes: Lifetimes::new(fields)?,
-            issuers: AllowedIssuers::new(fields)?,
+            remember: fields.cache.cache_user_info,
+            extras: Extras::new(&fields.arguments.of_userinfo())?,
+            lifetimes: Lifetimes::new(fields),
+            issuers: AllowedIssuers::new(fields),
             optional: false,
         }))
     }

@@ -4,6 +4,7 @@ use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
+use crate::config::fields::sessions::CookieSameSite;
 use crate::config::fields::{Fields, wrong};
 use crate::decide::refusal::Refusal;
 use doorward_net::session::cookie::{CookieError, SameSite, Style, pairs, split};
@@ -32,12 +33,12 @@ pub(crate) fn strip(request: &mut RequestHeader, owns: impl Fn(&[u8]) -> bool) {
 
 /// The sealer for `purpose`: of `session_secret`, whose lines are secrets of
 /// which the first seals and all open, or else of `secret`.
-pub(crate) fn sealer(
-    fields: Fields<'_>,
-    purpose: &str,
-    secret: &[u8],
-) -> Result<Sealer, ConfigError> {
-    let text = fields.text("session_secret")?.unwrap_or_default();
+pub(crate) fn sealer(fields: &Fields, purpose: &str, secret: &[u8]) -> Result<Sealer, ConfigError> {
+    let text = fields
+        .sessions
+        .session_secret
+        .as_deref()
+        .unwrap_or_default();
     let secrets = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let mut secrets: Vec<&[u8]> = secrets.map(str::as_bytes).collect();
     if secrets.is_empty() {
@@ -46,29 +47,61 @@ pub(crate) fn sealer(
     Sealer::new(purpose, secrets).map_err(|_| wrong("session_secret", "makes no key"))
 }
 
-/// The cookies of `<kind>_cookie_…` settings, of either spelling.
-pub(crate) fn style(fields: Fields<'_>, kind: &str) -> Result<Style, ConfigError> {
-    let field = |end: &str| format!("{kind}_cookie_{end}");
-    let text = |end: &str| fields.text(&field(end));
-    let name = text("name")?.unwrap_or(kind);
-    let path = text("path")?.unwrap_or("/");
-    let style = Style::new(name, path, text("domain")?)
-        .map_err(|_| wrong(&field("name"), "can't be written as a cookie"))?;
-    let same_site = match text("same_site")? {
-        Some(newer) => Some(newer),
-        None => text("samesite")?,
+/// The `<kind>_cookie_…` fields of one kind, of either spelling.
+pub(crate) struct CookieStyle<'a> {
+    name_field: &'static str,
+    name: &'a str,
+    path: &'a str,
+    domain: Option<&'a str>,
+    same_site: Option<CookieSameSite>,
+    http_only: bool,
+    secure: Option<bool>,
+}
+
+impl<'a> CookieStyle<'a> {
+    /// Those of sessions.
+    pub(crate) fn of_sessions(fields: &'a Fields) -> Self {
+        let (older, newer) = (&fields.cookies, &fields.sessions);
+        Self {
+            name_field: "session_cookie_name",
+            name: older.session_cookie_name.as_deref().unwrap_or("session"),
+            path: &older.session_cookie_path,
+            domain: newer.session_cookie_domain.as_deref(),
+            same_site: (newer.session_cookie_same_site).or(older.session_cookie_samesite),
+            http_only: (newer.session_cookie_http_only).unwrap_or(older.session_cookie_httponly),
+            secure: newer.session_cookie_secure,
+        }
+    }
+
+    /// Those of logins.
+    pub(crate) fn of_logins(fields: &'a Fields) -> Self {
+        let (older, newer) = (&fields.cookies, &fields.sessions);
+        let name = older.authorization_cookie_name.as_deref();
+        let http_only = newer.authorization_cookie_http_only;
+        Self {
+            name_field: "authorization_cookie_name",
+            name: name.unwrap_or("authorization"),
+            path: &older.authorization_cookie_path,
+            domain: newer.authorization_cookie_domain.as_deref(),
+            same_site: (newer.authorization_cookie_same_site)
+                .or(older.authorization_cookie_samesite),
+            http_only: http_only.unwrap_or(older.authorization_cookie_httponly),
+            secure: newer.authorization_cookie_secure,
+        }
+    }
+}
+
+/// What cookies of one kind are like.
+pub(crate) fn style(fields: &CookieStyle<'_>) -> Result<Style, ConfigError> {
+    let style = Style::new(fields.name, fields.path, fields.domain)
+        .map_err(|_| wrong(fields.name_field, "can't be written as a cookie"))?;
+    let same_site = match fields.same_site {
+        Some(CookieSameSite::Strict) => SameSite::Strict,
+        Some(CookieSameSite::Lax) => SameSite::Lax,
+        Some(CookieSameSite::None) => SameSite::None,
+        Some(CookieSameSite::Default | CookieSameSite::Off) | None => SameSite::Unsaid,
     };
-    let same_site = match same_site {
-        Some("Strict") => SameSite::Strict,
-        Some("Lax") => SameSite::Lax,
-        Some("None") => SameSite::None,
-        _ => SameSite::Unsaid,
-    };
-    let http_only = match fields.maybe_flag(&field("http_only"))? {
-        Some(newer) => newer,
-        None => fields.flag(&field("httponly"))?,
-    };
-    Ok(style.with(same_site, http_only, fields.maybe_flag(&field("secure"))?))
+    Ok(style.with(same_site, fields.http_only, fields.secure))
 }
 
 /// The browser that a session is of: what it sent, and what it gets.

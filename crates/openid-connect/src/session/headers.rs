@@ -19,20 +19,37 @@ pub(crate) struct SessionHeaders {
 }
 
 impl SessionHeaders {
-    pub(crate) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
+    pub(crate) fn new(fields: &Fields) -> Result<Self, ConfigError> {
         Ok(Self {
-            request: items(fields, "session_request_headers")?,
-            response: items(fields, "session_response_headers")?,
+            request: of_requests(fields)?,
+            response: of_responses(fields)?,
             audience: fields
-                .text("session_audience")?
+                .sessions
+                .session_audience
+                .as_deref()
                 .unwrap_or_default()
                 .to_owned(),
         })
     }
 }
 
-fn items(fields: Fields<'_>, field: &str) -> Result<Vec<(HeaderName, SessionItem)>, ConfigError> {
-    let texts = fields.texts(field)?;
+type Items = Vec<(HeaderName, SessionItem)>;
+
+fn of_requests(fields: &Fields) -> Result<Items, ConfigError> {
+    items(
+        "session_request_headers",
+        &fields.sessions.session_request_headers,
+    )
+}
+
+fn of_responses(fields: &Fields) -> Result<Items, ConfigError> {
+    items(
+        "session_response_headers",
+        &fields.sessions.session_response_headers,
+    )
+}
+
+fn items(field: &str, texts: &[String]) -> Result<Items, ConfigError> {
     let item = |text: &String| {
         let known = SessionItem::named(text);
         known.ok_or_else(|| wrong(field, "expected id, audience, subject or a timeout"))
@@ -41,14 +58,14 @@ fn items(fields: Fields<'_>, field: &str) -> Result<Vec<(HeaderName, SessionItem
 }
 
 /// Names of the response headers that do.
-pub(crate) fn answered(fields: Fields<'_>) -> Result<Vec<HeaderName>, ConfigError> {
-    let items = items(fields, "session_response_headers")?;
+pub(crate) fn answered(fields: &Fields) -> Result<Vec<HeaderName>, ConfigError> {
+    let items = of_responses(fields)?;
     Ok(items.into_iter().map(|(name, _)| name).collect())
 }
 
 /// Names of the request headers that tell of sessions, where they are on.
-pub(crate) fn owned(fields: Fields<'_>) -> Result<Vec<HeaderName>, ConfigError> {
-    let items = items(fields, "session_request_headers")?;
+pub(crate) fn owned(fields: &Fields) -> Result<Vec<HeaderName>, ConfigError> {
+    let items = of_requests(fields)?;
     Ok(items.into_iter().map(|(name, _)| name).collect())
 }
 

@@ -32,6 +32,8 @@ use serde_json::{Map, Value};
 
 use crate::Providers;
 use crate::config::fields::Fields;
+use crate::config::fields::sessions::SessionBinding;
+use crate::config::fields::types::{Bounded, Seconds};
 use crate::config::methods::{Method, Methods};
 use crate::decide::refusal::Refusal;
 use crate::login::token;
@@ -49,7 +51,7 @@ use remember_me::RememberMe;
 use token_session::TokenSessions;
 
 pub(crate) use claims::of_user;
-pub(crate) use cookies::{Browser, sealer, strip, style};
+pub(crate) use cookies::{Browser, CookieStyle, sealer, strip, style};
 pub(crate) use headers::{answered, owned};
 pub(crate) use open_session::{Handle, OpenSession};
 pub(crate) use server_side::hashed;
@@ -192,25 +194,32 @@ pub(crate) struct Sessions {
     begins: Methods,
     token_sessions: TokenSessions,
     /// What sessions are bound to besides the cookie.
-    binds: Vec<String>,
+    binds: Vec<SessionBinding>,
     session_headers: SessionHeaders,
 }
 
 impl Sessions {
     /// The sessions of a configuration.
-    pub(crate) fn new(fields: Fields<'_>, parts: &Parts) -> Result<Self, ConfigError> {
-        let name = fields.text("session_cookie_name")?.unwrap_or("session");
-        let audience = fields.text("session_audience")?.unwrap_or_default();
-        let issuer = fields.text("issuer")?.unwrap_or_default();
-        let timers = timers(fields)?;
+    pub(crate) fn new(fields: &Fields, parts: &Parts) -> Result<Self, ConfigError> {
+        let name = fields
+            .cookies
+            .session_cookie_name
+            .as_deref()
+            .unwrap_or("session");
+        let audience = fields
+            .sessions
+            .session_audience
+            .as_deref()
+            .unwrap_or_default();
+        let issuer = &fields.provider.issuer.text;
+        let timers = timers(fields);
         Storages::of(parts).lives(timers.copies_end(0, 0));
         let context = [issuer, audience, name].join("\n").into_bytes();
-        let style = style(fields, "session")?;
+        let style = style(&CookieStyle::of_sessions(fields))?;
         let remembers = RememberMe::new(fields, &style, &context)?;
         if let Some(remembers) = &remembers {
             Storages::of(parts).lives(remembers.timers.copies_end(0, 0));
         }
-        let timeout = fields.integer("timeout")?.unwrap_or(10_000);
         let storage = Storages::of(parts).storage(fields, &parts.metrics)?;
         Ok(Self {
             sealer: sealer(fields, "login session", Providers::of(parts).secret())?,
@@ -218,18 +227,18 @@ impl Sessions {
             timers,
             remembers,
             context,
-            leeway_ms: fields.integer("leeway")?.unwrap_or(0).saturating_mul(1000),
-            refreshes: fields.flag("refresh_tokens")?,
-            destroy_unauthorized: fields.flag("unauthorized_destroy_session")?,
-            destroy_forbidden: fields.flag("forbidden_destroy_session")?,
+            leeway_ms: fields.checks.leeway.0.saturating_mul(1000),
+            refreshes: fields.client.refresh_tokens,
+            destroy_unauthorized: fields.responses.unauthorized_destroy_session,
+            destroy_forbidden: fields.refusals.forbidden_destroy_session,
             session_cache: SessionCache::new(),
-            lock_ms: server_side::lock_ms(timeout, storage.as_ref()),
+            lock_ms: server_side::lock_ms(fields.connection.timeout.0, storage.as_ref()),
             storage,
             storages: Storages::of(parts),
-            hash_subject: fields.flag("session_hash_subject")?,
-            begins: Methods::but(&fields.texts("disable_session")?),
+            hash_subject: fields.sessions.session_hash_subject,
+            begins: Methods::but(&fields.sessions.disable_session),
             token_sessions: TokenSessions::new(),
-            binds: fields.texts("session_bind")?,
+            binds: fields.sessions.session_bind.clone(),
             session_headers: SessionHeaders::new(fields)?,
         })
     }
@@ -289,14 +298,22 @@ impl Sessions {
         if self.binds.is_empty() {
             return None;
         }
-        let has = |what: &str| self.binds.iter().any(|one| one == what);
+        let has = |what| self.binds.contains(&what);
         let ip = from.to_canonical().to_string();
         let provider_client = headers.get(USER_AGENT).map(HeaderValue::as_bytes);
         let parts = [
-            if has("ip") { ip.as_bytes() } else { b"" },
-            if has("scheme") && secure { b"s" } else { b"" },
+            if has(SessionBinding::Ip) {
+                ip.as_bytes()
+            } else {
+                b""
+            },
+            if has(SessionBinding::Scheme) && secure {
+                b"s"
+            } else {
+                b""
+            },
             provider_client
-                .filter(|_| has("user-agent"))
+                .filter(|_| has(SessionBinding::UserAgent))
                 .unwrap_or_default(),
         ];
         let digest = digest_of(parts);
@@ -458,21 +475,16 @@ impl Sessions {
     }
 }
 
-fn timers(fields: Fields<'_>) -> Result<Timers, ConfigError> {
-    let bound = |names: &[&str], default: Option<i64>| {
-        for name in names {
-            if let Some(seconds) = fields.integer(name)? {
-                return Ok(Some(seconds).filter(|seconds| *seconds > 0));
-            }
-        }
-        Ok::<_, ConfigError>(default)
-    };
-    let ms = |seconds: Option<i64>| seconds.map(|seconds| seconds.saturating_mul(1000));
-    let rolling = ["session_rolling_timeout", "session_cookie_lifetime"];
-    let idling = ["session_idling_timeout", "session_cookie_idletime"];
-    Ok(Timers {
-        rolling: ms(bound(&rolling, Some(3600))?),
-        idling: ms(bound(&idling, None)?),
-        absolute: ms(bound(&["session_absolute_timeout"], Some(86_400))?),
-    })
+fn timers(fields: &Fields) -> Timers {
+    let ms = |seconds: Seconds| Some(seconds.0.saturating_mul(1000)).filter(|ms| *ms > 0);
+    let rolling = fields.sessions.session_rolling_timeout;
+    let idling = fields.sessions.session_idling_timeout;
+    let absolute = fields.sessions.session_absolute_timeout;
+    Timers {
+        rolling: ms(rolling.unwrap_or(fields.cookies.session_cookie_lifetime)),
+        idling: idling
+            .or(fields.sessions.session_cookie_idletime)
+            .and_then(ms),
+        absolute: ms(absolute.unwrap_or(Bounded(86_400))),
+    }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
+use crate::config::fields::types::Seconds;
 use crate::config::fields::{Fields, wrong};
 use crate::decide::refusal::Refusal;
 use crate::login::token;
@@ -41,28 +42,27 @@ pub(crate) struct RememberMe {
 impl RememberMe {
     /// `None`: they are not. `style` and `context` are those of sessions.
     pub(crate) fn new(
-        fields: Fields<'_>,
+        fields: &Fields,
         style: &Style,
         context: &[u8],
     ) -> Result<Option<Self>, ConfigError> {
-        if !fields.flag("session_remember")? {
+        if !fields.sessions.session_remember {
             return Ok(None);
         }
-        let bound = |name: &str, default: i64| {
-            let seconds = fields.integer(name)?.unwrap_or(default);
-            let ms = seconds.saturating_mul(1000);
-            Ok::<_, ConfigError>(Some(ms).filter(|ms| *ms > 0))
+        let bound = |seconds: Seconds| {
+            let ms = seconds.0.saturating_mul(1000);
+            Some(ms).filter(|ms| *ms > 0)
         };
         let timers = Timers {
-            rolling: bound("session_remember_rolling_timeout", 604_800)?,
+            rolling: bound(fields.sessions.session_remember_rolling_timeout),
             idling: None,
-            absolute: bound("session_remember_absolute_timeout", 2_592_000)?,
+            absolute: bound(fields.sessions.session_remember_absolute_timeout),
         };
         let kept = timers.ends_at(0, 0).unwrap_or(KEPT_MAX).min(KEPT_MAX);
-        let name = fields.text(NAME)?.unwrap_or("remember");
+        let name = &*fields.sessions.session_remember_cookie_name;
         Style::new(name, "/", None).map_err(|_| wrong(NAME, "can't be written as a cookie"))?;
         let lasting = style.called(name).lasting(kept.div_euclid(1000));
-        let logins = fields.text("authorization_cookie_name")?;
+        let logins = fields.cookies.authorization_cookie_name.as_deref();
         if style.is_own(name.as_bytes())
             || lasting.is_own(style.name().as_bytes())
             || name.starts_with(logins.unwrap_or("authorization"))

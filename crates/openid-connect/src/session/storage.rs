@@ -28,7 +28,7 @@ use doorward_store::{Store, StoreError};
 use config::{Choice, RemoteConfig};
 use remote::Remote;
 
-pub(crate) use config::warnings;
+pub(crate) use config::warning;
 
 /// For how long what was read of a session is good, in milliseconds: until it has
 /// to be read again.
@@ -145,7 +145,7 @@ impl Storages {
     /// The storage of a configuration; `None`: sessions travel in cookies.
     pub(crate) fn storage(
         self: &Arc<Self>,
-        fields: Fields<'_>,
+        fields: &Fields,
         metrics: &Metrics,
     ) -> Result<Option<Storage>, ConfigError> {
         Ok(match Choice::of(fields)? {

@@ -189,7 +189,9 @@ fn filter(parts: &Parts, mut config: Value) -> Result<Arc<dyn Filter>, ConfigErr
     if config.get("issuer").is_none() {
         config["issuer"] = ISSUER.into();
     }
-    (KIND.build)(config.as_object().unwrap(), parts)
+    let mut config = config.as_object().cloned().unwrap();
+    (KIND.schema)().fill(&mut config);
+    (KIND.build)(&config, parts)
 }
 
 /// What became of a request.

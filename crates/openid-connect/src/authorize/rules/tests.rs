@@ -18,8 +18,7 @@ fn check_typed(
             claims[name] = value;
         }
     }
-    let config = config.as_object().cloned().expect("an object");
-    let rules = Rules::new(Fields(&config)).expect("it is valid");
+    let rules = Rules::new(&Fields::of(&config).expect("valid"));
     rules.check(typ, claims.as_object().expect("an object"), ISSUER, 500)
 }
 
@@ -109,8 +108,7 @@ fn a_token_for_another_audience_than_the_plugins_is_refused() {
 #[test]
 fn an_audience_that_the_provider_does_not_tell_is_not_held_against_a_token() {
     let config = json!({"audience": ["api"]});
-    let config = config.as_object().cloned().expect("an object");
-    let rules = Rules::new(Fields(&config)).expect("it is valid");
+    let rules = Rules::new(&Fields::of(&config).expect("valid"));
     for (claims, outcome) in [
         (json!({"sub": "a"}), Ok(None)),
         (json!({"sub": "a", "aud": ["x", "api"]}), Ok(None)),
@@ -200,8 +198,7 @@ fn a_login_older_than_max_age_is_refused() {
 #[test]
 fn a_login_says_when_and_of_which_domain_it_was_where_that_counts() {
     let check = |config: Value, claims: Value| {
-        let config = config.as_object().cloned().expect("an object");
-        let rules = Rules::new(Fields(&config)).expect("it is valid");
+        let rules = Rules::new(&Fields::of(&config).expect("valid"));
         rules.check_login(claims.as_object().expect("an object"), 500)
     };
     assert_eq!(check(json!({}), json!({})), Ok(()));

@@ -20,8 +20,7 @@ const TOKEN: &str = "a.token";
 fn proofs(mut config: Value) -> Proofs {
     config["issuer"] = json!("https://id");
     config["auth_methods"] = json!(["bearer"]);
-    let config = config.as_object().cloned().expect("an object");
-    let proofs = Proofs::new(Fields(&config), &parts()).expect("valid");
+    let proofs = Proofs::new(&Fields::of(&config).expect("valid"), &parts()).expect("valid");
     proofs.expect("they are asked for")
 }
 
@@ -205,7 +204,6 @@ fn a_nonce_of_the_gateway_is_demanded_and_gets_old() {
 #[test]
 fn methods_that_prove_nothing_are_refused_beside_proofs() {
     let config = json!({"proof_of_possession_dpop": "strict"});
-    let config = config.as_object().cloned().expect("an object");
-    let refused = Proofs::new(Fields(&config), &parts()).map(|_| ());
+    let refused = Proofs::new(&Fields::of(&config).expect("valid"), &parts()).map(|_| ());
     assert_eq!(refused.expect_err("refused").field, "auth_methods");
 }

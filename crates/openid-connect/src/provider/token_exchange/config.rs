@@ -3,8 +3,11 @@
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
-use url::Url;
 
+use crate::config::fields::client::{
+    ExchangeConditions, ExchangeRequest, ProofRequirement, SubjectIssuer,
+};
+use crate::config::fields::types::{Bounded, HttpUrl, Texts};
 use crate::config::fields::{Fields, wrong};
 use crate::provider::extras::Extras;
 use crate::provider::introspection::Lifetimes;
@@ -52,88 +55,98 @@ impl TokenExchangeConfig {
     /// `None`: nothing is exchanged. `provider` is how the plugin's own
     /// provider is reached: others are, too.
     pub(crate) fn new(
-        fields: Fields<'_>,
+        fields: &Fields,
         provider: &ProviderConfig,
     ) -> Result<Option<Self>, ConfigError> {
-        let record = fields.object("token_exchange")?;
-        let endpoint = fields.url("token_exchange_endpoint")?;
-        if record.is_none() && endpoint.is_none() {
+        let record = fields.endpoints.token_exchange.as_ref();
+        if record.is_none() && fields.endpoints.token_exchange_endpoint.is_none() {
             return Ok(None);
         }
-        let inside = NestedFields("token_exchange", record);
         let subjects = match record {
-            Some(_) => Some(subjects(inside, fields, provider)?),
+            Some(record) => Some(subjects(&record.subject_token_issuers, fields, provider)?),
             None => None,
         };
-        if fields.texts("client_id")?.is_empty() {
+        if fields.provider.client_id.is_empty() {
             let message = "token_exchange and token_exchange_endpoint need a client";
             return Err(wrong("client_id", message));
         }
-        for name in ["proof_of_possession_dpop", "proof_of_possession_mtls"] {
-            if fields.is_changed(name) {
+        for (name, requirement) in [
+            (
+                "proof_of_possession_dpop",
+                fields.proofs.proof_of_possession_dpop,
+            ),
+            (
+                "proof_of_possession_mtls",
+                fields.proofs.proof_of_possession_mtls,
+            ),
+        ] {
+            if requirement != ProofRequirement::Off {
                 let message = "a token that is exchanged proves nothing any more: off";
                 return Err(wrong(name, message));
             }
         }
-        let request = inside.record("request")?;
-        let cache = inside.record("cache")?;
-        let wanted = |name: &str, empty: &str, general: &str| {
-            if request.flag(empty, false)? {
-                return Ok(Vec::new());
-            }
-            match request.texts(name)? {
-                none if none.is_empty() => fields.texts(general),
-                some => Ok::<_, ConfigError>(some),
-            }
+        let usual = ExchangeRequest::default();
+        let request = record.and_then(|record| record.request.as_ref());
+        let request = request.unwrap_or(&usual);
+        let cache = record.and_then(|record| record.cache.as_ref());
+        let wanted = |named: &Texts, empty: bool, general: &Texts| match (empty, named.is_empty()) {
+            (true, _) => Vec::new(),
+            (false, true) => general.to_vec(),
+            (false, false) => named.to_vec(),
         };
-        let scopes = wanted("scopes", "empty_scopes", "scopes")?.join(" ");
-        let lifetimes = Lifetimes::new(fields)?;
+        let scopes = wanted(
+            &request.scopes,
+            request.empty_scopes,
+            &fields.provider.scopes,
+        );
+        let scopes = scopes.join(" ");
+        let lifetimes = Lifetimes::new(fields);
         Ok(Some(Self {
             subjects,
             scope: Some(scopes).filter(|scope| !scope.is_empty()),
-            audience: wanted("audience", "empty_audience", "audience")?,
-            extras: Extras::new(fields, "token_post_args", "token_headers")?,
-            remember: fields.flag("cache_token_exchange")? && cache.flag("enabled", true)?,
-            lifetimes: match cache.integer("ttl")? {
-                Some(ttl) => lifetimes.of_unknown(ttl.saturating_mul(1000)),
+            audience: wanted(
+                &request.audience,
+                request.empty_audience,
+                &fields.client.audience,
+            ),
+            extras: Extras::new(&fields.arguments.of_tokens())?,
+            remember: fields.cache.cache_token_exchange && cache.is_none_or(|cache| cache.enabled),
+            lifetimes: match cache.and_then(|cache| cache.ttl) {
+                Some(Bounded(ttl)) => lifetimes.of_unknown(ttl.saturating_mul(1000)),
                 None => lifetimes,
             },
-            leeway: fields.integer("leeway")?.unwrap_or(0),
-            verify: fields.flag("verify_signature")?,
+            leeway: fields.checks.leeway.0,
+            verify: fields.checks.verify_signature,
         }))
     }
 }
 
 fn subjects(
-    inside: NestedFields<'_>,
-    fields: Fields<'_>,
+    issuers: &[SubjectIssuer],
+    fields: &Fields,
     provider: &ProviderConfig,
 ) -> Result<Vec<Subject>, ConfigError> {
     let field = "token_exchange.subject_token_issuers";
     let mut seen = HashSet::new();
     let mut subjects = Vec::new();
-    for item in inside.records("subject_token_issuers")? {
-        let url = item.url("issuer")?;
-        let url = url.ok_or_else(|| wrong(field, "each needs an issuer"))?;
-        let issuer = issuer_of(&url);
+    for item in issuers {
+        let HttpUrl(url) = &item.issuer;
+        let issuer = issuer_of(url);
         if !seen.insert(issuer.clone()) {
             return Err(wrong(field, &format!("{issuer} is there twice")));
         }
-        let jwks_endpoint = item.url("jwks_uri")?;
-        let keys = item
-            .flag("verify_signature", false)?
-            .then(|| ProviderConfig {
-                issuer: url,
-                pseudo: jwks_endpoint.is_some(),
-                jwks_endpoint,
-                extra_jwks: Vec::new(),
-                discovery_headers: Vec::new(),
-                issuers_allowed: Vec::new(),
-                ..provider.clone()
-            });
+        let keys = item.verify_signature.then(|| ProviderConfig {
+            issuer: url.clone(),
+            pseudo: item.jwks_uri.is_some(),
+            jwks_endpoint: item.jwks_uri.as_ref().map(|url| url.0.clone()),
+            extra_jwks: Vec::new(),
+            discovery_headers: Vec::new(),
+            issuers_allowed: Vec::new(),
+            ..provider.clone()
+        });
         subjects.push(Subject {
             issuer,
-            conditions: Conditions::new(item.record("conditions")?, fields)?,
+            conditions: Conditions::new(item.conditions.as_ref(), fields),
             keys,
         });
     }
@@ -144,76 +157,6 @@ fn subjects(
     }
 }
 
-/// The fields of a record inside the configuration, with its name.
-#[derive(Clone, Copy)]
-struct NestedFields<'a>(&'static str, Option<&'a Map<String, Value>>);
-
-impl<'a> NestedFields<'a> {
-    fn value(self, name: &str) -> Option<&'a Value> {
-        self.1?.get(name).filter(|value| !value.is_null())
-    }
-
-    fn wrong(self, name: &str, expected: &str) -> ConfigError {
-        wrong(
-            &format!("{}.{name}", self.0),
-            &format!("expected {expected}"),
-        )
-    }
-
-    fn flag(self, name: &str, default: bool) -> Result<bool, ConfigError> {
-        let flag = self.value(name).map_or(Some(default), Value::as_bool);
-        flag.ok_or_else(|| self.wrong(name, "a boolean"))
-    }
-
-    fn integer(self, name: &str) -> Result<Option<i64>, ConfigError> {
-        let number = self.value(name).map(|value| {
-            let number = value.as_i64().filter(|number| *number >= 0);
-            number.ok_or_else(|| self.wrong(name, "an integer that is not negative"))
-        });
-        number.transpose()
-    }
-
-    fn url(self, name: &str) -> Result<Option<Url>, ConfigError> {
-        let url = self.value(name).map(|value| {
-            let url = value.as_str().and_then(|text| Url::parse(text).ok());
-            url.ok_or_else(|| self.wrong(name, "a URL"))
-        });
-        url.transpose()
-    }
-
-    fn items(self, name: &str) -> Result<&'a [Value], ConfigError> {
-        match self.value(name) {
-            None => Ok(&[]),
-            Some(Value::Array(items)) => Ok(items),
-            Some(_) => Err(self.wrong(name, "an array")),
-        }
-    }
-
-    fn texts(self, name: &str) -> Result<Vec<String>, ConfigError> {
-        let items = self.items(name)?.iter();
-        let texts = items.map(|item| item.as_str().map(str::to_owned));
-        let texts: Option<_> = texts.collect();
-        texts.ok_or_else(|| self.wrong(name, "an array of strings"))
-    }
-
-    fn record(self, name: &'static str) -> Result<Self, ConfigError> {
-        let record = self.value(name).map(|value| {
-            let record = value.as_object();
-            record.ok_or_else(|| self.wrong(name, "a record"))
-        });
-        Ok(Self(name, record.transpose()?))
-    }
-
-    fn records(self, name: &'static str) -> Result<Vec<Self>, ConfigError> {
-        let record = |item: &'a Value| {
-            let record = item.as_object();
-            let record = record.ok_or_else(|| self.wrong(name, "an array of records"))?;
-            Ok(Self(name, Some(record)))
-        };
-        self.items(name)?.iter().map(record).collect()
-    }
-}
-
 impl Subject {
     pub(crate) fn matches(&self, issuer: &str) -> bool {
         same_issuer(&self.issuer, issuer)
@@ -221,20 +164,21 @@ impl Subject {
 }
 
 impl Conditions {
-    fn new(inside: NestedFields<'_>, fields: Fields<'_>) -> Result<Self, ConfigError> {
-        let all = |name: &str| {
-            let items = inside.texts(name)?;
+    fn new(conditions: Option<&ExchangeConditions>, fields: &Fields) -> Self {
+        let none = ExchangeConditions::default();
+        let conditions = conditions.unwrap_or(&none);
+        let all = |items: &Texts| {
             let split = items.iter().flat_map(|item| item.split_whitespace());
-            Ok::<_, ConfigError>(split.map(str::to_owned).collect::<Vec<_>>())
+            split.map(str::to_owned).collect()
         };
-        Ok(Self {
-            scopes_claim: fields.texts("scopes_claim")?,
-            audience_claim: fields.texts("audience_claim")?,
-            has_scopes: all("has_scopes")?,
-            missing_scopes: all("missing_scopes")?,
-            has_audience: all("has_audience")?,
-            missing_audience: all("missing_audience")?,
-        })
+        Self {
+            scopes_claim: fields.subject.scopes_claim.to_vec(),
+            audience_claim: fields.subject.audience_claim.to_vec(),
+            has_scopes: all(&conditions.has_scopes),
+            missing_scopes: all(&conditions.missing_scopes),
+            has_audience: all(&conditions.has_audience),
+            missing_audience: all(&conditions.missing_audience),
+        }
     }
 
     /// Whether there are any and the token meets all of them.
@@ -269,10 +213,9 @@ mod tests {
     use super::*;
 
     fn met(conditions: &Value, claims: &Value) -> bool {
-        let (config, empty) = (conditions.as_object().expect("an object"), Map::new());
-        let fields = Fields(&empty);
-        let inside = NestedFields("conditions", Some(config));
-        let conditions = Conditions::new(inside, fields).expect("valid");
+        let fields = Fields::of(&json!({})).expect("valid");
+        let conditions = ExchangeConditions::read(conditions.as_object().expect("an object"));
+        let conditions = Conditions::new(Some(&conditions.expect("valid")), &fields);
         conditions.are_met(claims.as_object().expect("an object"))
     }
 

@@ -1,10 +1,9 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::session::storage::config::*;
 
 fn remote(config: &Value) -> Result<RemoteConfig, String> {
-    let config = config.as_object().expect("an object");
-    match Choice::of(Fields(config)) {
+    match Choice::of(&Fields::of(config).map_err(|error| error.field)?) {
         Ok(Choice::Remote(remote)) => Ok(remote),
         Ok(_) => Err("not remote".to_owned()),
         Err(error) => Err(error.field),
@@ -105,15 +104,13 @@ fn waits_users_and_sockets_are_those_of_the_flat_fields() {
 
 #[test]
 fn a_redis_whose_certificate_is_not_to_be_verified_is_warned_of() {
-    let warned = |config: Value| {
-        let config = config.as_object().expect("an object");
-        warnings(Fields(config)).expect("valid")
-    };
+    let warned = |config: Value| warning(&Fields::of(&config).expect("valid"));
     let unverified = json!({"session_storage": "redis", "session_redis_ssl": true,
         "session_redis_ssl_verify": false});
-    assert!(warned(unverified)[0].starts_with("redis.ssl_verify is false"));
+    let warned_of = warned(unverified).expect("a warning");
+    assert!(warned_of.starts_with("redis.ssl_verify is false"));
     let plain = json!({"session_storage": "redis", "redis": {"host": "r", "ssl": false}});
-    assert!(warned(plain).is_empty());
+    assert!(warned(plain).is_none());
 }
 
 #[test]
