@@ -15,6 +15,7 @@ mod cli;
 mod clients;
 mod compression;
 mod config_api;
+mod config_fields;
 mod connections;
 mod console;
 mod console_attacks;

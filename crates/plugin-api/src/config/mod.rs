@@ -2,7 +2,8 @@
 //!
 //! A plugin lists its fields once, with [`config!`](macro@crate::config). Each has its name,
 //! its type, its default, its bounds and what it means. The schema is made of the
-//! list, and so is the reader. A field that nobody reads is a warning of the compiler.
+//! list, and so is the reader. A test fails for a field that nobody reads, unless its name
+//! begins with `_`.
 //!
 //! ```ignore
 //! config! {
