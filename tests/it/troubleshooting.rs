@@ -300,6 +300,40 @@ fn every_reason_of_the_audit_log_is_in_the_page() {
     compare(&wanted, &section("## Reasons in the audit log"));
 }
 
+#[test]
+fn every_code_of_the_page_has_its_cause_and_its_remedy() {
+    let mut columns = 0;
+    let mut rows = 0;
+    let mut wanting = Vec::new();
+    for line in PAGE.lines() {
+        // Bars inside of code are no ends of cells.
+        let mut is_code = false;
+        let ends = |c: char| {
+            is_code ^= c == '`';
+            c == '|' && !is_code
+        };
+        let cells: Vec<_> = line.trim().split(ends).map(str::trim).collect();
+        if !line.starts_with("| ") {
+            columns = if line.starts_with("|--") { columns } else { 0 };
+        } else if columns == 0 {
+            let named = |name: &str| cells.contains(&name);
+            columns = if named("cause") && named("remedy") {
+                cells.len()
+            } else {
+                usize::MAX
+            };
+        } else if columns != usize::MAX {
+            rows += 1;
+            let filled = &cells[1..cells.len() - 1];
+            if cells.len() != columns || filled.iter().any(|cell| cell.is_empty()) {
+                wanting.push(line);
+            }
+        }
+    }
+    assert!(rows > 300, "{rows}");
+    assert!(wanting.is_empty(), "{wanting:#?}");
+}
+
 /// The codes in the first cells below a heading, up to the next of its level.
 fn section(heading: &str) -> BTreeSet<String> {
     let (_, rest) = PAGE
