@@ -242,3 +242,35 @@ async fn another_realms_owner_is_none_here() {
     assert_ne!(shown.status, 303, "no code for the console: {}", shown.body);
     browser.get("/console").await.expect(303);
 }
+
+#[tokio::test]
+async fn a_console_on_a_host_of_the_proxy_lets_nobody_reach_the_admin_api() {
+    let services = "- name: console\n  url: http://@ADMIN@\n  routes:\n  \
+                    - {name: console, hosts: [admin.example], paths: [/console], \
+                    strip_path: false, preserve_host: true}\n";
+    let admin = r#"{listen: "@ADMIN@", hosts: [admin.example]}"#;
+    let door = crate::support::Setup::new()
+        .admin(admin)
+        .services(services)
+        .start()
+        .await;
+    let get = |path: &str| {
+        let request = crate::support::http::client().get(door.proxy_url(path));
+        crate::support::http::send(request.header("host", "admin.example"))
+    };
+    let page = get("/console").await.expect(200).body;
+    assert!(page.contains("<h1"), "{page}");
+    for path in [
+        "/services",
+        "/status",
+        "/console/../services",
+        "/console/%2e%2e/services",
+    ] {
+        let answer = get(path).await;
+        assert!(
+            [400, 404].contains(&answer.status),
+            "{path}: {}",
+            answer.status
+        );
+    }
+}
