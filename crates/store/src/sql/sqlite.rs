@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sqlx::sqlite::{
@@ -32,6 +32,9 @@ const READERS: u32 = 4;
 
 /// How long a statement waits for another process's write.
 const BUSY: Duration = Duration::from_secs(5);
+
+/// Between two tries to open what another process is opening.
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// How long a statement may take; one that waits for another process's write
 /// ends by itself before. A disk that hangs is nothing to wait for.
@@ -76,13 +79,7 @@ impl Store {
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .busy_timeout(BUSY);
-        // One connection, as long as it is sound: `PRAGMA data_version` compares
-        // what this very connection has seen.
-        let counted = writers.clone();
-        let writer = pool(1, &place, move || {
-            counted.fetch_add(1, Ordering::AcqRel);
-        });
-        let writer = writer.connect_with(options.clone()).await;
+        let writer = writer(&place, &writers, &options).await;
         let writer = writer.map_err(|error| failed_to_open(path, error))?;
         migrate::sqlite(&writer).await?;
         let bulk = bulk(&place, options.clone());
@@ -301,6 +298,39 @@ fn pool(
             made();
             Box::pin(async move { there.map_err(|e| sqlx::Error::Io(std::io::Error::other(e))) })
         })
+}
+
+/// The connection that writes. There is one, as long as it is sound: `PRAGMA data_version`
+/// compares what this very connection has seen.
+///
+/// Of two processes that make a database WAL at once SQLite refuses one without a wait,
+/// so it is tried again for as long as a statement would wait.
+async fn writer(
+    place: &Arc<FileLocation>,
+    writers: &Arc<AtomicU32>,
+    options: &SqliteConnectOptions,
+) -> Result<SqlitePool, sqlx::Error> {
+    let began = Instant::now();
+    loop {
+        let counted = writers.clone();
+        let pool = pool(1, place, move || {
+            counted.fetch_add(1, Ordering::AcqRel);
+        });
+        match pool.connect_with(options.clone()).await {
+            Err(error) if is_busy(&error) && began.elapsed() < BUSY => {
+                tokio::time::sleep(BUSY_PAUSE).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// Whether another process has the database (SQLite's result code 5 and those that
+/// extend it).
+fn is_busy(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    let code = code.and_then(|code| code.parse::<u32>().ok());
+    code.is_some_and(|code| code & 0xff == 5)
 }
 
 /// The connection for very many rows: it keeps more pages, and moves them from

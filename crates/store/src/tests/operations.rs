@@ -84,11 +84,18 @@ async fn operations_are_noted_by_resource_where_somebody_traces() {
 async fn an_operation_that_nobody_waits_for_any_more_is_noted_as_failed() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
-    let ((), calls) = calls::noted(async {
-        let mut given_up = Box::pin(store.session(TokenHash::of("none")));
-        assert!((&mut given_up).now_or_never().is_none());
-    })
-    .await;
-    let all: Vec<_> = calls.iter().map(told).collect();
-    assert_eq!(all, [("sessions", false, false)]);
+    // The answer may be there at the first look.
+    for _ in 0..100 {
+        let looked = async {
+            let mut given_up = Box::pin(store.session(TokenHash::of("none")));
+            (&mut given_up).now_or_never().is_none()
+        };
+        let (is_given_up, calls) = calls::noted(looked).await;
+        let all: Vec<_> = calls.iter().map(told).collect();
+        assert_eq!(all, [("sessions", false, !is_given_up)]);
+        if is_given_up {
+            return;
+        }
+    }
+    panic!("no operation was given up");
 }

@@ -10,6 +10,18 @@ fn vault(texts: &[&str]) -> Vault {
 }
 
 #[tokio::test]
+async fn a_new_database_is_opened_by_many_at_once() {
+    for _ in 0..5 {
+        let directory = tempfile::tempdir().expect("a directory");
+        let url = url(&directory);
+        let all = futures_util::future::join_all((0..8).map(|_| open(&url))).await;
+        for opened in all {
+            opened.expect("a store");
+        }
+    }
+}
+
+#[tokio::test]
 async fn nodes_that_begin_at_once_get_one_secret_and_keep_it() {
     let directory = tempfile::tempdir().expect("a directory");
     let url = url(&directory);
