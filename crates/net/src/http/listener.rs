@@ -88,7 +88,14 @@ impl RouterApp {
             bridge::respond(session, &self.router, head, Bytes::new()).await?;
             return Ok(());
         }
-        let body = match bridge::read_body(session, self.bounds).await {
+        // The end of a stream that announces nothing is not waited for: anybody could
+        // leave it open.
+        let read = if has_body {
+            bridge::read_body(session, self.bounds).await
+        } else {
+            Ok(Bytes::new())
+        };
+        let body = match read {
             Ok(body) => body,
             Err(error) => {
                 let answer = (self.refusal)(error.status(), "Request body can't be read");
