@@ -431,7 +431,8 @@ async fn find(call: &Call, token: &str) -> Result<Option<(StoredSession, User)>,
         return Ok(None);
     }
     let user = store.user(&session.realm, session.user_id).await?;
-    let live = &call.live;
+    // What is declared now counts: it may be what ends this session.
+    let live = state.live.load_full();
     if let (Some(user), Some(realm)) = (&user, live.realm(&session.realm))
         && user.owner == Owner::File
     {
