@@ -15,6 +15,20 @@ async fn door_to(upstream: &Upstream, plugin: &str) -> Door {
     Setup::new().services(&services).start().await
 }
 
+/// The first body that `receiver` gets.
+async fn first_body(receiver: &Upstream) -> Vec<u8> {
+    eventually("spans", || async {
+        let seen = receiver.seen().into_iter().next()?;
+        Some(seen.body)
+    })
+    .await
+}
+
+/// Whether a body has this part.
+fn contains(body: &[u8], part: &[u8]) -> bool {
+    body.windows(part.len()).any(|window| window == part)
+}
+
 #[tokio::test]
 async fn zipkin_carries_the_trace_on_and_tells_of_its_spans() {
     let (upstream, receiver) = (Upstream::echo().await, receiver().await);
@@ -99,7 +113,7 @@ async fn opentelemetry_posts_spans_as_protobuf() {
         panic!("{traceparent}");
     };
     assert_eq!(flags, "01");
-    let has = |part: &[u8]| body.windows(part.len()).any(|window| window == part);
+    let has = |part: &[u8]| contains(&body, part);
     let digits = |text: &str| -> Vec<u8> {
         let starts = (0..text.len()).step_by(2);
         let pairs = starts.map(|at| u8::from_str_radix(&text[at..at + 2], 16));
@@ -137,10 +151,7 @@ async fn opentelemetry_posts_records_of_requests_as_logs() {
         (seen.len() == 2).then_some(seen)
     })
     .await;
-    let has = |at: usize, part: &[u8]| {
-        let body = &seen[at].body;
-        body.windows(part.len()).any(|window| window == part)
-    };
+    let has = |at: usize, part: &[u8]| contains(&seen[at].body, part);
     assert!(seen.iter().all(|one| one.target == "/v1/logs"));
     for part in [
         "INFO",
@@ -188,15 +199,8 @@ async fn a_filter_that_waits_has_a_span_and_so_has_what_it_asked() {
     let headers = [("authorization", "Bearer 0paque-t0ken")];
     let status = get(&door, "/orders/1", &headers).await;
     assert!(status >= 400, "{status}");
-    let body = eventually("spans", || async {
-        let seen = receiver.seen().into_iter().next()?;
-        Some(seen.body)
-    })
-    .await;
-    let has = |part: &str| {
-        body.windows(part.len())
-            .any(|part_| part_ == part.as_bytes())
-    };
+    let body = first_body(&receiver).await;
+    let has = |part: &str| contains(&body, part.as_bytes());
     let asked = format!("{}/introspect", issuer.url());
     for text in [
         "kong.access.plugin.openid-connect",
@@ -222,15 +226,8 @@ plugins:
     );
     let door = Setup::new().services(&plugins).start().await;
     door.user_token("alice", "read").await;
-    let body = eventually("spans", || async {
-        let seen = receiver.seen().into_iter().next()?;
-        Some(seen.body)
-    })
-    .await;
-    let has = |part: &str| {
-        body.windows(part.len())
-            .any(|window| window == part.as_bytes())
-    };
+    let body = first_body(&receiver).await;
+    let has = |part: &str| contains(&body, part.as_bytes());
     for text in [
         "kong.internal.upstream",
         "kong.database.query",
