@@ -4,7 +4,6 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 
 use crate::support::http::{client, send};
-use crate::support::raw::Connection;
 use crate::support::{Answer, Door, Setup, Upstream, eventually};
 
 const TOKEN: &str = "0123456789abcdef";
@@ -131,7 +130,8 @@ impl<'a> Browser<'a> {
     }
 }
 
-async fn guarded() -> Door {
+/// A door whose console wants the admin token.
+pub(crate) async fn guarded() -> Door {
     let admin = format!("{{listen: \"@ADMIN@\", token: {TOKEN}}}");
     let mut door = Setup::new().admin(&admin).lay_out();
     door.spawn();
@@ -163,32 +163,6 @@ async fn without_a_session_there_is_only_the_sign_in() {
     let mut browser = Browser::signed_in(&door).await;
     browser.get("/console").await.expect(200);
     browser.get("/services").await.expect(401);
-}
-
-#[tokio::test]
-async fn a_stranger_has_one_connection_for_all_that_a_sign_in_needs() {
-    let door = guarded().await;
-    let authority = door.admin();
-    let mut connection = Connection::open(&authority).await;
-    for path in [
-        "/console",
-        "/console/sign-in",
-        "/services",
-        "/console/sign-in",
-    ] {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
-        connection.send(request.as_bytes()).await;
-        let answer = connection.response().await;
-        assert_ne!(answer.header("connection"), Some("close"), "{path}");
-    }
-    // A body of a stranger is not read, so nothing can follow it.
-    let head = format!("POST /services HTTP/1.1\r\nHost: {authority}\r\nContent-Length: 9\r\n\r\n");
-    connection.send(head.as_bytes()).await;
-    let answer = connection.response().await;
-    assert_eq!(
-        (answer.status, answer.header("connection")),
-        (401, Some("close"))
-    );
 }
 
 #[tokio::test]

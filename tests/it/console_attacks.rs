@@ -3,9 +3,11 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::console::guarded;
 use crate::console_registry::rest;
 use crate::console_sign_in::Office;
 use crate::support::http::send;
+use crate::support::raw::Connection;
 
 /// What a page of the console would do with markup that it took for its own.
 const EVIL: &str = "<img src=x onerror=alert(1)>";
@@ -273,4 +275,30 @@ async fn a_console_on_a_host_of_the_proxy_lets_nobody_reach_the_admin_api() {
             answer.status
         );
     }
+}
+
+#[tokio::test]
+async fn a_stranger_has_one_connection_for_all_that_a_sign_in_needs() {
+    let door = guarded().await;
+    let authority = door.admin();
+    let mut connection = Connection::open(&authority).await;
+    for path in [
+        "/console",
+        "/console/sign-in",
+        "/services",
+        "/console/sign-in",
+    ] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
+        connection.send(request.as_bytes()).await;
+        let answer = connection.response().await;
+        assert_ne!(answer.header("connection"), Some("close"), "{path}");
+    }
+    // A body of a stranger is not read, so nothing can follow it.
+    let head = format!("POST /services HTTP/1.1\r\nHost: {authority}\r\nContent-Length: 9\r\n\r\n");
+    connection.send(head.as_bytes()).await;
+    let answer = connection.response().await;
+    assert_eq!(
+        (answer.status, answer.header("connection")),
+        (401, Some("close"))
+    );
 }
