@@ -27,11 +27,12 @@ fn serve(mut stream: TcpStream) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     while let Some(request) = read_request(&mut reader)? {
         println!("{}", request.lines().next().unwrap_or_default());
-        write!(
-            stream,
+        // In one piece: a second one would wait until the client has the first.
+        let answer = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{request}",
             request.len()
-        )?;
+        );
+        stream.write_all(answer.as_bytes())?;
     }
     Ok(())
 }
