@@ -5,9 +5,9 @@ SHELL       := /bin/bash
 CARGO       ?= cargo
 CONFIG      ?= conf/demo.yaml
 
-# `quick` is the release profile without link-time optimisation and with few
-# others: a newcomer waits for it once. A plain request takes 1.4 times the
-# instructions of the release build. `make release` builds what production should run.
+# `quick` is the release profile with hardly any optimisation: a newcomer waits for it
+# once. A plain request takes three times the processor time of the release build.
+# `make release` builds what production should run.
 PROFILE     ?= quick
 BINARY      := target/$(PROFILE)/doorward
 
@@ -44,7 +44,7 @@ upstream: ## Start a small HTTP server on 127.0.0.1:9000 that shows what it rece
 	@exec target/upstream 127.0.0.1:9000
 
 build: deps ## Build target/quick/doorward (PROFILE=quick).
-	@[ -e $(BINARY) ] || echo 'The first build compiles everything: about ten minutes on two cores. Later ones compile what has changed.'
+	@[ -e $(BINARY) ] || echo 'The first build compiles everything: about five minutes on two cores. Later ones compile what has changed.'
 	$(CARGO) build --locked --profile $(PROFILE)
 
 release: deps ## Build target/release/doorward: fat link-time optimisation, takes minutes.
