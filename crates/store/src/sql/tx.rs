@@ -34,6 +34,8 @@ pub(super) struct Tx {
     over: Option<EndReason>,
     /// Whether a row was written. A commit of none proves nothing of the disk.
     wrote: bool,
+    /// Whether a statement is under way.
+    busy: bool,
     /// The operation that it is, where somebody traces.
     note: Note,
 }
@@ -89,6 +91,7 @@ impl Tx {
             limit,
             over: None,
             wrote: false,
+            busy: false,
             note: Note::default(),
         }
     }
@@ -159,7 +162,8 @@ impl Tx {
         if self.wrote || committed.is_err() {
             self.health.note_write(&committed);
         }
-        operation::settle(&mut self.note, &committed);
+        let mut note = std::mem::take(&mut self.note);
+        operation::settle(&mut note, &committed);
         committed
     }
 
@@ -168,7 +172,7 @@ impl Tx {
         if let Some(pending) = &pending {
             audit::append(self, &pending.record()).await?;
         }
-        self.check_open().map_err(unavailable)?;
+        self.begin_statement().map_err(unavailable)?;
         let health = &self.health;
         let done = match &mut self.link {
             Link::Sqlite { lease, .. } => health.within(self.limit, lease.commit()).await,
@@ -183,7 +187,7 @@ impl Tx {
     }
 
     pub(super) async fn run(&mut self, text: SqlStr, values: &[Value]) -> Result<u64, sqlx::Error> {
-        self.check_open()?;
+        self.begin_statement()?;
         let link = &mut self.link;
         let done = async {
             match link {
@@ -212,7 +216,7 @@ impl Tx {
         text: SqlStr,
         values: &[Value],
     ) -> Result<Option<Row>, sqlx::Error> {
-        self.check_open()?;
+        self.begin_statement()?;
         let returns_written = is_write(&text);
         let link = &mut self.link;
         let row = async {
@@ -238,7 +242,7 @@ impl Tx {
         text: SqlStr,
         values: &[Value],
     ) -> Result<Vec<Row>, sqlx::Error> {
-        self.check_open()?;
+        self.begin_statement()?;
         let return_written = is_write(&text);
         let link = &mut self.link;
         let rows = async {
@@ -261,7 +265,7 @@ impl Tx {
 
     /// Statements of the program's own, with nothing bound.
     async fn tell(&mut self, text: SqlStr) -> Result<(), StoreError> {
-        self.check_open().map_err(unavailable)?;
+        self.begin_statement().map_err(unavailable)?;
         let done = match &mut self.link {
             Link::Sqlite { lease, .. } => Sqlite::tell(lease, text),
             Link::Postgres(lease) => Postgres::tell(lease, text),
@@ -270,15 +274,17 @@ impl Tx {
         self.note_outcome(done).map_err(unavailable)
     }
 
-    fn check_open(&self) -> Result<(), sqlx::Error> {
-        match self.over {
-            None => Ok(()),
-            Some(_) => Err(sqlx::Error::Io(Error::other("the transaction is over"))),
+    fn begin_statement(&mut self) -> Result<(), sqlx::Error> {
+        if self.over.is_some() {
+            return Err(sqlx::Error::Io(Error::other("the transaction is over")));
         }
+        self.busy = true;
+        Ok(())
     }
 
     /// The outcome of a statement, which may be the last one.
     fn note_outcome<T>(&mut self, outcome: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+        self.busy = false;
         if let Err(error) = &outcome {
             self.over = Some(if is_database_fault(error) {
                 EndReason::DatabaseFault
@@ -293,6 +299,15 @@ impl Tx {
             }
         }
         outcome
+    }
+}
+
+impl Drop for Tx {
+    /// One that is left for what it has read, or taken back for it, has not failed.
+    fn drop(&mut self) {
+        if self.over.is_none() && !self.busy {
+            operation::settle(&mut self.note, &Ok::<_, StoreError>(()));
+        }
     }
 }
 

@@ -41,6 +41,9 @@ async fn operations_are_noted_by_resource_where_somebody_traces() {
             .insert_user(&demo)
             .await
             .expect_err("the name is taken");
+        // What finds nothing to change has not failed.
+        let gone = store.delete_user(Uuid::from_u128(7), None, 0).await;
+        assert!(!gone.expect("read"));
         let session = sessions::session("token", &demo, 0);
         store.insert_session(&session, 9).await.expect("inserted");
         store.session(session.hash).await.expect("read");
@@ -61,6 +64,7 @@ async fn operations_are_noted_by_resource_where_somebody_traces() {
         [
             ("users", true, true),
             ("users", true, false),
+            ("users", true, true),
             ("sessions", true, true),
             ("sessions", false, true),
             ("users", false, true),
