@@ -308,6 +308,9 @@ async fn records_of_the_broker_are_changed_over_rest_by_version() {
     assert_eq!(statuses, [200, 412]);
     let now = record(&office, path).await["version"].clone();
     assert_ne!(now, version);
+    let two = format!("{path}?version={now}&version=1");
+    let two = rest(&office, Method::DELETE, &two, &Value::Null).await;
+    two.expect(412);
     let delete = format!("{path}?version={now}");
     let gone = rest(&office, Method::DELETE, &delete, &Value::Null).await;
     gone.expect(204);

@@ -16,7 +16,7 @@ use super::call::Call;
 use super::entity::Answer;
 use super::error::ApiError;
 use super::list::{DECLARED_IN, Scope};
-use super::{body, list, reply};
+use super::{body, list, reply, version};
 use doorward_core::model::broker::{Kind, Record, Removal};
 use doorward_core::model::schema::{Source, Violations};
 use doorward_core::model::secret::Secret;
@@ -317,12 +317,7 @@ async fn changed(
 }
 
 async fn delete(call: &Call, broker: &Broker, kind: Kind) -> Result<Response, ApiError> {
-    let named = call.query.iter().find(|(name, _)| name == "version");
-    let seen = named.map(|(_, text)| text.parse::<i64>()).transpose();
-    let seen = seen.map_err(|_| ApiError::Option {
-        option: "version".into(),
-        message: "expected an integer".into(),
-    })?;
+    let seen = seen_version(call)?;
     let record = known(call, broker, kind).await?;
     let removal = broker.delete((kind, &record.id), seen).await;
     match removal.map_err(|error| refused(broker, &record, error))? {
@@ -334,6 +329,21 @@ async fn delete(call: &Call, broker: &Broker, kind: Kind) -> Result<Response, Ap
             by: "applications",
         })),
     }
+}
+
+/// The version that a deletion is of. Two different ones are of no record.
+fn seen_version(call: &Call) -> Result<Option<i64>, ApiError> {
+    let mut seen = None;
+    for text in version::in_query(&call.query) {
+        let version = text.parse::<i64>().map_err(|_| ApiError::Option {
+            option: version::VERSION.into(),
+            message: "expected an integer".into(),
+        })?;
+        if seen.replace(version).is_some_and(|other| other != version) {
+            return Err(ApiError::Changed);
+        }
+    }
+    Ok(seen)
 }
 
 fn file_owned(broker: &Broker) -> ChangeError {

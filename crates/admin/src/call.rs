@@ -48,7 +48,7 @@ impl Call {
     pub(super) fn expected<'a>(&'a self, body: Option<&'a str>) -> Expected<'a> {
         Expected {
             versions: &self.state.versions,
-            named: [version::expected(&self.query), body],
+            named: version::in_query(&self.query).chain(body).collect(),
         }
     }
 

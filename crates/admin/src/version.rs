@@ -60,7 +60,7 @@ impl Versions {
 pub(super) struct Expected<'a> {
     pub(super) versions: &'a Versions,
     /// Each that is named has to be that of the record.
-    pub(super) named: [Option<&'a str>; 2],
+    pub(super) named: Vec<&'a str>,
 }
 
 /// Takes the version out of a body.
@@ -75,9 +75,9 @@ pub(super) fn take(body: &mut Map<String, Value>) -> Result<Option<String>, ApiE
     }
 }
 
-/// The version that a query says the change was made for; `None`: of any.
-pub(super) fn expected(query: &[(String, String)]) -> Option<&str> {
-    let named = query.iter().find(|(name, _)| name == VERSION);
+/// The versions that a query says the change was made for; none: of any.
+pub(super) fn in_query(query: &[(String, String)]) -> impl Iterator<Item = &str> {
+    let named = query.iter().filter(|(name, _)| name == VERSION);
     named.map(|(_, version)| version.as_str())
 }
 
@@ -92,8 +92,8 @@ pub(super) fn check<T: Resource>(
     entities: &Entities,
 ) -> Result<(), ApiError> {
     let versions = expected.versions;
-    let is_other = |expected: &str| old.is_none_or(|old| versions.of(old, entities) != expected);
-    if expected.named.into_iter().flatten().any(is_other) {
+    let is_other = |expected: &&str| old.is_none_or(|old| versions.of(old, entities) != *expected);
+    if expected.named.iter().any(is_other) {
         return Err(ApiError::Changed);
     }
     Ok(())

@@ -50,6 +50,14 @@ async fn a_change_a_replacement_and_a_deletion_of_another_version_are_refused() 
     }
     assert_eq!(api.get("/services/s").await.expect(200).json()["host"], "h");
     let seen = version(&api, "/routes/r").await;
+    // Each that is named has to be that of the record, not the first of them alone.
+    for two in [
+        format!("{seen}&version=another"),
+        format!("another&version={seen}"),
+    ] {
+        let refused = api.delete(&format!("/routes/r?version={two}")).await;
+        assert_eq!(refused.status, 412, "{}", refused.text);
+    }
     let gone = api.delete(&format!("/routes/r?version={seen}")).await;
     gone.expect(204);
     // Who names none changes what is there.
