@@ -32,10 +32,13 @@ impl Telemetry {
         told.collect()
     }
 
-    /// The warnings of the configuration at this time, a bounded number.
+    /// The warnings of the configuration at this time, a bounded number. The ends of
+    /// certificates come last, and others make room for them.
     pub fn warnings(&self, now_secs: i64) -> Vec<String> {
+        let ends = self.certificate_warnings(now_secs);
         let mut all = self.config_warnings.lock().clone();
-        all.extend(self.certificate_warnings(now_secs));
+        all.truncate(MAX_WARNINGS.saturating_sub(ends.len()));
+        all.extend(ends);
         all.truncate(MAX_WARNINGS);
         all
     }
@@ -89,6 +92,9 @@ mod tests {
         assert_eq!(told[0], "d.yaml:1: a");
         let many = (0..200).map(|line| format!("d.yaml:{line}: a"));
         telemetry.config_warnings.lock().extend(many);
-        assert_eq!(telemetry.warnings(1_700_000_000).len(), MAX_WARNINGS);
+        let told = telemetry.warnings(1_700_000_000);
+        assert_eq!(told.len(), MAX_WARNINGS);
+        let end = told.last().expect("a warning");
+        assert!(end.contains("expires on"), "{end}");
     }
 }
