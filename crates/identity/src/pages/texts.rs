@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use chrono::{DateTime, SecondsFormat};
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use doorward_core::yaml::{Document, DocumentError};
@@ -25,172 +24,228 @@ pub(crate) struct Moment {
     pub(crate) machine: String,
 }
 
-/// The texts of one language.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Texts {
-    /// Its tag (BCP 47).
-    #[serde(skip)]
-    pub(super) lang: String,
-    /// How it is written: `ltr` or `rtl`.
-    pub(super) dir: String,
-    /// Who runs the provider; the alternative of the theme's logo.
-    pub(super) brand: String,
-    /// The button that signs in, and the title of its page.
-    pub(super) sign_in: String,
-    /// What stands above the form.
-    pub(super) welcome: String,
-    pub(super) to_continue: String,
-    pub(super) user_name: String,
-    pub(super) password: String,
-    pub(super) failed: String,
-    pub(super) busy: String,
-    pub(super) stale: String,
-    pub(super) consent: String,
-    pub(super) asks_for: String,
-    pub(super) approve: String,
-    pub(super) deny: String,
-    pub(super) policy: String,
-    pub(super) terms: String,
-    pub(super) signed_in_as: String,
-    pub(super) other_account: String,
-    pub(super) vouched_by: String,
-    pub(super) goes_to: String,
-    /// What a token for a server lets a client do.
-    pub(super) at_server: String,
-    pub(super) error: String,
-    pub(super) error_hint: String,
-    pub(super) error_client: String,
-    pub(super) going_on: String,
-    pub(super) go_on: String,
-    pub(super) sign_out: String,
-    pub(super) sign_out_ask: String,
-    pub(super) signed_out: String,
-    pub(super) signed_out_hint: String,
-    pub(super) device: String,
-    pub(super) device_enter: String,
-    pub(super) device_code: String,
-    pub(super) device_wrong: String,
-    pub(super) device_guesses: String,
-    pub(super) device_ask: String,
-    pub(super) device_asks_for: String,
-    pub(super) device_shows: String,
-    pub(super) device_warning: String,
-    pub(super) device_approved: String,
-    pub(super) device_approved_hint: String,
-    pub(super) device_denied: String,
-    pub(super) device_denied_hint: String,
-    pub(super) federation_or: String,
-    pub(super) federation_with: String,
-    pub(super) federation_cancelled: String,
-    pub(super) federation_silent: String,
-    pub(super) federation_failed: String,
-    pub(super) federation_nobody: String,
-    pub(super) signing_in_as: String,
-    pub(super) or: String,
-    pub(super) factor: String,
-    pub(super) factor_code_hint: String,
-    pub(super) factor_code: String,
-    pub(super) factor_wrong: String,
-    pub(super) factor_tries: String,
-    pub(super) factor_full: String,
-    pub(super) factor_missing: String,
-    pub(super) remember_browser: String,
-    pub(super) recovery_use: String,
-    pub(super) recovery_code: String,
-    pub(super) needs_script: String,
-    pub(crate) passkey: String,
-    pub(super) passkey_sign_in: String,
-    pub(super) passkey_use: String,
-    pub(super) passkey_add: String,
-    pub(super) passkey_name: String,
-    pub(super) passkey_failed: String,
-    pub(super) passkey_known: String,
-    pub(super) passkey_wrong: String,
-    pub(super) enrol: String,
-    pub(super) enrol_hint: String,
-    pub(crate) totp: String,
-    pub(super) totp_add: String,
-    pub(super) totp_scan: String,
-    pub(super) totp_picture: String,
-    pub(super) totp_type: String,
-    pub(super) totp_name: String,
-    pub(super) totp_confirm: String,
-    pub(super) totp_finish: String,
-    pub(super) recovery: String,
-    pub(super) recovery_hint: String,
-    pub(super) recovery_kept: String,
-    pub(super) account: String,
-    pub(super) account_sessions: String,
-    pub(super) account_this: String,
-    pub(super) account_since: String,
-    pub(super) account_used: String,
-    pub(super) account_never: String,
-    pub(super) account_end: String,
-    pub(super) account_end_others: String,
-    pub(super) account_more_sessions: String,
-    /// When something was: less than a minute, an hour, a day ago, with `{n}`;
-    /// and the day, with `{y}`, `{m}` and `{d}`.
-    pub(super) ago_now: String,
-    pub(super) ago_minutes: String,
-    pub(super) ago_hours: String,
-    pub(super) ago_day: String,
-    pub(super) account_consents: String,
-    pub(super) account_no_consents: String,
-    pub(super) account_withdraw: String,
-    pub(super) account_factors: String,
-    pub(super) account_no_factors: String,
-    pub(super) account_added: String,
-    pub(super) account_copied: String,
-    pub(super) account_rename: String,
-    pub(super) account_name: String,
-    pub(super) account_remove: String,
-    pub(super) account_codes_left: String,
-    pub(super) account_new_codes: String,
-    pub(super) account_back: String,
-    pub(super) account_password: String,
-    pub(super) recent: String,
-    pub(super) password_refused: String,
-    pub(super) password_current: String,
-    pub(super) password_new: String,
-    pub(super) password_change: String,
-    pub(super) password_note: String,
-    pub(super) account_add: String,
-    pub(super) account_add_hint: String,
-    pub(super) account_clients: String,
-    pub(super) account_unknown: String,
-    pub(super) account_links: String,
-    pub(super) account_no_links: String,
-    pub(super) account_link: String,
-    pub(super) account_unlink: String,
-    pub(super) account_last_way: String,
-    pub(super) federation_unlinkable: String,
-    pub(super) forgot: String,
-    pub(super) forgot_title: String,
-    pub(super) forgot_hint: String,
-    pub(super) forgot_name: String,
-    pub(super) forgot_send: String,
-    pub(super) forgot_sent: String,
-    pub(super) forgot_sent_hint: String,
-    pub(super) reset_title: String,
-    pub(super) reset_new: String,
-    pub(super) reset_again: String,
-    pub(super) reset_save: String,
-    pub(super) reset_differ: String,
-    pub(super) reset_gone: String,
-    pub(super) reset_gone_hint: String,
-    pub(super) reset_done: String,
-    pub(super) reset_done_hint: String,
-    pub(super) password_short: String,
-    pub(super) password_long: String,
-    pub(super) password_control: String,
-    pub(super) password_own: String,
-    pub(super) password_breached: String,
-    pub(super) password_guessable: String,
-    pub(super) mail_reset_subject: String,
-    pub(super) mail_reset_text: String,
-    /// What the known scopes mean; of others, the name is shown.
-    scopes: BTreeMap<String, String>,
+/// Makes the struct of the texts, and what reads one out of a mapping. All are alike, and
+/// a derived reader of so many fields is the largest function of the program.
+macro_rules! texts {
+    ($(#[$about:meta])* $kind:vis struct $name:ident {
+        $($(#[$doc:meta])* $seen:vis $text:ident,)*
+    }) => {
+        $(#[$about])*
+        $kind struct $name {
+            /// Its tag (BCP 47).
+            pub(super) lang: String,
+            /// What the known scopes mean; of others, the name is shown.
+            scopes: BTreeMap<String, String>,
+            $($(#[$doc])* $seen $text: String,)*
+        }
+
+        impl $name {
+            /// Those of the language with this tag.
+            ///
+            /// # Errors
+            /// The name of a text that is missing or none, or that there is not.
+            fn read(lang: String, mut texts: Map<String, Value>) -> Result<Self, String> {
+                let mut wrong = None;
+                let scopes = take_scopes(&mut texts, &mut wrong);
+                let mut take = |name: &str| take_text(&mut texts, name, &mut wrong);
+                let read = Self { lang, scopes, $($text: take(stringify!($text)),)* };
+                match wrong.or_else(|| texts.keys().next().cloned()) {
+                    None => Ok(read),
+                    Some(name) => Err(name),
+                }
+            }
+        }
+    };
+}
+
+/// The text of this name, which is gone from there afterwards.
+fn take_text(texts: &mut Map<String, Value>, name: &str, wrong: &mut Option<String>) -> String {
+    if let Some(Value::String(text)) = texts.remove(name) {
+        return text;
+    }
+    wrong.get_or_insert_with(|| name.to_owned());
+    String::new()
+}
+
+/// The texts of scopes, which are gone from there afterwards.
+fn take_scopes(
+    texts: &mut Map<String, Value>,
+    wrong: &mut Option<String>,
+) -> BTreeMap<String, String> {
+    let Some(Value::Object(mut scopes)) = texts.remove("scopes") else {
+        wrong.get_or_insert_with(|| "scopes".to_owned());
+        return BTreeMap::new();
+    };
+    let names: Vec<_> = scopes.keys().cloned().collect();
+    let texts = names.into_iter().map(|name| {
+        let text = take_text(&mut scopes, &name, wrong);
+        (name, text)
+    });
+    texts.collect()
+}
+
+texts! {
+    /// The texts of one language.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Texts {
+        /// How it is written: `ltr` or `rtl`.
+        pub(super) dir,
+        /// Who runs the provider; the alternative of the theme's logo.
+        pub(super) brand,
+        /// The button that signs in, and the title of its page.
+        pub(super) sign_in,
+        /// What stands above the form.
+        pub(super) welcome,
+        pub(super) to_continue,
+        pub(super) user_name,
+        pub(super) password,
+        pub(super) failed,
+        pub(super) busy,
+        pub(super) stale,
+        pub(super) consent,
+        pub(super) asks_for,
+        pub(super) approve,
+        pub(super) deny,
+        pub(super) policy,
+        pub(super) terms,
+        pub(super) signed_in_as,
+        pub(super) other_account,
+        pub(super) vouched_by,
+        pub(super) goes_to,
+        /// What a token for a server lets a client do.
+        pub(super) at_server,
+        pub(super) error,
+        pub(super) error_hint,
+        pub(super) error_client,
+        pub(super) going_on,
+        pub(super) go_on,
+        pub(super) sign_out,
+        pub(super) sign_out_ask,
+        pub(super) signed_out,
+        pub(super) signed_out_hint,
+        pub(super) device,
+        pub(super) device_enter,
+        pub(super) device_code,
+        pub(super) device_wrong,
+        pub(super) device_guesses,
+        pub(super) device_ask,
+        pub(super) device_asks_for,
+        pub(super) device_shows,
+        pub(super) device_warning,
+        pub(super) device_approved,
+        pub(super) device_approved_hint,
+        pub(super) device_denied,
+        pub(super) device_denied_hint,
+        pub(super) federation_or,
+        pub(super) federation_with,
+        pub(super) federation_cancelled,
+        pub(super) federation_silent,
+        pub(super) federation_failed,
+        pub(super) federation_nobody,
+        pub(super) signing_in_as,
+        pub(super) or,
+        pub(super) factor,
+        pub(super) factor_code_hint,
+        pub(super) factor_code,
+        pub(super) factor_wrong,
+        pub(super) factor_tries,
+        pub(super) factor_full,
+        pub(super) factor_missing,
+        pub(super) remember_browser,
+        pub(super) recovery_use,
+        pub(super) recovery_code,
+        pub(super) needs_script,
+        pub(crate) passkey,
+        pub(super) passkey_sign_in,
+        pub(super) passkey_use,
+        pub(super) passkey_add,
+        pub(super) passkey_name,
+        pub(super) passkey_failed,
+        pub(super) passkey_known,
+        pub(super) passkey_wrong,
+        pub(super) enrol,
+        pub(super) enrol_hint,
+        pub(crate) totp,
+        pub(super) totp_add,
+        pub(super) totp_scan,
+        pub(super) totp_picture,
+        pub(super) totp_type,
+        pub(super) totp_name,
+        pub(super) totp_confirm,
+        pub(super) totp_finish,
+        pub(super) recovery,
+        pub(super) recovery_hint,
+        pub(super) recovery_kept,
+        pub(super) account,
+        pub(super) account_sessions,
+        pub(super) account_this,
+        pub(super) account_since,
+        pub(super) account_used,
+        pub(super) account_never,
+        pub(super) account_end,
+        pub(super) account_end_others,
+        pub(super) account_more_sessions,
+        /// When something was: less than a minute, an hour, a day ago, with `{n}`;
+        /// and the day, with `{y}`, `{m}` and `{d}`.
+        pub(super) ago_now,
+        pub(super) ago_minutes,
+        pub(super) ago_hours,
+        pub(super) ago_day,
+        pub(super) account_consents,
+        pub(super) account_no_consents,
+        pub(super) account_withdraw,
+        pub(super) account_factors,
+        pub(super) account_no_factors,
+        pub(super) account_added,
+        pub(super) account_copied,
+        pub(super) account_rename,
+        pub(super) account_name,
+        pub(super) account_remove,
+        pub(super) account_codes_left,
+        pub(super) account_new_codes,
+        pub(super) account_back,
+        pub(super) account_password,
+        pub(super) recent,
+        pub(super) password_refused,
+        pub(super) password_current,
+        pub(super) password_new,
+        pub(super) password_change,
+        pub(super) password_note,
+        pub(super) account_add,
+        pub(super) account_add_hint,
+        pub(super) account_clients,
+        pub(super) account_unknown,
+        pub(super) account_links,
+        pub(super) account_no_links,
+        pub(super) account_link,
+        pub(super) account_unlink,
+        pub(super) account_last_way,
+        pub(super) federation_unlinkable,
+        pub(super) forgot,
+        pub(super) forgot_title,
+        pub(super) forgot_hint,
+        pub(super) forgot_name,
+        pub(super) forgot_send,
+        pub(super) forgot_sent,
+        pub(super) forgot_sent_hint,
+        pub(super) reset_title,
+        pub(super) reset_new,
+        pub(super) reset_again,
+        pub(super) reset_save,
+        pub(super) reset_differ,
+        pub(super) reset_gone,
+        pub(super) reset_gone_hint,
+        pub(super) reset_done,
+        pub(super) reset_done_hint,
+        pub(super) password_short,
+        pub(super) password_long,
+        pub(super) password_control,
+        pub(super) password_own,
+        pub(super) password_breached,
+        pub(super) password_guessable,
+        pub(super) mail_reset_subject,
+        pub(super) mail_reset_text,
+    }
 }
 
 impl Texts {
@@ -270,9 +325,8 @@ impl Languages {
             }
         }
         let read = |(lang, texts): (String, Map<String, Value>)| {
-            let texts = serde_json::from_value::<Texts>(Value::Object(texts));
-            let texts = texts.expect("every text was checked against ours");
-            Arc::new(Texts { lang, ..texts })
+            let texts = Texts::read(lang, texts);
+            Arc::new(texts.expect("every text was checked against ours"))
         };
         Ok(Self(all.into_iter().map(read).collect()))
     }
