@@ -4,13 +4,13 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
-use http::{HeaderName, Method, StatusCode, header};
+use http::{HeaderName, Method, StatusCode};
 use ipnet::IpNet;
 use pingora::http::RequestHeader;
 
 use super::router::path;
-use doorward_net::http::networks;
 use doorward_net::http::reply::Reply;
+use doorward_net::http::{authority, networks};
 
 /// Longest request head, names and values added up.
 const HEAD_LIMIT: usize = 32 << 10;
@@ -37,7 +37,7 @@ pub(super) fn admit(request: &RequestHeader) -> Result<Admitted<'_>, Reply> {
     if size > HEAD_LIMIT {
         return Err(bad("Request header or cookie too large"));
     }
-    let (host, port) = authority(request).ok_or_else(|| bad("Invalid Host header"))?;
+    let (host, port) = authority::of(request).ok_or_else(|| bad("Invalid Host header"))?;
     let path = match origin_form(request) {
         Some(raw) => path::normalize(raw).map_err(|_| bad("Invalid request path"))?,
         None => return Err(bad("Invalid request path")),
@@ -56,52 +56,6 @@ fn origin_form(request: &RequestHeader) -> Option<&str> {
         };
     }
     None
-}
-
-/// Host and port, from `:authority` or the Host header.
-pub(super) fn authority(request: &RequestHeader) -> Option<(&str, Option<u16>)> {
-    let text = match request.uri.authority() {
-        Some(authority) => authority.as_str(),
-        None => match request.headers.get(header::HOST) {
-            Some(value) => value.to_str().ok()?,
-            None => "",
-        },
-    };
-    split_authority(text)
-}
-
-/// Whether a byte may stand in a host name.
-const IN_HOST: [bool; 256] = {
-    let mut bytes = [false; 256];
-    let mut at: u8 = 0;
-    while at < 128 {
-        bytes[at as usize] =
-            at.is_ascii_alphanumeric() || matches!(at, b'-' | b'.' | b'_' | b'~' | b'*');
-        at += 1;
-    }
-    bytes
-};
-
-/// Splits `host[:port]`; `None` if it is not one (RFC 3986 §3.2.2; user
-/// information is refused).
-pub(super) fn split_authority(text: &str) -> Option<(&str, Option<u16>)> {
-    // As bytes: a colon is no part of another character.
-    let (host, port) = match text.bytes().rposition(|byte| byte == b':') {
-        Some(colon) if !text.ends_with(']') => (&text[..colon], Some(&text[colon + 1..])),
-        _ => (text, None),
-    };
-    let port = match port {
-        None => None,
-        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => Some(digits.parse().ok()?),
-        Some(_) => return None,
-    };
-    let good = match host.strip_prefix('[') {
-        Some(v6) => v6
-            .strip_suffix(']')
-            .is_some_and(|v6| v6.parse::<std::net::Ipv6Addr>().is_ok()),
-        None => host.bytes().all(|byte| IN_HOST[usize::from(byte)]),
-    };
-    (good && host.len() <= 255).then_some((host, port))
 }
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -170,37 +124,6 @@ pub(super) fn is_trusted(ip: IpAddr, trusted: &[IpNet]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hosts_split_from_ports() {
-        assert_eq!(split_authority("a.example"), Some(("a.example", None)));
-        assert_eq!(split_authority("a:80"), Some(("a", Some(80))));
-        assert_eq!(split_authority("[::1]:80"), Some(("[::1]", Some(80))));
-        assert_eq!(split_authority("[::1]"), Some(("[::1]", None)));
-        assert_eq!(split_authority(""), Some(("", None)));
-    }
-
-    #[test]
-    fn bad_hosts_are_refused() {
-        for bad in [
-            "a b",
-            "a/b",
-            "a@b",
-            "user:pw@host",
-            "a:99999",
-            "a:8x",
-            "[::1",
-            "[x]",
-            "a:-1",
-            "a,b",
-            "a\tb",
-            "a%41",
-            "[::1]x",
-            "a:80:81",
-        ] {
-            assert_eq!(split_authority(bad), None, "{bad}");
-        }
-    }
 
     #[test]
     fn the_server_itself_is_asked_for_its_options_alone() {

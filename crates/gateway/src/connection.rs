@@ -16,9 +16,9 @@ use super::head::HeadFields;
 use super::peer::{Dialer, host_of};
 use super::resolve::{ResolveError, Resolver};
 use super::stopping::Stopping;
-use super::{admit, observe, tries};
+use super::{observe, tries};
 use doorward_net::http::session::{Session, is_interim};
-use doorward_net::http::{accept, framing};
+use doorward_net::http::{accept, authority, framing};
 
 /// What is no time to speak of.
 const SHORT: Duration = Duration::from_millis(10);
@@ -65,7 +65,7 @@ pub(super) fn kept_host<'a>(session: &'a Session, ctx: &Ctx) -> Option<&'a str> 
         .dialer
         .as_ref()
         .filter(|dialer| dialer.is_tls())?;
-    let (host, _) = admit::authority(session.req_header())?;
+    let (host, _) = authority::of(session.req_header())?;
     Some(host_of(host))
 }
 

@@ -19,11 +19,11 @@ use super::proxy::Gateway;
 use super::snapshot::{LiveRoute, Snapshot};
 use super::welcome::no_route_for;
 use super::{admit, client_certificate, forward_auth, handler, log_phase};
-use doorward_net::http::bridge;
 use doorward_net::http::handshake::Handshake;
 use doorward_net::http::listener::malformed;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
+use doorward_net::http::{authority, bridge};
 use doorward_plugin_api::filter::{Exchange, Flow, RouteContext, RouteRecords, Verdict};
 
 /// Asks which route and service a request gets.
@@ -201,7 +201,7 @@ impl Gateway {
         };
         let snapshot = self.live.load();
         if settings.client_certificates
-            && let Some((host, _)) = admit::authority(request)
+            && let Some((host, _)) = authority::of(request)
             && client_certificate::is_misdirected(&ctx.exchange, host, &snapshot.certificates)
         {
             let message = "This host needs a connection of its own";

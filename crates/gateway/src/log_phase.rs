@@ -17,9 +17,10 @@ use super::chain::Link;
 use super::context::Ctx;
 use super::settings::Settings;
 use super::snapshot::Snapshot;
-use super::{admit, observe};
+use super::observe;
 use doorward_core::calls;
 use doorward_core::clock::Clock;
+use doorward_net::http::authority;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::traffic::Observation;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow};
@@ -216,9 +217,9 @@ fn request<'a>(
     };
     let journey_host = ctx.journey.as_ref().and_then(|journey| {
         let host = journey.host.as_ref()?.to_str().ok()?;
-        admit::split_authority(host)
+        authority::split(host)
     });
-    let host = journey_host.or_else(|| admit::authority(head));
+    let host = journey_host.or_else(|| authority::of(head));
     let tls = session
         .digest()
         .and_then(|digest| digest.ssl_digest.as_ref());

@@ -13,7 +13,7 @@ use http::header::{
 use http::{HeaderValue, Method, StatusCode};
 use pingora::http::RequestHeader;
 
-use super::admit;
+use doorward_net::http::authority;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_plugin_api::filter::ProtectedResource;
 
@@ -79,7 +79,7 @@ impl ResourceMetadata {
         if self.hosts.is_empty() || !(path.is_empty() || path.starts_with('/')) {
             return None;
         }
-        let (host, port) = admit::authority(request)?;
+        let (host, port) = authority::of(request)?;
         let place = (host.to_ascii_lowercase(), ProtectedResource::port(port));
         let of_host = self.hosts.get(&place)?;
         Some(match request.method {

@@ -8,7 +8,7 @@ use pingora::http::RequestHeader;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::admit;
+use doorward_net::http::authority;
 use doorward_net::http::challenges::HttpChallenges;
 use doorward_net::http::reply::{Reply, ReplyBody};
 
@@ -64,7 +64,7 @@ pub(crate) async fn answer_challenge(
 
 /// The redirect to the same address over TLS, where the request has one.
 pub(crate) fn redirection(status: StatusCode, request: &RequestHeader, port: u16) -> Option<Reply> {
-    let (host, _) = admit::authority(request).filter(|(host, _)| !host.is_empty())?;
+    let (host, _) = authority::of(request).filter(|(host, _)| !host.is_empty())?;
     let target = request.uri.path_and_query()?;
     if !target.path().starts_with('/') {
         return None;

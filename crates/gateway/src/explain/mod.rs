@@ -36,6 +36,7 @@ use super::snapshot::{LiveRoute, Snapshot};
 use answer::{Chosen, ExplainedFilter, Explanation, Refusal, Shadowed, Understood};
 use doorward_core::model::plugin::Plugin;
 use doorward_core::model::route::Route;
+use doorward_net::http::authority;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_plugin_api::filter::Filter;
 use filter_explanation::Ahead;
@@ -99,7 +100,7 @@ pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explained, 
     };
     let secure = choose::is_secure(tls, &request, peer, &listeners.trusted);
     let scheme = if secure { "https" } else { "http" };
-    let (host, port) = admit::authority(&request).unwrap_or_default();
+    let (host, port) = authority::of(&request).unwrap_or_default();
     let mut normal = None;
     let chosen = choose::choose(witness.snapshot, &request, arrival, &mut normal);
     let path = normal.as_deref().unwrap_or(request.uri.path());
@@ -187,7 +188,7 @@ fn refusal(reply: &Reply, reason: String) -> Refusal {
 
 /// Why a request gets no route, in words.
 fn why_refused(request: &RequestHeader, explanation: &Explanation) -> String {
-    if admit::authority(request).is_none() {
+    if authority::of(request).is_none() {
         return "the Host header is not a host with an optional port".to_owned();
     }
     if let Err(error) = path::normalize(request.uri.path()) {

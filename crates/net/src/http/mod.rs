@@ -2,6 +2,7 @@
 //! outbound client, replies.
 
 pub mod accept;
+pub mod authority;
 pub mod basic;
 pub mod bridge;
 pub mod challenges;
