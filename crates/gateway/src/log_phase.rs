@@ -15,9 +15,9 @@ use pingora::prelude::Error;
 
 use super::chain::Link;
 use super::context::Ctx;
+use super::observe;
 use super::settings::Settings;
 use super::snapshot::Snapshot;
-use super::observe;
 use doorward_core::calls;
 use doorward_core::clock::Clock;
 use doorward_net::http::authority;
@@ -215,11 +215,10 @@ fn request<'a>(
     } else {
         uri.path_and_query().map_or("/", |target| target.as_str())
     };
-    let journey_host = ctx.journey.as_ref().and_then(|journey| {
-        let host = journey.host.as_ref()?.to_str().ok()?;
-        authority::split(host)
+    let sent = ctx.journey.as_ref().and_then(|journey| {
+        let host = journey.host.as_ref()?;
+        host.to_str().ok()
     });
-    let host = journey_host.or_else(|| authority::of(head));
     let tls = session
         .digest()
         .and_then(|digest| digest.ssl_digest.as_ref());
@@ -233,7 +232,7 @@ fn request<'a>(
         id: ctx.request_id.as_ref().and_then(|id| id.to_str().ok()),
         method,
         target,
-        host: host.map_or("", |(host, _)| host),
+        authority: sent.or_else(|| authority::text(head)).unwrap_or(""),
         port,
         secure: ctx.exchange.secure,
         version: match head.version {

@@ -12,6 +12,7 @@ use doorward_core::model::service::Service;
 
 use crate::filter::Exchange;
 use doorward_core::calls::Call;
+use doorward_net::http::authority;
 
 /// A request that is over: answered, refused, failed, or left by its client.
 #[derive(Debug)]
@@ -48,8 +49,8 @@ pub struct RequestFacts<'a> {
     pub method: &'a Method,
     /// The path with its query, as it was sent.
     pub target: &'a str,
-    /// The host that was asked for, without its port.
-    pub host: &'a str,
+    /// The host that was asked for, with its port if one was named: as it was sent.
+    pub authority: &'a str,
     /// The port of the listener.
     pub port: u16,
     /// Whether the client used TLS, itself or with a trusted proxy in front.
@@ -140,7 +141,13 @@ pub struct ResponseFacts<'a> {
 /// Bytes of `HTTP/1.1 200 OK` with both line ends around the fields.
 const STATUS_LINE: u64 = 19;
 
-impl RequestFacts<'_> {
+impl<'a> RequestFacts<'a> {
+    /// The host that was asked for, without its port; empty: none that could be one. It
+    /// is read here, since most of those who observe do not ask.
+    pub fn host(&self) -> &'a str {
+        authority::split(self.authority).map_or("", |(host, _)| host)
+    }
+
     /// Bytes of head and body, as HTTP/1 writes them.
     pub fn size(&self) -> u64 {
         self.line_and_body + fields_size(self.headers)

@@ -103,14 +103,14 @@ fn request(record: &RequestRecord<'_>) -> Value {
     let target = redacted(record, facts.target);
     let scheme = if facts.secure { "https" } else { "http" };
     let mut headers = headers(record, facts.headers);
-    if !facts.headers.contains_key(header::HOST) && !facts.host.is_empty() {
+    if !facts.headers.contains_key(header::HOST) && !facts.host().is_empty() {
         // HTTP/2 says it elsewhere.
-        headers.insert("host".to_owned(), facts.host.into());
+        headers.insert("host".to_owned(), facts.host().into());
     }
     let mut request = json!({
         "id": facts.id,
         "uri": target,
-        "url": format!("{scheme}://{}:{}{target}", facts.host, facts.port),
+        "url": format!("{scheme}://{}:{}{target}", facts.host(), facts.port),
         "querystring": querystring(record, facts.target),
         "method": facts.method.as_str(),
         "headers": headers,

@@ -45,7 +45,7 @@ pub(crate) fn with_record<T>(
             id: Some("0123"),
             method: &Method::GET,
             target: TARGET,
-            host: "a.test",
+            authority: "a.test:8443",
             port: 8443,
             secure: true,
             version: Version::HTTP_11,

@@ -142,11 +142,11 @@ fn root(out: &mut Vec<u8>, trace: &Trace, record: &RequestRecord<'_>) {
         Version::HTTP_10 => "1.0",
         _ => "1.1",
     };
-    let url = format!("{scheme}://{}:{}{path}", facts.host, facts.port);
+    let url = format!("{scheme}://{}:{}{path}", facts.host(), facts.port);
     let mut text = |name, value: &str| protobuf::text_attribute(out, 9, name, value);
     text("http.method", facts.method.as_str());
     text("http.url", &url);
-    text("http.host", facts.host);
+    text("http.host", facts.host());
     text("http.scheme", scheme);
     text("http.flavor", version);
     text("http.client_ip", &client);

@@ -292,7 +292,7 @@ impl Zipkin {
         let mut tags = json!({
             "lc": "kong",
             "http.method": facts.method.as_str(),
-            "http.host": facts.host,
+            "http.host": facts.host(),
             "http.path": path(facts.target),
             "http.protocol": match facts.version {
                 Version::HTTP_2 => "HTTP/2",
