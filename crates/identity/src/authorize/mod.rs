@@ -170,11 +170,14 @@ impl<'a> AuthorizationFlow<'a> {
         }
     }
 
-    /// What a consent is bound to, beside the browser: the user's identifier and
-    /// the request. Not the session: tabs that sign in at once begin one each,
-    /// and all go on with the last.
-    fn consent_purpose<'p>(&'p self, user_id: &'p str) -> [&'p str; 3] {
-        ["consent", user_id, &self.request.query]
+    /// What a consent is bound to, beside the browser: the user's identifier, the
+    /// request, and what it is `shown` to ask for. That may change while the page is
+    /// open, with the user's groups. Not the session: tabs that sign in at once begin
+    /// one each, and all go on with the last.
+    fn consent_purpose<'p>(&'p self, user_id: &'p str, shown: &'p [String]) -> Vec<&'p str> {
+        let request = ["consent", user_id, &self.request.query];
+        let shown = shown.iter().map(String::as_str);
+        request.into_iter().chain(shown).collect()
     }
 
     /// Where the user signs in for this request.
@@ -200,8 +203,8 @@ impl<'a> AuthorizationFlow<'a> {
     fn show_consent(&self, call: &Call, user: &User, failed: Option<FormError>) -> Response {
         let request = self.request;
         let user_id = user.id.to_string();
-        let form = self.form(call, "authorize", &self.consent_purpose(&user_id));
         let shown = request.shown();
+        let form = self.form(call, "authorize", &self.consent_purpose(&user_id, &shown));
         let what = (user.user_name.as_str(), shown.as_slice());
         let frame = &request.target.frame;
         let mut response = pages::consent(frame, applicant(request), &form, what, failed);
@@ -381,7 +384,7 @@ fn decision(params: &Params) -> Option<bool> {
 }
 
 /// Whether a decision is the user's own: posted from the page that this browser
-/// was shown for this user, or by somebody who knows the session's token, as
+/// was shown for this user and these scopes, or by somebody who knows the session's token, as
 /// scripts do.
 fn came_from_us(
     call: &Call,
@@ -392,7 +395,8 @@ fn came_from_us(
     let csrf = params.own("csrf");
     let knows = csrf.is_some_and(|token| TokenHash::of(token) == session.hash);
     let user_id = user.id.to_string();
-    let purpose = flow.consent_purpose(&user_id);
+    let shown = flow.request.shown();
+    let purpose = flow.consent_purpose(&user_id, &shown);
     call.parts.method == Method::POST && (knows || flow.browser.sent(call, &purpose, csrf))
 }
 

@@ -164,6 +164,36 @@ async fn the_consent_page_shows_what_can_be_granted_and_the_code_gives_no_more()
 }
 
 #[tokio::test]
+async fn a_consent_is_good_for_the_scopes_that_its_page_has_shown() {
+    let (provider, group) = provider().await;
+    let token = session(&provider).await;
+    let path = format!(
+        "/oauth2/authorize?response_type=code&client_id=web&redirect_uri={CALLBACK}\
+         &scope=openid+read+pay&state=s"
+    );
+    let page = visit(&provider, "GET", &path, &token, "").await;
+    assert!(!page.text.contains("<li>pay"), "{}", page.text);
+    let of_browser = page.header("set-cookie").split(';').next();
+    let of_browser = of_browser.expect("a cookie").to_owned();
+    let decide = async |page: &Answer| {
+        let csrf = page.text.split("name=\"csrf\" value=\"").nth(1);
+        let csrf = csrf.and_then(|rest| rest.split('"').next());
+        let body = format!("approve=1&csrf={}", csrf.expect("a form"));
+        let cookie = format!("iPlanetDirectoryPro={token}; {of_browser}");
+        let headers = [FORM, ("cookie", cookie.as_str())];
+        provider.send(request("POST", &path, &headers, &body)).await
+    };
+    // The page is open while its user comes into the group.
+    change(&provider, &group, "PUT").await;
+    let again = decide(&page).await;
+    assert_eq!(again.status, 400, "{}", again.header("location"));
+    assert!(again.text.contains("<li>pay"), "{}", again.text);
+    let answer = decide(&again).await;
+    let address = answer.header("location");
+    assert!(address.contains("code="), "{address}");
+}
+
+#[tokio::test]
 async fn a_claim_smuggled_past_the_group_of_its_scope_is_not_told() {
     let (provider, group) = provider().await;
     let token = session(&provider).await;
