@@ -42,6 +42,7 @@ use doorward_net::http::accept::{ConnectionAcceptor, Limits, ProtocolDispatcher}
 use doorward_net::http::bridge::Bounds;
 use doorward_net::http::listener::{Gate, RefusalAnswer, RouterApp};
 use doorward_net::http::proxy_protocol::ProxyNetworks;
+use doorward_net::http::system_authorities;
 use doorward_net::http::tls::TlsAcceptor;
 use doorward_net::telemetry::listeners::ListenerCounters;
 use doorward_net::telemetry::{Gauge, process_log};
@@ -360,10 +361,7 @@ fn proxy_services(
         work_stealing: false,
         upstream_keepalive_pool_size: engine_pool,
         max_retries: MAX_TRIES,
-        ca_file: config
-            .upstream_ca
-            .as_ref()
-            .map(|file| file.display().to_string()),
+        ca_file: system_authorities::of_engine(config.upstream_ca.as_deref()),
         ..ServerConf::default()
     };
     let conf = Arc::new(conf);

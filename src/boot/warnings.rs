@@ -12,6 +12,7 @@ use doorward_core::yaml::DocumentError;
 use doorward_gateway::declarative::Declared;
 use doorward_gateway::entities::Kind;
 use doorward_gateway::snapshot::Snapshot;
+use doorward_net::http::system_authorities;
 use doorward_net::telemetry::Telemetry;
 use doorward_net::telemetry::certificate_warnings::{MAX_WARNINGS, near_end};
 
@@ -65,6 +66,15 @@ impl Sources<'_> {
             let message = "whoever is on the way to an https upstream can take its place, but \
                            for services with tls_verify";
             tell("proxy.upstream_verify", message);
+        }
+        if config.proxy.upstream_ca.is_none()
+            && let Some(fault) = system_authorities::fault()
+        {
+            let message = format!(
+                "is not set, and the authorities of this machine can't be read ({fault}): no \
+                 https upstream is verified, so none can be reached; install ca-certificates"
+            );
+            tell("proxy.upstream_ca", &message);
         }
         let sections = [
             ("proxy.tls", &config.proxy.tls, config.acme.is_some()),

@@ -8,6 +8,7 @@ use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::support::ports::Port;
+use crate::support::raw::Connection;
 use crate::support::{Door, Setup, http};
 
 /// A TLS server whose certificate for `localhost` a private authority signed.
@@ -111,6 +112,32 @@ async fn an_upstream_with_an_unknown_authority_is_not_spoken_to() {
             .expect("not poisoned")
             .is_empty()
     );
+}
+
+#[tokio::test]
+async fn a_machine_without_authorities_serves_what_needs_none_and_says_so() {
+    let upstream = TlsUpstream::start();
+    let service = format!(
+        "- {{name: web, url: 'https://localhost:{}', retries: 0, routes: [{{paths: [/]}}]}}\n\
+         - {{name: mirror, protocol: internal, host: echo, routes: [{{paths: [/mirror]}}]}}\n",
+        upstream.port
+    );
+    let setup = Setup::new().services(&service);
+    let setup = setup.env("SSL_CERT_FILE", "nowhere.pem");
+    let mut door = setup.env("SSL_CERT_DIR", "nowhere").lay_out();
+    door.start().await;
+    door.get("a.test", "/mirror").await.expect(200);
+    // A short body, and one that goes by connections of its own.
+    door.get("a.test", "/").await.expect(502);
+    let head = "POST / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n";
+    let long = "x".repeat(300_000);
+    let long = format!("{head}Content-Length: {}\r\n\r\n{long}", long.len());
+    let mut connection = Connection::open(&door.proxy()).await;
+    connection.send(long.as_bytes()).await;
+    assert_eq!(connection.response().await.status, 502);
+    let status = door.admin_get("/status").await.json();
+    let warnings = status["configuration"]["warnings"].to_string();
+    assert!(warnings.contains("proxy.upstream_ca"), "{warnings}");
 }
 
 #[tokio::test]

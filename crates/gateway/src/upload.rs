@@ -14,6 +14,7 @@ use super::context::Ctx;
 use doorward_core::clock::random_bytes;
 use doorward_net::http::framing;
 use doorward_net::http::session::Session;
+use doorward_net::http::system_authorities;
 use doorward_net::http::upload::{Upload, UploadConnector};
 
 /// Longest body that needs no such connection: the buffers of the two systems take
@@ -69,7 +70,7 @@ impl Uploads {
 /// Makes connections as the engine does, and keeps `pool` of them at most.
 pub(super) fn transport(ca: Option<&Path>, pool: usize) -> Arc<TransportConnector> {
     let mut options = ConnectorOptions::new(pool);
-    options.ca_file = ca.map(|file| file.display().to_string());
+    options.ca_file = system_authorities::of_engine(ca);
     Arc::new(TransportConnector::new(Some(options)))
 }
 

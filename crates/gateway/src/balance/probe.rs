@@ -25,6 +25,7 @@ use doorward_core::model::certificate::Certificate;
 use doorward_core::model::service::ProxyProtocol;
 use doorward_core::model::upstream::{ActiveCheck, CheckType, Upstream};
 use doorward_net::http::proxy_header::ProxyHeaderConnector;
+use doorward_net::http::system_authorities;
 
 /// Most probes of all upstreams at once.
 const AT_ONCE: usize = 256;
@@ -173,7 +174,7 @@ impl Prober {
     /// Over TLS the authorities in the file `ca` are trusted, without one
     /// those of the system.
     pub(super) fn new(ca: Option<&Path>) -> Arc<Self> {
-        let ca_file = ca.map(|file| file.display().to_string());
+        let ca_file = system_authorities::of_engine(ca);
         // The engine panics on what it can't read.
         let connector = catch_unwind(|| {
             let mut options = ConnectorOptions::new(POOL);

@@ -28,6 +28,7 @@ pub mod reply;
 pub mod server_name;
 pub mod session;
 pub mod stream;
+pub mod system_authorities;
 pub mod tls;
 pub mod upload;
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pingora::connectors::TransportConnector;
+use pingora::connectors::{ConnectorOptions, TransportConnector};
 use pingora::upstreams::peer::BasicPeer;
 use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -16,6 +16,7 @@ use super::custom_fields::{CustomFields, RecordConfig};
 use super::{LogFilter, address};
 use crate::delivery::{Limits, Queue, Sender};
 use doorward_core::model::schema::Schema;
+use doorward_net::http::system_authorities;
 use doorward_plugin_api::filter::Filter;
 use doorward_plugin_api::{ConfigError, Kind, Parts, config};
 
@@ -103,7 +104,11 @@ impl TcpSender {
         let mut peer = BasicPeer::new(&address.to_string());
         peer.sni = name.to_string();
         // The authorities of the system are read with the first connection.
-        let connector = self.connector.get_or_init(|| TransportConnector::new(None));
+        let connector = self.connector.get_or_init(|| {
+            let mut options = ConnectorOptions::new(1);
+            options.ca_file = system_authorities::of_engine(None);
+            TransportConnector::new(Some(options))
+        });
         let connected = connector.new_stream(&peer).await;
         Ok(Box::new(connected.map_err(|error| error.to_string())?))
     }
