@@ -20,7 +20,7 @@ pub(crate) const WITHOUT_PLUGIN: &str = "without-plugin";
 
 /// Everyday plugins that are in the way of a request by themselves, with a `config`
 /// that lets it pass.
-pub(crate) const EVERYDAY: [(&str, &str); 10] = [
+pub(crate) const EVERYDAY: [(&str, &str); 11] = [
     ("bot-detection", ""),
     ("correlation-id", "echo_downstream: true"),
     ("cors", "origins: [\"https://app.example\"]"),
@@ -34,6 +34,11 @@ pub(crate) const EVERYDAY: [(&str, &str); 10] = [
     ("request-transformer", "add: {headers: [\"X-A:b\"]}"),
     ("response-transformer", "add: {headers: [\"X-A:b\"]}"),
     ("prometheus", "status_code_metrics: true"),
+    // The upstream takes what it is sent.
+    (
+        "opentelemetry",
+        "traces_endpoint: \"http://@UPSTREAM@/v1/traces\", sampling_rate: 0.01",
+    ),
 ];
 
 /// A directory with configuration and state, and the program running on it.
@@ -319,6 +324,7 @@ fn routes_file(port: &Port, upstream: &Port) -> String {
             upstream.address()
         );
         if name != WITHOUT_PLUGIN {
+            let config = config.replace("@UPSTREAM@", &upstream.address());
             file += &format!("  plugins: [{{name: {name}, config: {{{config}}}}}]\n");
         }
     }
