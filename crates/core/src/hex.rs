@@ -13,6 +13,14 @@ pub fn encode(bytes: impl AsRef<[u8]>) -> String {
     text
 }
 
+/// Writes the digits of `bytes` to the beginning of `text`, as far as there is room.
+pub fn write(bytes: &[u8], text: &mut [u8]) {
+    for (byte, digits) in bytes.iter().zip(text.chunks_exact_mut(2)) {
+        digits[0] = DIGITS[usize::from(byte >> 4)];
+        digits[1] = DIGITS[usize::from(byte & 15)];
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -23,5 +31,8 @@ mod tests {
         assert_eq!(encode([0x00, 0x0f, 0x10, 0xa9, 0xff]), "000f10a9ff");
         let all: String = (0..=255).map(|byte: u8| format!("{byte:02x}")).collect();
         assert_eq!(encode((0..=255).collect::<Vec<u8>>()), all);
+        let mut text = *b"------";
+        write(&[0xa9, 0x0f], &mut text);
+        assert_eq!(&text, b"a90f--");
     }
 }

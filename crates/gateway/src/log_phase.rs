@@ -174,6 +174,10 @@ fn tell(
     ctx: &Ctx,
     seen: Observation,
 ) {
+    let wanted = |link: &&Link| link.filter.observes_request(&ctx.exchange);
+    if !links.iter().any(|link| wanted(&link)) {
+        return;
+    }
     let latencies = latencies(ctx, seen);
     let written = session.answer_written();
     let record = RequestRecord {
@@ -195,7 +199,7 @@ fn tell(
         started_ms: (settings.clock.now_ms()).saturating_sub(whole_millis(latencies.request)),
         secret_fields,
     };
-    for link in links.iter().filter(|link| link.filter.observes()) {
+    for link in links.iter().filter(wanted) {
         link.filter.on_end(&record);
     }
 }

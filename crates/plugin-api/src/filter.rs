@@ -190,6 +190,13 @@ pub trait Filter: Send + Sync + 'static {
         false
     }
 
+    /// Whether a filter that observes wants to know of this request, of which
+    /// `exchange` has what filters have found out. Nothing is put together for one of
+    /// which nobody wants to know.
+    fn observes_request(&self, _: &Exchange) -> bool {
+        self.observes()
+    }
+
     /// A request of its routes is over: answered, refused, failed, or left by its
     /// client. A filter of everything is also told of requests that no route took.
     /// It may not have seen the request before. Must not wait; what takes time goes

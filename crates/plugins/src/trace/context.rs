@@ -190,31 +190,23 @@ impl Format {
         let Some((id, _)) = context.trace_id else {
             return;
         };
+        // Names and values of a message.
         let mut put = |name: &HeaderName, value: String| {
             if let Ok(value) = HeaderValue::try_from(value) {
-                // A name and a value of a message.
                 let _ = request.insert_header(name.clone(), value);
             }
         };
         let sized = || context.id_text(self);
-        let (span, parent) = (hex::encode(out.span), || hex::encode(out.parent));
+        let (span, parent) = (|| hex::encode(out.span), || hex::encode(out.parent));
         let bit = u8::from(out.sampled);
         let span_number = u64::from_be_bytes(out.span);
         match self {
-            Self::W3c => put(
-                &TRACEPARENT,
-                [
-                    "00-",
-                    &hex::encode(id),
-                    "-",
-                    &span,
-                    ["-00", "-01"][usize::from(bit)],
-                ]
-                .concat(),
-            ),
+            Self::W3c => {
+                let _ = request.insert_header(TRACEPARENT, traceparent(&id, out));
+            }
             Self::B3 => {
                 put(&B3_TRACE, sized());
-                put(&B3_SPAN, span);
+                put(&B3_SPAN, span());
                 put(&B3_PARENT, parent());
                 if context.debug {
                     put(&B3_FLAGS, "1".to_owned());
@@ -228,12 +220,15 @@ impl Format {
                 } else {
                     bit.to_string()
                 };
-                put(&B3, format!("{}-{span}-{state}-{}", sized(), parent()));
+                put(&B3, format!("{}-{}-{state}-{}", sized(), span(), parent()));
             }
-            Self::Jaeger => put(&JAEGER, format!("{}:{span}:{}:0{bit}", sized(), parent())),
+            Self::Jaeger => put(
+                &JAEGER,
+                format!("{}:{}:{}:0{bit}", sized(), span(), parent()),
+            ),
             Self::Ot => {
                 put(&OT_TRACE, sized());
-                put(&OT_SPAN, span);
+                put(&OT_SPAN, span());
                 put(&OT_SAMPLED, bit.to_string());
             }
             Self::Datadog => {
@@ -241,7 +236,7 @@ impl Format {
                 put(&DATADOG_PARENT, span_number.to_string());
                 put(&DATADOG_SAMPLED, bit.to_string());
             }
-            Self::Aws => put(&AWS, format!("{};Parent={span};Sampled={bit}", sized())),
+            Self::Aws => put(&AWS, format!("{};Parent={};Sampled={bit}", sized(), span())),
             Self::Gcp => put(&GCP, format!("{}/{span_number};o={bit}", sized())),
         }
     }
@@ -293,6 +288,15 @@ fn w3c(text: &str) -> Option<TraceContext> {
         sampled: Some(flags & 1 == 1),
         ..TraceContext::default()
     })
+}
+
+/// The same, as it goes on. It is written in place, since each request has one.
+fn traceparent(id: &[u8; 16], out: Outgoing) -> HeaderValue {
+    let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+    hex::write(id, &mut text[3..35]);
+    hex::write(&out.span, &mut text[36..52]);
+    text[54] = b'0' + u8::from(out.sampled);
+    HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
 /// One header, the member of a `tracestate`, or a header for each value.

@@ -319,6 +319,11 @@ impl Filter for OpenTelemetry {
         true
     }
 
+    fn observes_request(&self, exchange: &Exchange) -> bool {
+        let trace = noted(KIND.name, exchange);
+        self.records.is_some() || trace.is_none_or(|trace| trace.sampled)
+    }
+
     /// What was over before this plugin ran begins its trace here.
     fn on_end(&self, record: &RequestRecord<'_>) {
         let mut late = None;

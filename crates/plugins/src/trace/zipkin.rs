@@ -465,9 +465,13 @@ impl Filter for Zipkin {
         self.queue.is_some()
     }
 
+    /// What was over before this plugin ran has no trace.
+    fn observes_request(&self, exchange: &Exchange) -> bool {
+        noted(KIND.name, exchange).is_some_and(|trace| trace.sampled)
+    }
+
     fn on_end(&self, record: &RequestRecord<'_>) {
-        // What was over before this plugin ran has no trace.
-        let Some(trace) = noted(KIND.name, record.exchange).filter(|trace| trace.sampled) else {
+        let Some(trace) = noted(KIND.name, record.exchange) else {
             return;
         };
         if let Some(queue) = &self.queue {
