@@ -115,9 +115,11 @@ fn prefix(uuid: Uuid) -> [u8; PREFIX] {
 }
 
 impl CorrelationId {
-    /// The identifier that the client has sent; a blank one is none.
+    /// The identifier that the client has sent; a blank one is none. A look at the few
+    /// names of a head costs less than a hash of this one.
     fn sent(&self, request: &RequestHeader) -> Option<HeaderValue> {
-        let value = request.headers.get(&self.header)?;
+        let mut fields = request.headers.iter();
+        let (_, value) = fields.find(|(name, _)| **name == self.header)?;
         let blank = value.as_bytes().trim_ascii().is_empty();
         (!blank).then(|| value.clone())
     }
@@ -231,6 +233,7 @@ fn of<'a>(fields: &'a [(HeaderName, HeaderValue)], name: &HeaderName) -> Option<
 
 /// Whether `value` is the one value of `name` in an answer, as the gateway has written it.
 fn is_only(response: &ResponseHeader, name: &HeaderName, value: &HeaderValue) -> bool {
-    let mut values = response.headers.get_all(name).iter();
+    let fields = response.headers.iter();
+    let mut values = fields.filter_map(|(other, value)| (other == name).then_some(value));
     values.next() == Some(value) && values.next().is_none()
 }
