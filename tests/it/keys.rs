@@ -19,6 +19,29 @@ async fn refused(door: &Door, key: &Value, why: &str) {
 }
 
 #[tokio::test]
+async fn what_is_wrong_with_a_jwk_is_told_of_the_whole_key_one_thing_at_a_time() {
+    let door = Setup::new().start().await;
+    for (key, why) in [
+        (
+            json!({"kid": "35", "jwk": "\"kid\":test"}),
+            "could not json decode jwk string",
+        ),
+        (
+            json!({"kid": "other", "jwk": "{\"kid\":\"34\"}"}),
+            "kid in jwk.kid must be equal to keys.kid",
+        ),
+        (
+            json!({"kid": "34", "jwk": "{\"kid\":\"34\"}"}),
+            "could not load JWK, likely not a valid key",
+        ),
+    ] {
+        let answer = door.admin_post("/keys", &key).await.expect(400).json();
+        assert_eq!(answer["message"], format!("schema violation ({why})"));
+        assert_eq!(answer["fields"], json!({"@entity": [why]}));
+    }
+}
+
+#[tokio::test]
 async fn a_key_belongs_to_its_set_and_goes_with_it() {
     let door = Setup::new().start().await;
     let set = json!({"name": "signing"});

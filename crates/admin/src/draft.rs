@@ -147,6 +147,7 @@ pub(super) fn replace<T: Resource>(
 ) -> Result<Record<T>, ApiError> {
     let now_ms = new.now_ms;
     let mut record = new.read::<T>(owner)?;
+    let mut named_by = None;
     match key {
         Key::Id(id) => {
             record.insert("id".to_owned(), id.to_string().into());
@@ -155,6 +156,7 @@ pub(super) fn replace<T: Resource>(
             match T::KIND.key() {
                 Some(field) => {
                     record.insert(field.to_owned(), name.as_str().into());
+                    named_by = Some(field);
                 }
                 // By a group, which is unique within its consumer.
                 None if T::KIND == Kind::Credential(Scheme::Acl) && owner.is_some() => {
@@ -182,7 +184,22 @@ pub(super) fn replace<T: Resource>(
     }
     record.remove("updated_at");
     records::stamp::<T>(&mut record, clock::random_uuid(), now_ms);
-    finish::<T>(entities, record)
+    finish::<T>(entities, record).map_err(|error| in_the_path(error, named_by))
+}
+
+/// What is wrong with the name in a path is no fault of the arguments.
+fn in_the_path(error: ApiError, named_by: Option<&'static str>) -> ApiError {
+    let (ApiError::Schema(violations), Some(field)) = (&error, named_by) else {
+        return error;
+    };
+    let told = violations.to_json();
+    match told.get(field).and_then(Value::as_str) {
+        Some(message) => ApiError::Unique {
+            field,
+            message: message.to_owned().into(),
+        },
+        None => error,
+    }
 }
 
 /// The old record with the arguments merged into it.
@@ -198,6 +215,9 @@ pub(super) fn update<T: Resource>(
     let mut record = old.doc();
     // The schema of a plugin depends on its name, which need not be sent.
     if T::KIND == Kind::Plugin {
+        if new.input.contains_key("name") {
+            T::schema(&new.input)?;
+        }
         immutable(&new.input, &record, "name")?;
         if let Some(name) = record.get("name") {
             new.input.insert("name".to_owned(), name.clone());

@@ -64,7 +64,7 @@ pub(super) enum ApiError {
     #[error("could not find the entity with {0}")]
     Absent(String),
     /// A look-up by a unique field with what can't be its value.
-    #[error("invalid unique {field}: {message}")]
+    #[error("{message}")]
     Unique {
         /// The field.
         field: &'static str,
@@ -203,9 +203,9 @@ impl ApiError {
             ApiError::Schema(violations) => {
                 coded(bad, 2, "schema violation", violations.to_json().into())
             }
-            ApiError::Unique { field, message } => Coded {
+            ApiError::Unique { field, .. } => Coded {
                 name: format!("invalid unique {field}").into(),
-                ..coded(bad, 10, "", json!({*field: message}))
+                ..coded(bad, 10, "", Value::Null)
             },
             ApiError::Key(_) => {
                 let fields = json!({"id": "expected a valid UUID"});

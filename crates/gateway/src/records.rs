@@ -350,7 +350,9 @@ pub fn resolve_names<T: Resource>(
         // A consumer's name is its `username`; tools may also say `name`.
         let name = [kind.key().unwrap_or("name"), "name"]
             .into_iter()
-            .find_map(|key| reference.get(key)?.as_str());
+            .find_map(|key| reference.get(key)?.as_str())
+            // The empty text of a form is null.
+            .filter(|name| !name.is_empty());
         let Some(name) = name else {
             continue;
         };

@@ -312,6 +312,10 @@ async fn a_plugin_is_patched_without_its_name_and_by_form() {
             "schema violation (name: immutable field cannot be updated)".to_owned()
         )
     );
+    let unknown = api.send("PATCH", &path, json!({"name":"foo"})).await;
+    let message = "schema violation (name: plugin 'foo' not enabled; add it to the 'plugins' \
+                   configuration property)";
+    assert_eq!(unknown.refusal(), (400, message.to_owned()));
 }
 
 #[tokio::test]

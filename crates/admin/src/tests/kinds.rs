@@ -273,7 +273,8 @@ async fn tags_come_in_pages() {
             "invalid tag '{tag}': expected printable ascii (except `,` and `/`) or valid utf-8 \
              sequences"
         );
-        assert_eq!(wrong["fields"]["tag"], message);
+        assert_eq!(wrong["message"], message);
+        assert!(wrong.get("fields").is_none(), "{path}");
     }
     for path in ["/services/%FF", "/tags/%FF/x", "/tags%FF"] {
         api.get(path).await.expect(404);
@@ -456,16 +457,46 @@ async fn a_patch_of_no_plugin_finds_nothing() {
 }
 
 #[tokio::test]
-async fn a_reference_holds_an_id_and_nothing_else() {
+async fn a_reference_without_its_key_says_only_that() {
     let api = Api::new().await;
-    let route = json!({"paths":["/a"],"service":{"foo":1}});
-    let refused = api.send("POST", "/routes", route).await.expect(400).json();
-    assert_eq!(
-        refused["message"],
-        "2 schema violations (service.foo: not a primary key; service.id: missing primary key)"
-    );
-    let fields = json!({"service":{"foo":"not a primary key","id":"missing primary key"}});
-    assert_eq!(refused["fields"], fields);
+    let message = "schema violation (service.id: missing primary key)";
+    for service in [
+        json!({"foo":1}),
+        json!({"protocol":"http"}),
+        json!({"name":null}),
+    ] {
+        let route = json!({"paths":["/a"],"service":service});
+        let refused = api.send("POST", "/routes", route).await.expect(400).json();
+        assert_eq!(refused["message"], message);
+        let fields = json!({"service":{"id":"missing primary key"}});
+        assert_eq!(refused["fields"], fields);
+    }
+    // A form has no null but the empty text.
+    let empty = api.form("POST", "/routes", "paths=/a&service.name=").await;
+    assert_eq!(empty.refusal(), (400, message.to_owned()));
+}
+
+#[tokio::test]
+async fn a_name_in_a_path_that_can_be_none_is_the_paths_fault() {
+    let api = Api::new().await;
+    for (path, body, name, message) in [
+        (
+            "/upstreams/1.2.3.4",
+            json!({}),
+            "invalid unique name",
+            "Invalid name; no ip addresses allowed",
+        ),
+        (
+            "/vaults/env",
+            json!({"name":"env"}),
+            "invalid unique prefix",
+            "must not be one of: env",
+        ),
+    ] {
+        let refused = api.send("PUT", path, body).await.expect(400).json();
+        let wanted = json!({"code":10,"name":name,"message":message});
+        assert_eq!(refused, wanted);
+    }
 }
 
 #[tokio::test]

@@ -40,10 +40,12 @@ pub fn ca_certificate() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         let mut fields = common();
         fields.extend([
-            Field::new("cert", Type::checked(authority)).required(),
+            Field::new("cert", Type::checked(chain)).required(),
             Field::new("cert_digest", Type::text()).unique(),
         ]);
-        Schema::new(fields).shorthand(digest_of_cert)
+        Schema::new(fields)
+            .shorthand(digest_of_cert)
+            .check(one_authority)
     });
     &SCHEMA
 }
@@ -84,19 +86,23 @@ fn private_key(pem: &str) -> Result<(), String> {
 }
 
 /// One certificate, of an authority.
-fn authority(pem: &str) -> Result<(), String> {
-    let found = certificates(pem)?;
-    let [certificate] = found.as_slice() else {
-        return Err("please submit only one certificate at a time".to_owned());
+fn one_authority(record: &Map<String, Value>, violations: &mut Violations) {
+    let Some(pem) = record.get("cert").and_then(Value::as_str) else {
+        return;
     };
-    chain(pem)?;
-    if der::is_authority(certificate) {
-        return Ok(());
+    // What can't be read is told as the field's fault.
+    let Ok(found) = certificates(pem) else {
+        return;
+    };
+    let [certificate] = found.as_slice() else {
+        violations.put_entity("please submit only one certificate at a time");
+        return;
+    };
+    if !der::is_authority(certificate) {
+        violations.put_entity(
+            "certificate does not appear to be a CA because it is missing the \"CA\" basic constraint",
+        );
     }
-    Err(
-        "certificate does not appear to be a CA because it is missing the \"CA\" basic constraint"
-            .to_owned(),
-    )
 }
 
 /// The digest follows from the certificate, whatever was sent.

@@ -143,14 +143,15 @@ fn grpc_is_not_rewritten(route: &Map<String, Value>, violations: &mut Violations
     if !speaks(route, &["grpc", "grpcs"]) {
         return;
     }
-    let cannot = |field| format!("'{field}' cannot be set when 'protocols' is 'grpc' or 'grpcs'");
-    if route.get("strip_path").is_some_and(|strip| *strip == true) {
-        violations.put_entity(cannot("strip_path"));
-        violations.put("strip_path", "value must be false");
-    }
-    if is_set(route, "methods") {
-        violations.put_entity(cannot("methods"));
-        violations.put("methods", "length must be 0");
+    let strips = route.get("strip_path").is_some_and(|strip| *strip == true);
+    for (field, is_wrong) in [
+        ("strip_path", strips),
+        ("methods", is_set(route, "methods")),
+    ] {
+        if is_wrong {
+            let message = format!("cannot set '{field}' when 'protocols' is 'grpc' or 'grpcs'");
+            violations.put(field, message);
+        }
     }
 }
 
@@ -197,9 +198,14 @@ fn no_stream_fields(route: &Map<String, Value>, violations: &mut Violations) {
     if speaks(route, checks::STREAMS) {
         return;
     }
+    let family = if speaks(route, &["grpc", "grpcs"]) {
+        "'grpc' or 'grpcs'"
+    } else {
+        "'http' or 'https'"
+    };
     for field in ["sources", "destinations"] {
         if is_set(route, field) {
-            let message = format!("cannot set '{field}' when 'protocols' is 'http' or 'https'");
+            let message = format!("cannot set '{field}' when 'protocols' is {family}");
             violations.put(field, message);
         }
     }

@@ -82,6 +82,12 @@ fn expand_url(input: &mut Map<String, Value>, violations: &mut Violations) {
         }
         return;
     };
+    // What has no scheme is a path, as in the imitated gateway: the schema tells
+    // whether it is one, and that the host is missing.
+    if !text.is_empty() && !text.contains("://") {
+        input.entry("path").or_insert(text.into());
+        return;
+    }
     match parts_of_url(&text) {
         Ok(parts) => {
             for (field, value) in parts {

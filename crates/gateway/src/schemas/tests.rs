@@ -77,10 +77,13 @@ fn url_stands_for_four_fields() {
 #[test]
 fn a_url_that_is_none_is_refused() {
     let message = |url: Value| refused(service(), json!({"url": url}));
-    assert_eq!(
-        message(json!("nonsense")),
-        "schema violation (url: invalid url)"
-    );
+    let no_scheme =
+        "2 schema violations (host: required field missing; path: should start with: /)";
+    assert_eq!(message(json!("nonsense")), no_scheme);
+    assert_eq!(message(json!("invalid url")), no_scheme);
+    let no_host = "schema violation (host: required field missing)";
+    assert_eq!(message(json!("/a")), no_host);
+    assert_eq!(message(json!("")), "schema violation (url: invalid url)");
     assert_eq!(
         message(json!("http:///x")),
         "schema violation (url: missing host in url)"
@@ -187,8 +190,16 @@ fn grpc_routes_keep_their_paths() {
     made(route(), grpc(json!({}))).expect("is fine");
     assert_eq!(
         refused(route(), grpc(json!({"strip_path":true}))),
-        "2 schema violations ('strip_path' cannot be set when 'protocols' is 'grpc' or 'grpcs'; \
-         strip_path: value must be false)"
+        "schema violation (strip_path: cannot set 'strip_path' when 'protocols' is 'grpc' or \
+         'grpcs')"
+    );
+    assert_eq!(
+        refused(
+            route(),
+            grpc(json!({"methods":["GET"],"sources":[{"port":1}]}))
+        ),
+        "2 schema violations (methods: cannot set 'methods' when 'protocols' is 'grpc' or 'grpcs'; \
+         sources: cannot set 'sources' when 'protocols' is 'grpc' or 'grpcs')"
     );
     assert_eq!(
         refused(route(), grpc(json!({"protocols":["grpc","http"]}))),

@@ -223,11 +223,16 @@ impl Text {
 
 fn reference_violation(map: &Map<String, Value>) -> Option<Violation> {
     let mut wrong = Violations::default();
+    let has_key = map.get("id").is_some_and(|id| !id.is_null());
+    // Without its key nothing else of a reference means anything.
+    if !has_key {
+        wrong.put("id", "missing primary key");
+        return Some(Violation::Record(wrong));
+    }
     match map.get("id") {
         Some(Value::String(id)) if is_uuid(id) => {}
         Some(Value::String(_)) => wrong.put("id", "expected a valid UUID"),
-        Some(_) => wrong.put("id", "expected a string"),
-        None => wrong.put("id", "missing primary key"),
+        _ => wrong.put("id", "expected a string"),
     }
     for key in map.keys().filter(|key| *key != "id") {
         wrong.put(key, "not a primary key");
