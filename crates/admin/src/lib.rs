@@ -246,7 +246,7 @@ async fn answer(state: Arc<State>, operator: Option<Operator>, request: Request)
     let latency = state.latency;
     let is_head = head.method == Method::HEAD;
     let id = clock::random_uuid().simple().to_string();
-    let response = match access {
+    let mut response = match access {
         Err(error) => {
             let response = error.into_response();
             let client = head.extensions.get::<ClientInfo>().copied();
@@ -262,7 +262,6 @@ async fn answer(state: Arc<State>, operator: Option<Operator>, request: Request)
             response
         }
     };
-    let mut response = reply::identified(response, &id).await;
     cors::insert(response.headers_mut(), REQUEST_ID, &id);
     if is_head {
         let length = http_body::Body::size_hint(response.body()).exact();
@@ -282,7 +281,7 @@ async fn answer(state: Arc<State>, operator: Option<Operator>, request: Request)
 }
 
 const LATENCY: HeaderName = HeaderName::from_static("x-kong-admin-latency");
-/// What the audit log and the bodies of refusals call the request.
+/// What the audit log calls the request.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-kong-admin-request-id");
 
 async fn dispatch(

@@ -11,7 +11,7 @@ use doorward_core::clock::random_uuid;
 /// an identifier of its own.
 pub fn refusal(status: StatusCode, message: &str) -> http::Response<String> {
     let id = random_uuid().simple().to_string();
-    let body = json!({"message": message, "request_id": id});
+    let body = json!({"message": message});
     let mut response = http::Response::new(body.to_string());
     *response.status_mut() = status;
     let headers = response.headers_mut();

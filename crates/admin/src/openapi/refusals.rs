@@ -63,13 +63,9 @@ fn schema() -> Value {
         unsupported; 13: foreign keys unresolved; 14: invalid declarative configuration.";
     json!({
         "type": "object",
-        "required": ["message", "request_id"],
+        "required": ["message"],
         "properties": {
             "message": {"type": "string", "description": "What is wrong, for people."},
-            "request_id": {
-                "type": "string",
-                "description": "What the audit log calls the request.",
-            },
             "name": {"type": "string", "description": "What kind of refusal it is."},
             "code": {"type": "integer", "minimum": 1, "maximum": 14, "description": codes},
             "fields": {
