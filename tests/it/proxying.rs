@@ -69,6 +69,19 @@ async fn an_answer_for_a_dead_upstream_says_how_long_it_took() {
     for name in ["x-kong-upstream-latency", "x-kong-proxy-latency"] {
         assert!(answer.header(name).parse::<u64>().is_ok(), "{name}");
     }
+    // That of answers for which no upstream was asked.
+    assert!(!answer.headers.contains_key("x-kong-response-latency"));
+}
+
+#[tokio::test]
+async fn what_a_proxy_behind_the_gateway_asks_for_stays_behind_it() {
+    let head = b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\n\
+                 X-Kept: 1\r\nContent-Length: 0\r\n\r\n";
+    let upstream = Upstream::start(|_| Reply::Raw(head.to_vec())).await;
+    let door = door_to(&upstream.url(""), "").await;
+    let answer = door.get("a.test", "/").await.expect(407);
+    assert!(!answer.headers.contains_key("proxy-authenticate"));
+    assert_eq!(answer.header("x-kept"), "1");
 }
 
 #[tokio::test]

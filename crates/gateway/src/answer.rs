@@ -162,9 +162,10 @@ fn add(headers: &mut HeaderMap, additions: &Additions<'_>) {
         headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
     }
     let shown = |one| additions.shown.has(one);
-    if shown(OwnHeaders::RESPONSE_LATENCY) {
+    if additions.upstream_ms.is_none() && shown(OwnHeaders::RESPONSE_LATENCY) {
         headers.insert(X_KONG_RESPONSE_LATENCY, millis(additions.latency_ms));
     }
+    // Where an upstream was asked, the time is told in its two parts.
     if let Some(upstream_ms) = additions.upstream_ms {
         let own = additions.latency_ms.saturating_sub(upstream_ms);
         if shown(OwnHeaders::UPSTREAM_LATENCY) {

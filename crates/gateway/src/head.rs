@@ -88,10 +88,13 @@ impl HeadFields {
     /// More than one `Cookie`.
     pub(super) const COOKIES: Self = Self(1 << 7);
 
+    /// `Proxy-Authenticate`.
+    pub(super) const PROXY_AUTHENTICATE: Self = Self(1 << 8);
+
     /// A `Content-Length` that is a number.
-    const LENGTH: Self = Self(1 << 8);
+    const LENGTH: Self = Self(1 << 9);
     /// A `Cookie`.
-    const COOKIE: Self = Self(1 << 9);
+    const COOKIE: Self = Self(1 << 10);
 
     /// What `headers` have.
     pub(super) fn of(headers: &HeaderMap) -> Self {
@@ -107,6 +110,7 @@ impl HeadFields {
                 "content-length" if value.as_bytes().contains(&b',') => Self::LENGTHS,
                 "content-length" => Self::LENGTH,
                 "x-forwarded-for" => Self::FORWARDED_FOR,
+                "proxy-authenticate" => Self::PROXY_AUTHENTICATE,
                 "cookie" if all.has(Self::COOKIE) => Self::COOKIES,
                 "cookie" => Self::COOKIE,
                 _ => continue,
@@ -287,6 +291,7 @@ mod tests {
             ("connection", F::CONNECTION),
             ("keep-alive", F::CONNECTION),
             ("proxy-connection", F::CONNECTION),
+            ("proxy-authenticate", F::PROXY_AUTHENTICATE),
         ] {
             assert!(fields(&[("x", "y"), (name, "z")]).has(field), "{name}");
         }

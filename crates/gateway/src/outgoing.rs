@@ -130,6 +130,10 @@ pub(super) fn finish_head(
         // Trailers pass from HTTP/2 to HTTP/2 only (RFC 9110 §6.5.1).
         headers.remove(header::TRAILER);
     }
+    if fields.has(HeadFields::PROXY_AUTHENTICATE) {
+        // The challenge is to this proxy, not to clients (RFC 9110 §11.7.1).
+        headers.remove(header::PROXY_AUTHENTICATE);
+    }
     // One growth of the map: for what follows, and for what the engine adds.
     headers.reserve(OWN_FIELDS + ENGINE_FIELDS + ctx.exchange.response_headers.len());
     if ctx.shown.has(OwnHeaders::VIA) {
