@@ -261,7 +261,7 @@ async fn jwt_finds_its_credential_and_judges_times_as_it_is_told() {
         (
             json!("soon"),
             Value::Null,
-            Some(r#"{"exp":"must be a number","nbf":"must be a number"}"#),
+            Some(r#"{"nbf":"must be a number","exp":"must be a number"}"#),
         ),
         (
             json!(now + 1000),

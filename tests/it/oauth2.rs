@@ -229,6 +229,25 @@ async fn a_refresh_token_is_good_once_unless_it_is_to_stay() {
 }
 
 #[tokio::test]
+async fn the_members_of_an_answer_stand_in_the_order_that_clients_compare() {
+    let upstream = Upstream::echo().await;
+    let door = door(&upstream, json!({})).await;
+    let open = code(&door, &[]).await;
+    let form = [
+        ("grant_type", "authorization_code"),
+        ("code", &*open),
+        ("state", "wot"),
+    ];
+    let given = token(&door, &form).await.expect(200);
+    let told = given.json();
+    let wanted = format!(
+        "{{\"refresh_token\":{},\"token_type\":\"bearer\",\"state\":\"wot\",\"access_token\":{},\"expires_in\":{}}}",
+        told["refresh_token"], told["access_token"], told["expires_in"]
+    );
+    assert_eq!(given.body, wanted);
+}
+
+#[tokio::test]
 async fn tokens_and_codes_survive_the_end_of_the_process_and_lie_there_as_hashes() {
     let upstream = Upstream::echo().await;
     let mut door = door(&upstream, json!({})).await;

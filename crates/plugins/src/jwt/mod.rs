@@ -10,6 +10,7 @@ mod key;
 mod tests;
 mod token;
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -112,7 +113,7 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
 }
 
 /// A refusal with this JSON as its body.
-fn refusal(code: &'static Code, body: &Value) -> Refusal {
+fn refusal(code: &'static Code, body: &impl Display) -> Refusal {
     let json = HeaderValue::from_static("application/json; charset=utf-8");
     let mut reply = Reply::empty(status(code)).header(CONTENT_TYPE, json);
     reply.body = ReplyBody::Own(body.to_string().into());
@@ -207,10 +208,15 @@ impl Jwt {
         #[expect(clippy::cast_precision_loss, reason = "a time of this age")]
         let now = now as f64;
         let verifies = |claim| self.config.claims_to_verify.contains(&claim);
-        let mut wrong = Map::new();
+        // In the order of the imitated gateway: clients compare whole bodies.
+        let mut wrong = Vec::new();
         for (claim, wanted, judge) in [
-            ("exp", verifies(TimeClaim::Exp), over as fn(f64, f64) -> _),
-            ("nbf", verifies(TimeClaim::Nbf), too_early),
+            (
+                "nbf",
+                verifies(TimeClaim::Nbf),
+                too_early as fn(f64, f64) -> _,
+            ),
+            ("exp", verifies(TimeClaim::Exp), over),
         ] {
             if !wanted {
                 continue;
@@ -220,11 +226,11 @@ impl Jwt {
                 None => Some("must be a number"),
             };
             if let Some(fault) = fault {
-                wrong.insert(claim.to_owned(), fault.into());
+                wrong.push(format!("\"{claim}\":\"{fault}\""));
             }
         }
         if !wrong.is_empty() {
-            return Err(refusal(&CLAIMS, &Value::Object(wrong)));
+            return Err(refusal(&CLAIMS, &format!("{{{}}}", wrong.join(","))));
         }
         let exp = token.claims.get("exp").and_then(Value::as_f64);
         let longest = self.config.maximum_expiration;

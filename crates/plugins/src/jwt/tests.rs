@@ -231,27 +231,26 @@ async fn times_are_verified_if_they_are_to_be() {
     let (strict, loose) = (jwt(&all, None), jwt(&json!({}), None));
     // The clock of the tests stands at the epoch.
     for (claims, fault) in [
-        (json!({"exp": 1, "nbf": 0}), Value::Null),
-        (json!({"exp": 0, "nbf": 0}), json!({"exp": "token expired"})),
+        (json!({"exp": 1, "nbf": 0}), ""),
+        (json!({"exp": 0, "nbf": 0}), r#"{"exp":"token expired"}"#),
         (
             json!({"exp": 1, "nbf": 1}),
-            json!({"nbf": "token not valid yet"}),
+            r#"{"nbf":"token not valid yet"}"#,
         ),
         (
             json!({"exp": "1"}),
-            json!({"exp": "must be a number", "nbf": "must be a number"}),
+            r#"{"nbf":"must be a number","exp":"must be a number"}"#,
         ),
         (
             json!({"exp": 101, "nbf": 0}),
-            json!({"exp": "exceeds maximum allowed expiration"}),
+            r#"{"exp":"exceeds maximum allowed expiration"}"#,
         ),
     ] {
         let mut claims = claims;
         claims["iss"] = json!("anna");
         let token = good(&claims);
         let message = send(&*strict, &token).await.message();
-        let expected = (!fault.is_null()).then(|| fault.to_string());
-        assert_eq!(message, expected, "{claims}");
+        assert_eq!(message.as_deref().unwrap_or_default(), fault, "{claims}");
         assert!(send(&*loose, &token).await.reply.is_none());
     }
     let refused = plugin(&KIND, &json!({"maximum_expiration": 5})).err();

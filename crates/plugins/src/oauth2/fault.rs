@@ -1,5 +1,7 @@
 //! What applications are told that get nothing.
 
+use std::fmt::Display;
+
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, PRAGMA, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
@@ -132,14 +134,14 @@ impl From<StoreError> for Fault {
 }
 
 /// An answer that nobody may store.
-pub(super) fn answer(status: StatusCode, body: &Value) -> Reply {
+pub(super) fn answer(status: StatusCode, body: &impl Display) -> Reply {
     json(status, body)
         .header(CACHE_CONTROL, HeaderValue::from_static("no-store"))
         .header(PRAGMA, HeaderValue::from_static("no-cache"))
 }
 
 /// An answer with this JSON as its body.
-fn json(status: StatusCode, body: &Value) -> Reply {
+fn json(status: StatusCode, body: &impl Display) -> Reply {
     let json = HeaderValue::from_static("application/json; charset=utf-8");
     let mut reply = Reply::empty(status).header(CONTENT_TYPE, json);
     reply.body = ReplyBody::Own(body.to_string().into());

@@ -22,6 +22,16 @@ use doorward_net::http::reply::Reply;
 /// Letters of a code verifier (RFC 7636 §4.1).
 const VERIFIER: std::ops::RangeInclusive<usize> = 43..=128;
 
+/// The members of an answer, in the order of the imitated gateway: clients compare
+/// whole bodies.
+const MEMBERS: [&str; 5] = [
+    "refresh_token",
+    "token_type",
+    "state",
+    "access_token",
+    "expires_in",
+];
+
 /// Who an application says that it is.
 struct ClientCredentials {
     client_id: Option<String>,
@@ -46,6 +56,15 @@ impl IssuedToken {
     }
 }
 
+/// An object of JSON with its members in the order of [`MEMBERS`].
+fn in_order(members: &Map<String, Value>) -> String {
+    let told: Vec<String> = MEMBERS
+        .iter()
+        .filter_map(|name| Some(format!("\"{name}\":{}", members.get(*name)?)))
+        .collect();
+    format!("{{{}}}", told.join(","))
+}
+
 impl OAuth2 {
     /// Answers an application.
     pub(super) async fn issue(&self, request: &Request<'_>) -> (Reply, Option<Fault>) {
@@ -55,7 +74,7 @@ impl OAuth2 {
                 self.issued.inc();
                 let mut members = issued.members();
                 members.extend(state.map(|state| ("state".to_owned(), state.into())));
-                (answer(StatusCode::OK, &Value::Object(members)), None)
+                (answer(StatusCode::OK, &in_order(&members)), None)
             }
             Err(fault) => (fault.reply(state), Some(fault)),
         }
