@@ -466,9 +466,10 @@ impl Config {
         if token.is_some_and(|token| token.expose().len() < 16) {
             at("admin.token", "must have at least 16 characters".to_owned());
         }
-        if store::check_address(&self.store.0).is_err() {
-            let expected = "expected sqlite:PATH or postgres://USER@HOST/DATABASE";
-            at("store", expected.to_owned());
+        match store::check_address(&self.store.0) {
+            Ok(()) => {}
+            Err(store::StoreError::Address(wrong, _)) => at("store", wrong),
+            Err(other) => at("store", other.to_string()),
         }
         if let Some(Err(error)) = self.redis.as_ref().map(RedisConfig::check) {
             let dot = if error.key().is_some() { "." } else { "" };

@@ -205,11 +205,31 @@ impl Sources {
         });
         let line = lines.get(number.checked_sub(1)?)?;
         // A secret may stand on it: what is told of it is its key alone.
-        let secret = ["password", "secret", "token", "key"];
-        let name = line.split(':').next().unwrap_or_default().to_lowercase();
-        let is_secret = secret.iter().any(|word| name.contains(word));
-        (!is_secret && line.chars().count() <= 160).then_some(line)
+        let is_shown = !may_hold_secret(line) && line.chars().count() <= 160;
+        is_shown.then_some(line)
     }
+}
+
+/// Whether a line may hold a secret: one of its keys is called like one, or an address
+/// has a part in front of its `@`.
+fn may_hold_secret(line: &str) -> bool {
+    let names = [
+        "password",
+        "secret",
+        "token",
+        "key",
+        "authorization",
+        "credential",
+    ];
+    let line = line.to_lowercase();
+    let is_inner = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+    let mut keys = line.match_indices(':').map(|(at, _)| {
+        let before = line[..at].trim_end_matches(['"', '\'', ' ']);
+        before.rsplit(|c| !is_inner(c)).next().unwrap_or_default()
+    });
+    let address = line.split_once("://").map(|(_, address)| address);
+    keys.any(|key| names.iter().any(|name| key.contains(name)))
+        || address.is_some_and(|address| address.contains('@'))
 }
 
 #[cfg(test)]
@@ -238,6 +258,17 @@ mod tests {
         assert_eq!(shown.as_deref(), Some(lines));
         let line = format!("{file}:3: proxy.admin_password: unknown key");
         assert_eq!(sources.shown(&line), None, "a secret is not shown");
+        for secret in [
+            "store: postgres://u:sesame@db/x?sslmode=full",
+            "- {name: a, client_secret: sesame}",
+            "\"client_secret\" : sesame",
+            "  - 'Authorization: Bearer sesame'",
+        ] {
+            assert!(may_hold_secret(secret), "{secret}");
+        }
+        for shown in ["store: sqlite:a.db", "url: http://h/a", "name: a key"] {
+            assert!(!may_hold_secret(shown), "{shown}");
+        }
         let line = format!("{file}:9: gone");
         assert_eq!(sources.shown(&line), None);
     }

@@ -27,7 +27,7 @@ use doorward_core::model::user::User;
 
 pub use audit::{PendingAudit, complete, with_audit};
 pub use shared_secret::{SharedSecretError, shared_secret};
-pub use sql::{Finding, Rows, Store, TransferError};
+pub use sql::{Finding, POSTGRES_PARAMETERS, POSTGRES_SSL_MODES, Rows, Store, TransferError};
 
 /// The error that a [`StoreError`] came from. The writes of one commit share it.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ pub enum StoreError {
     #[error("stored record is damaged: {0}")]
     Damaged(String, #[source] Option<Cause>),
     /// The address of the store can't be used.
-    #[error("store address {0}")]
+    #[error("store address: {0}")]
     Address(String, #[source] Option<Cause>),
     /// The record is owned by the configuration file.
     #[error("{0} is declared in the configuration file; change it there")]
@@ -311,16 +311,19 @@ fn address(url: &str) -> Result<Address<'_>, StoreError> {
         }
         Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => Ok(Address::Postgres),
         _ => Err(StoreError::Address(
-            "is neither of the form sqlite:PATH nor postgres://USER@HOST/DATABASE".to_owned(),
+            "expected sqlite:PATH or postgres://USER@HOST/DATABASE".to_owned(),
             None,
         )),
     }
 }
 
-/// Whether `url` is the address of a store, by its form.
+/// Whether `url` is the address of a store, as far as its text shows.
 ///
 /// # Errors
-/// [`StoreError::Address`] with the forms that there are.
+/// [`StoreError::Address`] with what is wrong and what is allowed.
 pub fn check_address(url: &str) -> Result<(), StoreError> {
-    address(url).map(drop)
+    match address(url)? {
+        Address::Sqlite(_) => Ok(()),
+        Address::Postgres => sql::check_postgres_address(url),
+    }
 }

@@ -10,6 +10,7 @@ mod generated;
 mod page_tables;
 mod sections;
 mod settings;
+mod stores;
 mod tables;
 
 use std::path::{Path, PathBuf};

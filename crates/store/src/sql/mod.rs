@@ -45,6 +45,7 @@ mod page;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod plans;
 mod postgres;
+mod postgres_address;
 mod realms;
 mod registrations;
 mod requests;
@@ -69,6 +70,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
 
 pub use check::Finding;
+pub(crate) use postgres_address::check_postgres_address;
+pub use postgres_address::{POSTGRES_PARAMETERS, POSTGRES_SSL_MODES};
 pub use transfer::{Rows, TransferError};
 
 use batch::Batch;

@@ -8,7 +8,6 @@
 //! ([`ANSWER`]).
 
 use std::borrow::Cow;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use tokio::time::timeout;
 use super::bind::{Value, query};
 use super::health::{Health, is_timeout};
 use super::lease::{LIST_WAIT, LISTS, Lease};
-use super::{Database, migrate, silent, unavailable};
+use super::{Database, migrate, postgres_address, silent, unavailable};
 use crate::{Cause, Store, StoreError};
 use doorward_core::clock::random_uuid;
 
@@ -112,16 +111,7 @@ impl Store {
 }
 
 async fn connect(url: &str) -> Result<(Server, watch::Sender<()>), StoreError> {
-    // No host is one for others, if `host` says where; not for the parser.
-    let url = match url.split_once("@/") {
-        Some((user, rest)) if rest.contains("host=") => format!("{user}@localhost/{rest}"),
-        _ => url.to_owned(),
-    };
-    // What is wrong with it is said without what it holds: a password.
-    let options = PgConnectOptions::from_str(&url);
-    let options = options.map_err(|error| {
-        StoreError::Address(format!("can't be used: {error}"), Some(Cause::new(error)))
-    })?;
+    let options = postgres_address::options(url)?;
     let changes = watch::Sender::new(());
     let server = Server::connect(options, changes.clone()).await?;
     Ok((server, changes))
