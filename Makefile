@@ -4,6 +4,8 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 CARGO       ?= cargo
 CONFIG      ?= conf/demo.yaml
+# Where the demo's API listens.
+UPSTREAM    ?= 127.0.0.1:9000
 
 # `quick` is the release profile with hardly any optimisation: a newcomer waits for it
 # once. A plain request takes three times the processor time of the release build.
@@ -38,10 +40,10 @@ run: build ## Build, start the demo front door (CONFIG=conf/demo.yaml), say what
 	@exec $(BINARY) run -c $(CONFIG)
 
 # It needs the standard library alone: cargo would build what tests depend on first.
-upstream: ## Start a small HTTP server on 127.0.0.1:9000 that shows what it receives.
+upstream: ## Start a small HTTP server (UPSTREAM=127.0.0.1:9000) that shows what it receives.
 	@mkdir -p target
 	@rustc --edition 2024 -O -o target/upstream examples/upstream.rs
-	@exec target/upstream 127.0.0.1:9000
+	@exec target/upstream $(UPSTREAM)
 
 build: deps ## Build target/quick/doorward (PROFILE=quick).
 	@[ -e $(BINARY) ] || echo 'The first build compiles everything: about five minutes on two cores. Later ones compile what has changed.'

@@ -97,6 +97,7 @@ mod operation;
 mod otlp;
 mod outages;
 mod page_blocks;
+mod page_commands;
 mod plugin_servers;
 mod plugins;
 mod proxies;

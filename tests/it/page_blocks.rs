@@ -65,7 +65,8 @@ fn untried(name: &str, page: &str, tests: &BTreeSet<String>) -> Vec<String> {
         let is_output = before.starts_with("sh") || before == "console";
         let is_tried = test.is_some_and(|test| tests.contains(test));
         let is_shown = reason.is_some_and(|reason| reason.len() > 10);
-        if kind == "text" && !(is_output || is_tried || is_shown) {
+        let names_none = test.is_some() && !is_tried;
+        if names_none || kind == "text" && !(is_output || is_tried || is_shown) {
             untried.push(format!("{name}:{}", index + 1));
         }
         lines.by_ref().find(|(_, line)| line.trim() == "```");
@@ -92,8 +93,9 @@ fn every_block_that_is_no_output_names_the_test_that_tries_it() {
 fn a_block_that_nothing_tries_is_found() {
     let tests = BTreeSet::from(["a_test".to_owned()]);
     let page = "```sh\na\n```\n```text\nprinted\n```\n\n```text\nmore\n```\n\nFor another:\n\n```text\nx\n```\n\n\
-                <!-- tried by a_test -->\n```text\ny\n```\n\n<!-- tried by none -->\n```text\nz\n```\n";
-    assert_eq!(untried("p", page, &tests), ["p:8", "p:14", "p:24"]);
+                <!-- tried by a_test -->\n```text\ny\n```\n\n<!-- tried by none -->\n```text\nz\n```\n\n\
+                <!-- tried by none -->\n```sh\nz\n```\n";
+    assert_eq!(untried("p", page, &tests), ["p:8", "p:14", "p:24", "p:29"]);
 }
 
 #[test]

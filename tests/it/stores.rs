@@ -7,6 +7,7 @@ pub(crate) use doorward_store::testing::postgres;
 use postgres::Cluster;
 use serde_json::{Value, json};
 
+use crate::page_commands::blocks_tried_by;
 use crate::support::door::IDENTITY;
 use crate::support::ports::Port;
 use crate::support::tls::Authority;
@@ -242,5 +243,78 @@ async fn a_server_is_spoken_to_over_tls_if_it_is_the_one_that_is_meant() {
         let said = String::from_utf8_lossy(&refused.stderr);
         assert!(!refused.status.success(), "{host} {rest}");
         assert!(said.contains("certificate"), "{host} {rest}: {said}");
+    }
+}
+
+/// PostgreSQL's own programs in front of the path of `bash`.
+fn with_programs(bash: &mut std::process::Command) -> &mut std::process::Command {
+    let versions = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten();
+    let folders = versions.filter_map(|entry| Some(entry.ok()?.path().join("bin")));
+    let set = bash.get_envs().find(|(name, _)| *name == "PATH");
+    let set = set.and_then(|(_, value)| value).expect("a path").to_owned();
+    let path = folders.fold(set, |path, folder| {
+        let mut path = path;
+        path.push(":");
+        path.push(folder);
+        path
+    });
+    bash.env("PATH", path)
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn the_copies_of_the_page_on_back_ups_hold_the_store() {
+    let blocks = blocks_tried_by("the_copies_of_the_page_on_back_ups_hold_the_store");
+    let [(_, sqlite), (_, dump)] = &blocks[..] else {
+        panic!("{blocks:?}")
+    };
+    let has_demo = |door: &Door, store: &str| {
+        run(door, &["store", "check", "--store", store]);
+        let users = run(door, &["users", "list", "--store", store]);
+        assert!(users.contains("demo"), "{store}: {users}");
+    };
+    let door = Setup::new().store("sqlite:data/doorward.db").start().await;
+    let output = door.shell(sqlite);
+    assert!(output.status.success(), "{output:?}");
+    has_demo(&door, "sqlite:copy.db");
+    let cluster = Cluster::shared();
+    let address = cluster.database("page_backup");
+    let door = Setup::new().store(&address).start().await;
+    let restored = cluster.database("page_backup_restored");
+    let commands = format!("{dump}\npg_restore --no-owner --dbname=\"$RESTORED\" doorward.dump");
+    let mut bash = door.bash(&commands);
+    with_programs(&mut bash)
+        .env("DATABASE", &address)
+        .env("RESTORED", &restored);
+    let output = bash.output().expect("bash starts");
+    assert!(output.status.success(), "{output:?}");
+    has_demo(&door, &restored);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn the_imports_of_the_pages_fill_a_database() {
+    let blocks = blocks_tried_by("the_imports_of_the_pages_fill_a_database");
+    assert_eq!(blocks.len(), 2, "{blocks:?}");
+    for (number, (page, block)) in blocks.iter().enumerate() {
+        let door = Setup::new().start().await;
+        run(
+            &door,
+            &["store", "export", "backup.jsonl", "-c", "doorward.yaml"],
+        );
+        let database = Cluster::shared().database(&format!("page_import_{number}"));
+        let address = block
+            .split_whitespace()
+            .find(|word| word.contains("postgres://"));
+        let address = address.expect("an address").trim_matches('\'');
+        let commands = block
+            .replace('\'', "")
+            .replace(address, &format!("'{database}'"));
+        let output = door.shell(&commands);
+        assert!(output.status.success(), "{page}: {output:?}");
+        let users = run(&door, &["users", "list", "--store", &database]);
+        assert!(users.contains("demo"), "{page}: {users}");
     }
 }

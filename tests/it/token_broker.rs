@@ -4,6 +4,7 @@
 mod attacks;
 mod endings;
 mod issued_tokens;
+mod page;
 mod path_attacks;
 
 use reqwest::Method;

@@ -1,7 +1,7 @@
 //! The page on troubleshooting has every code, and no other: it is compared with
 //! `doorward explain --refusals` and with the sources of the identity provider.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -156,21 +156,25 @@ fn compare(wanted: &BTreeSet<String>, listed: &BTreeSet<String>) {
     );
 }
 
+/// Whether a text is an error code of the token broker: those begin with its area.
+pub(crate) fn is_broker_code(text: &&str) -> bool {
+    let areas = [
+        "keymanagement.",
+        "messaging.",
+        "oauth.",
+        "policies.",
+        "protocol.",
+        "steps.",
+    ];
+    areas.iter().any(|area| text.starts_with(area))
+}
+
 #[test]
 fn every_error_code_of_the_token_broker_is_in_the_page() {
     let source = include_str!("../../crates/plugins/src/token_broker/fault.rs");
     let (source, _) = source.split_once("mod tests").unwrap_or((source, ""));
     let literals = source.split('"').skip(1).step_by(2);
-    let kinds = [
-        "oauth.",
-        "steps.",
-        "keymanagement.",
-        "policies.",
-        "messaging.",
-        "protocol.",
-    ];
-    let is_code = |text: &&str| kinds.iter().any(|kind| text.starts_with(kind));
-    let wanted: BTreeSet<_> = literals.filter(is_code).map(str::to_owned).collect();
+    let wanted: BTreeSet<_> = literals.filter(is_broker_code).map(str::to_owned).collect();
     assert!(wanted.len() > 20, "{wanted:?}");
     let (_, rows) = PAGE
         .split_once("\n### Error codes of the broker's answers\n")
@@ -298,6 +302,83 @@ fn every_reason_of_the_audit_log_is_in_the_page() {
     }
     assert!(wanted.len() > 20, "{wanted:?}");
     compare(&wanted, &section("## Reasons in the audit log"));
+}
+
+/// What stands behind the first `what` of a source, up to where a name ends.
+fn name_after<'a>(source: &'a str, from: &str, what: &str) -> &'a str {
+    let (_, rest) = source.split_once(from).expect(from);
+    let (_, rest) = rest.split_once(what).expect(what);
+    let is_name = |c: char| c == '_' || c.is_alphanumeric();
+    rest.split(|c| !is_name(c)).next().unwrap_or_default()
+}
+
+/// The kinds that an enumeration of a source has.
+fn variants(source: &str, name: &str) -> Vec<String> {
+    let lines = part(source, &format!("enum {name} {{\n"), "\n}").lines();
+    let lines = lines.filter(|line| !line.trim_start().starts_with("//"));
+    let names = lines.filter_map(|line| line.trim().split(['(', ',']).next());
+    names.map(|name| format!("Self::{name}")).collect()
+}
+
+#[test]
+fn every_page_of_an_error_of_the_console_is_in_the_page() {
+    let source = include_str!("../../crates/console/src/error.rs");
+    let texts = include_str!("../../crates/console/src/texts.rs");
+    let (statuses, pages) = (
+        part(source, "fn status(", "\n    }\n"),
+        part(source, "fn page(", "\n    }\n"),
+    );
+    let sign_in = part(source, "impl SignInError", "\n    }\n");
+    let number = |name: &str| {
+        let all = (400..600).filter_map(|n| reqwest::StatusCode::from_u16(n).ok());
+        let reason = name.replace('_', " ");
+        let mut all = all.filter(|status| {
+            let known = status.canonical_reason().unwrap_or_default();
+            known.eq_ignore_ascii_case(&reason)
+        });
+        all.next().expect(name).as_u16().to_string()
+    };
+    let text = |name: &str| part(texts, &format!("\n    {name}: \""), "\"").to_owned();
+    let mut wanted: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut want = |text: String, status: String| {
+        wanted.entry(text).or_default().insert(status);
+    };
+    for kind in variants(source, "PageError") {
+        let status = || number(name_after(statuses, &kind, "StatusCode::"));
+        match &*kind {
+            // Those of the Admin API.
+            "Self::Api" => {}
+            "Self::Foreign" => {
+                let access = include_str!("../../crates/admin/src/access.rs");
+                let messages = access.split("ApiError::Forbidden(\"").skip(1);
+                for message in messages.filter_map(|rest| rest.split('"').next()) {
+                    want(message.to_owned(), status());
+                }
+            }
+            "Self::SignIn" => {
+                for kind in variants(source, "SignInError") {
+                    want(text(name_after(sign_in, &kind, "texts.")), status());
+                }
+            }
+            kind => want(text(name_after(pages, kind, "texts.")), status()),
+        }
+    }
+    assert!(wanted.len() > 20, "{wanted:?}");
+    let wanted = wanted.into_iter().map(|(text, statuses)| {
+        let statuses: Vec<_> = statuses.into_iter().collect();
+        format!("{text} {}", statuses.join(", "))
+    });
+    let (_, rows) = PAGE.split_once("\n## Console\n").expect("the heading");
+    let rows = rows.lines().take_while(|line| !line.starts_with("## "));
+    let rows = rows.filter_map(|line| line.strip_prefix("| `"));
+    let listed = rows.filter_map(|row| {
+        let mut cells = row.split(" | ");
+        let text = cells.next()?.trim_end_matches('`');
+        Some(format!("{text} {}", cells.next()?))
+    });
+    compare(&wanted.collect(), &listed.collect());
+    let title = text("error");
+    assert!(PAGE.contains(&format!("title `{title}`")), "{title}");
 }
 
 #[test]

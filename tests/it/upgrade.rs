@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::net::TcpStream;
 
+use crate::page_commands::{Group, blocks_tried_by};
 use crate::support::process::Process;
 use crate::support::raw::Connection;
 use crate::support::{Door, Setup, eventually};
@@ -142,6 +143,19 @@ async fn twenty_upgrades_under_load_lose_no_request() {
     for client in clients {
         assert_eq!(client.await.expect("no panic"), None);
     }
+}
+
+#[tokio::test]
+async fn the_command_of_the_page_relieves_the_process_that_serves() {
+    let blocks = blocks_tried_by("the_command_of_the_page_relieves_the_process_that_serves");
+    let [(_, block)] = &blocks[..] else {
+        panic!("{blocks:?}")
+    };
+    let mut door = door().await;
+    let before = serving(&door).await.expect("it serves");
+    let _group = Group::start(&door, block, Stdio::null());
+    succeeded(&door, before).await;
+    assert!(door.wait_exit().await.success());
 }
 
 #[tokio::test]

@@ -186,7 +186,7 @@ texts! {
     sign_in_refused: "The identity provider did not sign you in.", "Der Identitätsanbieter hat Sie nicht angemeldet.";
     sign_in_answer: "What the identity provider said does not belong to this sign-in. Sign in again.", "Was der Identitätsanbieter gesagt hat, gehört nicht zu dieser Anmeldung. Melden Sie sich noch einmal an.";
     sign_in_address: "Nobody signs in under this address. Open the console under the address that admin.console.address names, or under localhost.", "Unter dieser Adresse meldet sich niemand an. Öffnen Sie die Konsole unter der Adresse, die admin.console.address nennt, oder unter localhost.";
-    no_group: "None of your groups has a role in the console. Whoever administers your groups can give you one.", "Keine Ihrer Gruppen hat in der Konsole eine Rolle. Wer Ihre Gruppen verwaltet, kann Ihnen eine geben.";
+    no_group: "None of your groups has a role in the console. Ask the people who administer your groups for one.", "Keine Ihrer Gruppen hat in der Konsole eine Rolle. Wer Ihre Gruppen verwaltet, kann Ihnen eine geben.";
     unavailable: "Nobody can say now who you are. Try again in a moment. Nothing was changed.", "Gerade lässt sich nicht sagen, wer Sie sind. Versuchen Sie es gleich noch einmal. Es wurde nichts geändert.";
     signed_out: "You are signed out", "Sie sind abgemeldet";
     signed_out_lead: "You may still be signed in at the identity provider.", "Beim Identitätsanbieter sind Sie vielleicht noch angemeldet.";

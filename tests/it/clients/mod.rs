@@ -22,6 +22,7 @@ use std::time::Instant;
 
 use keys::Keys;
 
+use crate::page_commands::blocks_tried_by;
 use crate::support::ports::Port;
 use crate::support::tls::Authority;
 use crate::support::{DEADLINE, Door, Setup};
@@ -296,4 +297,14 @@ async fn chromium_enrols_and_uses_second_factors_and_passkeys() {
     let mut command = node("passkeys.mjs");
     command.env("DOORWARD_LOCAL", &base);
     stage.run(command).await;
+    // The operator sees what was registered as the page shows it.
+    let test = "chromium_enrols_and_uses_second_factors_and_passkeys";
+    let (_, block) = blocks_tried_by(test).pop().expect("a block");
+    let listed = stage.door.shell(&block.replace(" ann", " bob"));
+    let listed = String::from_utf8(listed.stdout).expect("UTF-8");
+    let has_row = |line: &str| {
+        let cells: Vec<_> = line.split('\t').collect();
+        cells.len() == 5 && cells[1] == "passkey" && cells[3].ends_with('Z')
+    };
+    assert!(listed.lines().any(has_row), "{listed}");
 }

@@ -11,6 +11,7 @@ mod image;
 mod kubernetes;
 mod monitoring;
 mod packages;
+mod page;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

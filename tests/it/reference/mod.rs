@@ -4,9 +4,11 @@
 //! in docs/. Tables that say more than the code knows are written by hand, and
 //! each of their names is looked for in the code, and the other way round.
 
+mod accounts;
 mod expressions;
 mod fields;
 mod generated;
+mod openid_connect;
 mod page_tables;
 mod sections;
 mod settings;
@@ -31,4 +33,10 @@ fn names(row: &str) -> Vec<&str> {
     let cell = row.strip_prefix("| ").unwrap_or_default();
     let cell = cell.split(" | ").next().unwrap_or_default();
     cell.split('`').skip(1).step_by(2).collect()
+}
+
+/// What is between the first `from` of a source and the next `to`.
+fn part<'a>(source: &'a str, from: &str, to: &str) -> &'a str {
+    let (_, rest) = source.split_once(from).expect(from);
+    rest.split_once(to).expect(to).0
 }

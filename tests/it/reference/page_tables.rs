@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::tables::{compare, help, rows_below, section};
-use super::{names, page};
+use super::tables::{compare, rows_below, section};
+use super::{names, page, part};
 use crate::console::Browser;
 use crate::console_sign_in::Office;
+use crate::troubleshooting::is_broker_code;
 
 /// The cells of a row.
-fn cells(row: &str) -> Vec<&str> {
+pub(super) fn cells(row: &str) -> Vec<&str> {
     row.trim_matches([' ', '|']).split(" | ").collect()
 }
 
@@ -38,59 +39,6 @@ fn shape(path: &str) -> String {
         .split('/')
         .map(|part| if part.starts_with('{') { "{}" } else { part });
     parts.collect::<Vec<_>>().join("/")
-}
-
-#[test]
-fn options_of_the_import_of_users_are_those_of_the_program() {
-    let page = page("accounts.md");
-    let rows = rows_below(&section(&page, "## Import"), "option");
-    let listed = rows.into_iter().flat_map(names);
-    let listed = listed.filter_map(|name| name.strip_prefix("--")?.split(' ').next());
-    let flags = help(&["users", "import"]);
-    let flags = flags
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("--"));
-    let flags = flags.filter_map(|flag| flag.split(' ').next());
-    // What other commands of users take as well.
-    let general = ["config", "store", "realm", "json"];
-    let known = flags.filter(|flag| !general.contains(flag));
-    compare(
-        "accounts.md",
-        &known.map(str::to_owned).collect(),
-        &listed.map(str::to_owned).collect(),
-    );
-}
-
-#[test]
-fn bounds_of_stored_hashes_in_the_page_are_those_of_the_program() {
-    let page = page("accounts.md");
-    let source = include_str!("../../../crates/identity/src/stored_hash.rs");
-    let number = |name: &str| {
-        let (_, rest) = source.split_once(&format!("const {name}: ")).expect(name);
-        let (_, rest) = rest.split_once(" = ").expect(name);
-        let value = rest.split(';').next().unwrap_or_default().replace('_', "");
-        let factors = value.split('*').map(|one| one.trim().parse::<u64>());
-        factors.map(|one| one.expect(name)).product::<u64>()
-    };
-    let rows = rows_below(&page.lines().collect::<Vec<_>>(), "kind | forms | most");
-    let most: BTreeMap<_, _> = rows
-        .into_iter()
-        .map(cells)
-        .map(|cells| (cells[0], *cells.get(2).unwrap_or(&"")))
-        .collect();
-    let rounds = number("ITERATIONS_MAX");
-    assert_eq!(
-        most["PBKDF2 with SHA-1, 256, 384, 512"],
-        format!("{rounds} rounds")
-    );
-    assert_eq!(most["bcrypt"], format!("cost {}", number("BCRYPT_MAX")));
-    let argon2 = format!(
-        "{} MiB; memory times passes {} GiB; 64 lanes",
-        number("MEMORY_MAX") >> 10,
-        number("WRITTEN_MAX") >> 20
-    );
-    assert_eq!(most["Argon2i, d, id"], argon2);
-    assert!(source.contains("p_cost() > 64"));
 }
 
 #[test]
@@ -367,12 +315,6 @@ async fn wizard_fields(owner: &mut Browser<'_>, address: &str) -> (Vec<String>, 
     )
 }
 
-/// What is between the first `from` of a source and the next `to`.
-fn part<'a>(source: &'a str, from: &str, to: &str) -> &'a str {
-    let (_, rest) = source.split_once(from).expect(from);
-    rest.split_once(to).expect(to).0
-}
-
 #[test]
 fn members_and_operations_of_the_brokers_flows_are_those_of_the_program() {
     let page = page("token-broker.md");
@@ -436,20 +378,11 @@ fn operators_of_the_brokers_conditions_are_those_of_the_program() {
 fn codes_that_the_page_on_the_broker_names_are_answered() {
     let page = page("token-broker.md");
     let source = include_str!("../../../crates/plugins/src/token_broker/fault.rs");
-    let kinds = [
-        "oauth.",
-        "steps.",
-        "keymanagement.",
-        "policies.",
-        "messaging.",
-    ];
     let rows = section(&page, "## Refusals");
     let spans = rows
         .iter()
         .flat_map(|row| row.split('`').skip(1).step_by(2));
-    let codes: BTreeSet<_> = spans
-        .filter(|span| kinds.iter().any(|kind| span.starts_with(kind)))
-        .collect();
+    let codes: BTreeSet<_> = spans.filter(is_broker_code).collect();
     assert!(codes.len() > 14, "{codes:?}");
     for code in codes {
         assert!(

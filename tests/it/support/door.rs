@@ -271,6 +271,31 @@ impl Door {
             .expect("the program starts")
     }
 
+    /// Runs commands of a page in bash, which finds the program under its name and the
+    /// door's file.
+    pub(crate) fn shell(&self, commands: &str) -> Output {
+        let mut bash = self.bash(commands);
+        bash.stdin(Stdio::null()).output().expect("bash starts")
+    }
+
+    /// As [`Door::shell`], about to start.
+    pub(crate) fn bash(&self, commands: &str) -> Command {
+        let bin = self.path("bin");
+        std::fs::create_dir_all(&bin).expect("a directory");
+        let program = bin.join("doorward");
+        if !program.exists() {
+            let link = std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_doorward"), program);
+            link.expect("a link");
+        }
+        let path = std::env::var("PATH").expect("a path");
+        let mut bash = Command::new("bash");
+        bash.args(["-e", "-u", "-o", "pipefail", "-c", commands])
+            .current_dir(self.dir())
+            .env("PATH", format!("{}:{path}", bin.display()))
+            .env("DOORWARD_CONFIG", "doorward.yaml");
+        bash
+    }
+
     /// Runs another subcommand on the door's configuration, which succeeds.
     pub(crate) fn run_well(&self, arguments: &[&str]) {
         let arguments = [arguments, &["-c", "doorward.yaml"]].concat();
