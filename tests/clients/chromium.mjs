@@ -3,6 +3,7 @@ import { Site } from './site.mjs'
 import assert from 'node:assert/strict'
 import { mkdirSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
+import { after, before } from 'node:test'
 import { chromium } from 'playwright-core'
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
@@ -40,6 +41,25 @@ export async function watch(context, violated) {
       window.violated(`${event.violatedDirective} ${event.blockedURI}`),
     ),
   )
+}
+
+/** Opens a browser before the tests of a file and closes it after them. What is returned makes
+ * a visitor: a context, its page, and what its pages try that they may not, or fail at. */
+export function visitors() {
+  let alone
+  before(async () => {
+    alone = await start()
+  })
+  after(() => alone?.close())
+  return async (options = {}) => {
+    const context = await alone.newContext({ locale: 'en-GB', ...options })
+    const [violations, errors] = [[], []]
+    await watch(context, (what) => violations.push(what))
+    context.on('weberror', (error) => errors.push(String(error.error())))
+    const page = await context.newPage()
+    page.setDefaultTimeout(60_000)
+    return { context, page, violations, errors }
+  }
 }
 
 /** Ends both. */

@@ -10,6 +10,12 @@ export const PAGES = JSON.parse(process.env.DOORWARD_CONSOLE_PAGES)
 /** Every form that is answered with a page, by its path: `{}` is an open part. */
 export const FORMS = JSON.parse(process.env.DOORWARD_CONSOLE_FORMS)
 
+/** How a visitor looks at the pages: language, colours and window, one for each half. */
+export const LOOKS = [
+  { locale: 'en-GB', colorScheme: 'light', viewport: { width: 1280, height: 800 } },
+  { locale: 'de-DE', colorScheme: 'dark', viewport: { width: 360, height: 800 } },
+]
+
 /** Which half of the work is done here: each has a time of its own. */
 export const HALF = Number(process.env.DOORWARD_CONSOLE_HALF)
 

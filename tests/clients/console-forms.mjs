@@ -1,17 +1,11 @@
 // Every page that answers a form of the console, in a real browser: differences, refusals,
 // results. Nothing is applied.
-import test, { after, before } from 'node:test'
+import test from 'node:test'
 import assert from 'node:assert/strict'
-import { accessible, start, watch } from './chromium.mjs'
-import { FORMS, HALF, PAGES, owner, place } from './console-addresses.mjs'
+import { accessible, visitors } from './chromium.mjs'
+import { FORMS, HALF, LOOKS, PAGES, owner, place } from './console-addresses.mjs'
 
-let browser
-
-before(async () => {
-  browser = await start()
-})
-
-after(() => browser?.close())
+const visitor = visitors()
 
 /** The form of the table that an address is of. */
 function known(address) {
@@ -30,20 +24,11 @@ const buttons = (page) => page.evaluate(() =>
   }),
 )
 
-for (const [locale, colorScheme, width] of [
-  ['en-GB', 'light', 1280],
-  ['de-DE', 'dark', 360],
-].slice(HALF, HALF + 1)) {
-  test(`every answer to a form can be used by everybody: ${locale}, ${colorScheme}, ${width} px`, async () => {
-    const viewport = { width, height: 800 }
-    const context = await browser.newContext({ locale, colorScheme, viewport })
-    const violations = []
-    await watch(context, (what) => violations.push(what))
-    const page = await context.newPage()
-    page.setDefaultTimeout(60_000)
-    const errors = []
-    page.on('pageerror', (error) => errors.push(String(error)))
-    await owner(page, locale)
+for (const look of LOOKS.slice(HALF, HALF + 1)) {
+  const { width } = look.viewport
+  test(`every answer to a form can be used by everybody: ${look.locale}, ${look.colorScheme}, ${width} px`, async () => {
+    const { context, page, violations, errors } = await visitor(look)
+    await owner(page, look.locale)
     // Something that can be undone.
     await page.goto(`${place}/identity/groups/new`)
     await page.fill('[name="f.displayName"]', 'undone')

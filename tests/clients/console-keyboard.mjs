@@ -1,21 +1,13 @@
 // Every page of the console, by keyboard alone.
-import test, { after, before } from 'node:test'
+import test from 'node:test'
 import assert from 'node:assert/strict'
-import { start } from './chromium.mjs'
+import { visitors } from './chromium.mjs'
 import { HALF, PAGES, owner, place } from './console-addresses.mjs'
 
-let browser
-
-before(async () => {
-  browser = await start()
-})
-
-after(() => browser?.close())
+const visitor = visitors()
 
 test('the keyboard reaches every part of every page, in the order of the page', async () => {
-  const context = await browser.newContext({ locale: 'en-GB' })
-  const page = await context.newPage()
-  page.setDefaultTimeout(60_000)
+  const { context, page } = await visitor()
   await owner(page, 'en-GB')
   const broken = []
   for (const address of PAGES.filter((_, at) => at % 2 === HALF)) {

@@ -1,32 +1,17 @@
 // Every page of the console, in a real browser: in light and dark, on a wide window and
 // a narrow one, in both languages.
-import test, { after, before } from 'node:test'
+import test from 'node:test'
 import assert from 'node:assert/strict'
-import { accessible, start, watch } from './chromium.mjs'
-import { HALF, PAGES, owner, place } from './console-addresses.mjs'
+import { accessible, visitors } from './chromium.mjs'
+import { HALF, LOOKS, PAGES, owner, place } from './console-addresses.mjs'
 
-let browser
+const visitor = visitors()
 
-before(async () => {
-  browser = await start()
-})
-
-after(() => browser?.close())
-
-for (const [locale, colorScheme, width] of [
-  ['en-GB', 'light', 1280],
-  ['de-DE', 'dark', 360],
-].slice(HALF, HALF + 1)) {
-  test(`every page can be used by everybody: ${locale}, ${colorScheme}, ${width} px`, async () => {
-    const viewport = { width, height: 800 }
-    const context = await browser.newContext({ locale, colorScheme, viewport })
-    const violations = []
-    await watch(context, (what) => violations.push(what))
-    const page = await context.newPage()
-    page.setDefaultTimeout(60_000)
-    const errors = []
-    page.on('pageerror', (error) => errors.push(String(error)))
-    await owner(page, locale)
+for (const look of LOOKS.slice(HALF, HALF + 1)) {
+  const { width } = look.viewport
+  test(`every page can be used by everybody: ${look.locale}, ${look.colorScheme}, ${width} px`, async () => {
+    const { context, page, violations, errors } = await visitor(look)
+    await owner(page, look.locale)
     const broken = []
     for (const address of PAGES) {
       await page.goto(`${place}${address}`)

@@ -1,27 +1,17 @@
 // People whose sign-in at the console is old, in a real browser.
-import test, { after, before } from 'node:test'
+import test from 'node:test'
 import assert from 'node:assert/strict'
-import { accessible, signIn, start, watch } from './chromium.mjs'
+import { accessible, signIn, visitors } from './chromium.mjs'
 
 const place = `${process.env.DOORWARD_ADMIN}/console`
 
-let browser
-
-before(async () => {
-  browser = await start()
-})
-
-after(() => browser?.close())
+const visitor = visitors()
 
 /** Waits until the sign-in is older than the console takes for a change. */
 const age = (page) => page.waitForTimeout(4_000)
 
 test('who signed in long ago signs in again, and comes back to the change', async () => {
-  const context = await browser.newContext({ locale: 'en-GB' })
-  const violations = []
-  await watch(context, (what) => violations.push(what))
-  const page = await context.newPage()
-  page.setDefaultTimeout(60_000)
+  const { context, page, violations } = await visitor()
   await page.goto(`${place}/gateway/services`)
   await page.getByRole('link', { name: 'Sign in with your account' }).click()
   await signIn(page, 'alice')

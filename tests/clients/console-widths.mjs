@@ -1,26 +1,18 @@
 // Every page of the console from a small telephone to a 4K screen: nothing is wider than
 // the window.
-import test, { after, before } from 'node:test'
+import test from 'node:test'
 import assert from 'node:assert/strict'
-import { shot, start } from './chromium.mjs'
+import { shot, visitors } from './chromium.mjs'
 import { HALF, PAGES, owner, place } from './console-addresses.mjs'
 
-let browser
-
-before(async () => {
-  browser = await start()
-})
-
-after(() => browser?.close())
+const visitor = visitors()
 
 for (const [locale, colorScheme] of [
   ['de-DE', 'light'],
   ['en-GB', 'dark'],
 ].slice(HALF, HALF + 1)) {
   test(`no page is wider than its window: ${locale}, ${colorScheme}`, async () => {
-    const context = await browser.newContext({ locale, colorScheme })
-    const page = await context.newPage()
-    page.setDefaultTimeout(60_000)
+    const { context, page } = await visitor({ locale, colorScheme })
     await owner(page, locale)
     const broken = []
     for (const address of PAGES) {

@@ -1,27 +1,11 @@
 // People who sign in at the console, in a real browser.
-import test, { after, before } from 'node:test'
+import test from 'node:test'
 import assert from 'node:assert/strict'
-import { accessible, shot, signIn, start, watch } from './chromium.mjs'
+import { accessible, shot, signIn, visitors } from './chromium.mjs'
 
 const place = `${process.env.DOORWARD_ADMIN}/console`
 
-let browser
-
-before(async () => {
-  browser = await start()
-})
-
-after(() => browser?.close())
-
-/** A person's browser before the console, and what its pages tried in vain. */
-async function visitor(options = {}) {
-  const context = await browser.newContext({ locale: 'en-GB', ...options })
-  const violations = []
-  await watch(context, (what) => violations.push(what))
-  const page = await context.newPage()
-  page.setDefaultTimeout(60_000)
-  return { context, page, violations }
-}
+const visitor = visitors()
 
 /** Goes to a page, and to the provider on the way. */
 async function comes(page, to, user) {
