@@ -188,6 +188,48 @@ fn each_picture_is_small_shown_and_taken_by_the_tests() {
     }
 }
 
+/// The relative luminance of a colour such as `#6cb8e6` (WCAG 2.2).
+fn luminance(colour: &str) -> f64 {
+    let number = u32::from_str_radix(colour.trim_start_matches('#'), 16).expect(colour);
+    let part = |shift: u32| {
+        let part = f64::from((number >> shift) & 0xff) / 255.0;
+        match part <= 0.04045 {
+            true => part / 12.92,
+            false => ((part + 0.055) / 1.055).powf(2.4),
+        }
+    };
+    0.2126 * part(16) + 0.7152 * part(8) + 0.0722 * part(0)
+}
+
+#[test]
+fn colours_of_the_dark_site_stand_out_from_their_background() {
+    let book = std::fs::read_to_string(root().join("book.toml")).expect("a file");
+    for setting in [
+        "preferred-dark-theme = \"navy\"",
+        "additional-css = [\"docs/site.css\"]",
+        "[output.html.search]\nenable = true",
+    ] {
+        assert!(book.contains(setting), "book.toml lacks {setting}");
+    }
+    let style = std::fs::read_to_string(root().join("docs/site.css")).expect("a file");
+    assert!(style.contains(".navy"), "{style}");
+    // Those of mdBook's theme: the page, every second row of a table, the sidebar, code.
+    let backgrounds = ["#161923", "#1b1f2c", "#282d3f", "#1d1f21"];
+    let colours = style.split(['\n', ';']).filter_map(|line| {
+        let colour = line.split(": ").nth(1)?;
+        colour.starts_with('#').then_some(colour)
+    });
+    let mut compared = 0;
+    for colour in colours {
+        for background in backgrounds {
+            let contrast = (luminance(colour) + 0.05) / (luminance(background) + 0.05);
+            assert!(contrast >= 4.5, "{colour} on {background}: {contrast}");
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 16);
+}
+
 #[test]
 fn anchors_are_those_of_the_site() {
     let page = "# The `openid-connect` plugin\n## A, b\n```sh\n# no heading\n```\n### A b\n#x\n";
