@@ -193,9 +193,10 @@ fn luminance(colour: &str) -> f64 {
     let number = u32::from_str_radix(colour.trim_start_matches('#'), 16).expect(colour);
     let part = |shift: u32| {
         let part = f64::from((number >> shift) & 0xff) / 255.0;
-        match part <= 0.04045 {
-            true => part / 12.92,
-            false => ((part + 0.055) / 1.055).powf(2.4),
+        if part <= 0.04045 {
+            part / 12.92
+        } else {
+            ((part + 0.055) / 1.055).powf(2.4)
         }
     };
     0.2126 * part(16) + 0.7152 * part(8) + 0.0722 * part(0)

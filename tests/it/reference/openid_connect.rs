@@ -12,9 +12,10 @@ use crate::support::Setup;
 
 /// The values that a field may have.
 fn choices(schema: &Value) -> BTreeSet<String> {
-    let place = match schema["elements"].is_object() {
-        true => &schema["elements"],
-        false => schema,
+    let place = if schema["elements"].is_object() {
+        &schema["elements"]
+    } else {
+        schema
     };
     let choices = place["one_of"].as_array().expect("choices").iter();
     choices
@@ -130,9 +131,11 @@ async fn fields_of_the_page_on_openid_connect_are_those_of_the_schema() {
             if let Some((field, value)) = value_told_by(row).filter(|(field, _)| *field != "redis")
             {
                 // A list without choices of its own has those of `auth_methods`.
-                let schema = match known[field]["elements"]["one_of"].is_array() {
-                    true => &known[field],
-                    false => &known["auth_methods"],
+                let has_own = known[field]["elements"]["one_of"].is_array();
+                let schema = if has_own {
+                    &known[field]
+                } else {
+                    &known["auth_methods"]
                 };
                 if !choices(schema).contains(value) {
                     wrong.push(format!("{field} is never {value}"));

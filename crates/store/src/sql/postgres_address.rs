@@ -115,9 +115,10 @@ fn check_value(name: &str, value: &str) -> Result<(), String> {
 /// What is said of a name that is none of these.
 fn unknown(what: &str, name: &str, known: &[&str]) -> String {
     let is_word = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-    let shown = match name.len() <= 32 && name.bytes().all(is_word) {
-        true => format!(" `{name}`"),
-        false => String::new(),
+    let shown = if name.len() <= 32 && name.bytes().all(is_word) {
+        format!(" `{name}`")
+    } else {
+        String::new()
     };
     let expected = known.join("`, `");
     let told = format!("unknown {what}{shown}, expected one of `{expected}`");
