@@ -304,6 +304,37 @@ fn every_reason_of_the_audit_log_is_in_the_page() {
     compare(&wanted, &section("## Reasons in the audit log"));
 }
 
+/// The number of a status by its name in sources, such as `NOT_FOUND`.
+fn number(name: &str) -> String {
+    let all = (400..600).filter_map(|n| reqwest::StatusCode::from_u16(n).ok());
+    let reason = name.replace('_', " ");
+    let mut all = all.filter(|status| {
+        let known = status.canonical_reason().unwrap_or_default();
+        known.eq_ignore_ascii_case(&reason)
+    });
+    all.next().expect(name).as_u16().to_string()
+}
+
+#[test]
+fn every_status_of_the_admin_api_without_a_number_is_in_the_page() {
+    let source = include_str!("../../crates/admin/src/error.rs");
+    let answers = part(source, "pub(super) fn into_response(", "fn plain(");
+    let statuses = answers.split("StatusCode::").skip(1);
+    let names = statuses.filter_map(|rest| rest.split([')', ',']).next());
+    let mut wanted: BTreeSet<_> = names.map(number).collect();
+    for (answer, status) in [("reply::unavailable(", "503"), ("unexpected()", "500")] {
+        assert!(answers.contains(answer), "{answer}");
+        wanted.insert(status.to_owned());
+    }
+    let (_, rows) = PAGE
+        .split_once("\n| status without a code |")
+        .expect("the table");
+    let rows = rows.lines().skip(2).take_while(|row| row.starts_with('|'));
+    let listed = rows.filter_map(|row| row.split(" | ").next());
+    let listed = listed.map(|cell| cell.trim_matches(['|', ' ']).to_owned());
+    compare(&wanted, &listed.collect());
+}
+
 /// What stands behind the first `what` of a source, up to where a name ends.
 fn name_after<'a>(source: &'a str, from: &str, what: &str) -> &'a str {
     let (_, rest) = source.split_once(from).expect(from);
@@ -329,15 +360,6 @@ fn every_page_of_an_error_of_the_console_is_in_the_page() {
         part(source, "fn page(", "\n    }\n"),
     );
     let sign_in = part(source, "impl SignInError", "\n    }\n");
-    let number = |name: &str| {
-        let all = (400..600).filter_map(|n| reqwest::StatusCode::from_u16(n).ok());
-        let reason = name.replace('_', " ");
-        let mut all = all.filter(|status| {
-            let known = status.canonical_reason().unwrap_or_default();
-            known.eq_ignore_ascii_case(&reason)
-        });
-        all.next().expect(name).as_u16().to_string()
-    };
     let text = |name: &str| part(texts, &format!("\n    {name}: \""), "\"").to_owned();
     let mut wanted: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut want = |text: String, status: String| {
