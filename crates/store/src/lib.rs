@@ -27,7 +27,10 @@ use doorward_core::model::user::User;
 
 pub use audit::{PendingAudit, complete, with_audit};
 pub use shared_secret::{SharedSecretError, shared_secret};
-pub use sql::{Finding, POSTGRES_PARAMETERS, POSTGRES_SSL_MODES, Rows, Store, TransferError};
+pub use sql::{
+    Finding, POSTGRES_PARAMETERS, POSTGRES_PASSED_OVER, POSTGRES_SSL_MODES, Rows, Store,
+    TransferError,
+};
 
 /// The error that a [`StoreError`] came from. The writes of one commit share it.
 #[derive(Clone, Debug)]

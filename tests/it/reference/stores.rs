@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use doorward_store::{POSTGRES_PARAMETERS, POSTGRES_SSL_MODES};
+use doorward_store::{POSTGRES_PARAMETERS, POSTGRES_PASSED_OVER, POSTGRES_SSL_MODES};
 
 use super::tables::{compare, rows_below};
 use super::{names, page};
@@ -16,6 +16,15 @@ fn parameters_of_database_addresses_in_the_page_are_those_of_the_program() {
     let listed = rows.iter().flat_map(|row| names(row)).map(str::to_owned);
     let known = POSTGRES_PARAMETERS.iter().map(|&name| name.to_owned());
     compare("stores.md", &known.collect(), &listed.collect());
+    let below = "These parameters are taken and have no effect";
+    let line = lines.iter().find(|line| line.starts_with(below));
+    let listed: Vec<_> = line
+        .expect("a line")
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .collect();
+    assert_eq!(listed, POSTGRES_PASSED_OVER);
     let row = rows.iter().find(|row| names(row) == ["sslmode"]);
     let cell = row.expect("a row").split(" | ").nth(1).expect("a cell");
     let (modes, rest) = cell.split_once(". ").expect("a sentence");
@@ -53,7 +62,7 @@ fn a_wrong_parameter_of_a_database_address_is_refused_with_its_line() {
     for (rest, told) in [
         ("?sslmod=require", "did you mean `sslmode`?"),
         ("?sslmode=require&sslmode=disable", "`sslmode` twice"),
-        ("?connect_timeout=5", "unknown parameter `connect_timeout`"),
+        ("?sslcrl=/a.pem", "unknown parameter `sslcrl`"),
         ("?port=65536", "from 1 to 65535"),
         ("#part", "%23"),
     ] {

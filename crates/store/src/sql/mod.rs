@@ -71,7 +71,7 @@ use tokio::sync::watch;
 
 pub use check::Finding;
 pub(crate) use postgres_address::check_postgres_address;
-pub use postgres_address::{POSTGRES_PARAMETERS, POSTGRES_SSL_MODES};
+pub use postgres_address::{POSTGRES_PARAMETERS, POSTGRES_PASSED_OVER, POSTGRES_SSL_MODES};
 pub use transfer::{Rows, TransferError};
 
 use batch::Batch;

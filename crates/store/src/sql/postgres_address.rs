@@ -17,6 +17,7 @@ use doorward_core::model::suggestion::nearest;
 /// The parameters that an address of a PostgreSQL database may have. `options` may
 /// also stand as `options[NAME]`.
 pub const POSTGRES_PARAMETERS: &[&str] = &[
+    "application_name",
     "dbname",
     "host",
     "hostaddr",
@@ -27,7 +28,37 @@ pub const POSTGRES_PARAMETERS: &[&str] = &[
     "sslkey",
     "sslmode",
     "sslrootcert",
+    "statement-cache-capacity",
     "user",
+];
+
+/// Other names of parameters, which the driver takes as well.
+const ALIASES: &[(&str, &str)] = &[
+    ("ssl-ca", "sslrootcert"),
+    ("ssl-cert", "sslcert"),
+    ("ssl-key", "sslkey"),
+    ("ssl-mode", "sslmode"),
+    ("ssl-root-cert", "sslrootcert"),
+];
+
+/// Parameters of libpq that have no effect here. Addresses that providers of databases
+/// hand out have them.
+pub const POSTGRES_PASSED_OVER: &[&str] = &[
+    "channel_binding",
+    "client_encoding",
+    "connect_timeout",
+    "fallback_application_name",
+    "gssencmode",
+    "keepalives",
+    "keepalives_count",
+    "keepalives_idle",
+    "keepalives_interval",
+    "pgbouncer",
+    "pool_timeout",
+    "sslnegotiation",
+    "sslsni",
+    "target_session_attrs",
+    "tcp_user_timeout",
 ];
 
 /// The values of `sslmode`, from the least to the most.
@@ -60,9 +91,27 @@ pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
         Some((user, rest)) if rest.contains("host=") => format!("{user}@localhost/{rest}"),
         _ => url.to_owned(),
     };
+    let url = without_passed_over(&url);
     // What is wrong with it is said without what it holds: a password.
     PgConnectOptions::from_str(&url)
         .map_err(|error| StoreError::Address(error.to_string(), Some(Cause::new(error))))
+}
+
+/// The address without what has no effect: the driver would show its values.
+fn without_passed_over(url: &str) -> String {
+    let Some((place, query)) = url.split_once('?') else {
+        return url.to_owned();
+    };
+    let has_effect = |parameter: &&str| {
+        let name = parameter.split('=').next().unwrap_or_default();
+        let is_passed_over = POSTGRES_PASSED_OVER.contains(&name);
+        if is_passed_over {
+            tracing::warn!("the parameter {name} of the store's address has no effect");
+        }
+        !is_passed_over
+    };
+    let rest: Vec<_> = query.split('&').filter(has_effect).collect();
+    format!("{place}?{}", rest.join("&"))
 }
 
 /// Whether each parameter is known, there once, and of a value that it may have.
@@ -71,17 +120,18 @@ fn check(url: &str, variable: impl Fn(&str) -> Option<String>) -> Result<(), Str
         return Err("has the character #; write it as %23".to_owned());
     }
     let query = url.split_once('?').map_or("", |(_, query)| query);
-    if query.contains('@') {
-        // What stands before the @ is part of a password then.
-        let wrong = "has a ? in front of an @; write ? in a password as %3F, and @ in a \
-                     parameter as %40";
-        return Err(wrong.to_owned());
-    }
     let mut seen = Vec::new();
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
+        let name = alias.map_or(name, |(_, name)| name);
         let is_option = name.starts_with("options[") && name.ends_with(']');
+        if POSTGRES_PASSED_OVER.contains(&name) {
+            continue;
+        }
         if !is_option && !POSTGRES_PARAMETERS.contains(&name) {
+            // A ? in front of an @ stands in a password, and so does the name.
+            let name = if query.contains('@') { "?" } else { name };
             return Err(unknown("parameter", name, POSTGRES_PARAMETERS));
         }
         if seen.contains(&name) {
@@ -105,6 +155,9 @@ fn check_value(name: &str, value: &str) -> Result<(), String> {
         }
         "port" if value.parse::<u16>().is_ok_and(|port| port > 0) => Ok(()),
         "port" => Err("`port`: expected a whole number from 1 to 65535".to_owned()),
+        "statement-cache-capacity" if value.parse::<usize>().is_err() => {
+            Err("`statement-cache-capacity`: expected a whole number".to_owned())
+        }
         "hostaddr" if value.replace("%3A", ":").parse::<IpAddr>().is_err() => {
             Err("`hostaddr`: expected an IP address".to_owned())
         }
@@ -130,7 +183,7 @@ fn unknown(what: &str, name: &str, known: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{POSTGRES_SSL_MODES, check};
+    use super::{POSTGRES_SSL_MODES, check, without_passed_over};
 
     fn said(rest: &str) -> String {
         let url = format!("postgres://u:hush@db.test/x{rest}");
@@ -146,6 +199,9 @@ mod tests {
             "?options=-c%20search_path%3Ddoor&options[geqo]=off",
             "?sslmode=verify-full&sslrootcert=/a&sslcert=/b&sslkey=/c&",
             "?hostaddr=%3A%3A1&port=5432&dbname=x",
+            "?user=u@db&ssl-mode=require&ssl-root-cert=/a",
+            "?application_name=door&statement-cache-capacity=50",
+            "?sslmode=require&channel_binding=require&connect_timeout=10",
         ] {
             assert_eq!(said(rest), "", "{rest}");
         }
@@ -162,16 +218,30 @@ mod tests {
         assert!(said("?sslmode=verify_full").ends_with("did you mean `verify-full`?"));
         assert!(said("?sslmode=").starts_with("unknown value of `sslmode`:"));
         assert!(said("?sslmod=require").ends_with("did you mean `sslmode`?"));
-        assert!(said("?ssl-mode=require").ends_with("did you mean `sslmode`?"));
-        assert!(
-            said("?channel_binding=require").starts_with("unknown parameter `channel_binding`")
-        );
-        assert_eq!(
-            said("?sslmode=require&sslmode=disable"),
-            "has the parameter `sslmode` twice"
-        );
+        assert!(said("?ssl_mode=require").ends_with("did you mean `sslmode`?"));
+        assert!(said("?sslcrl=/a").starts_with("unknown parameter `sslcrl`"));
+        for twice in [
+            "sslmode=require&sslmode=disable",
+            "sslmode=require&ssl-mode=disable",
+        ] {
+            assert_eq!(
+                said(&format!("?{twice}")),
+                "has the parameter `sslmode` twice"
+            );
+        }
         assert!(said("?port=0").contains("from 1 to 65535"));
         assert!(said("?hostaddr=db").contains("an IP address"));
+    }
+
+    #[test]
+    fn what_has_no_effect_does_not_reach_the_driver() {
+        let without =
+            without_passed_over("postgres://db.test/x?connect_timeout=5&user=u&keepalives=1");
+        assert_eq!(without, "postgres://db.test/x?user=u");
+        assert_eq!(
+            without_passed_over("postgres://db.test/x"),
+            "postgres://db.test/x"
+        );
     }
 
     #[test]
