@@ -87,8 +87,8 @@ pub fn read_field<T: FieldValue>(
 }
 
 /// Reads a record for a check of several fields, whatever else is wrong with it: a
-/// field that is wrong by itself counts as if it was absent. `None`: there is no record
-/// without it.
+/// field that is wrong by itself counts as if it was absent. A text that must be there
+/// has a stand-in, which says nothing. `None`: there is no record without the field.
 pub fn read_for_check<T: FieldValue>(config: &Map<String, Value>) -> Option<T> {
     if let Ok(read) = T::read(&Value::Object(config.clone())) {
         return Some(read);
@@ -118,9 +118,37 @@ fn sound(schema: Schema, config: &Map<String, Value>) -> Map<String, Value> {
             alone.clear();
         }
         schema.fill(&mut alone);
+        if let Some(text) = stand_in(&schema, &alone) {
+            alone.insert(name.to_owned(), text.into());
+        }
         sound_fields.extend(alone);
     }
     sound_fields
+}
+
+/// What stands in for the text of a required field that is absent, where one text is as
+/// good as another. Of several words, each would say something.
+fn stand_in(schema: &Schema, record: &Map<String, Value>) -> Option<&'static str> {
+    let [field] = schema.fields.as_slice() else {
+        return None;
+    };
+    let Type::String(text) = &field.kind else {
+        return None;
+    };
+    let is_absent = record.get(field.name).is_none_or(Value::is_null);
+    if !field.required || field.auto || !is_absent {
+        return None;
+    }
+    let candidates = match text.one_of {
+        [] => &["x", "http://x/", "/x"],
+        [word] => std::slice::from_ref(word),
+        _ => return None,
+    };
+    let mut fitting = candidates.iter().copied();
+    fitting.find(|text| {
+        let record = Map::from_iter([(field.name.to_owned(), Value::from(*text))]);
+        schema.validate(&record).is_empty()
+    })
 }
 
 /// An error of a value itself.

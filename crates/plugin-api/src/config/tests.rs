@@ -34,6 +34,16 @@ crate::config! {
 }
 
 crate::config! {
+    /// What has to be chosen.
+    #[derive(Debug)]
+    struct Choice {
+        /// How.
+        #[field(required)]
+        _mode as "mode": Mode,
+    }
+}
+
+crate::config! {
     /// What several records have.
     #[derive(Debug)]
     struct Group {
@@ -198,5 +208,8 @@ fn a_check_sees_the_fields_that_are_right() {
     assert_eq!((config.mode, config.limit), (Mode::Slow, None));
     assert_eq!(config.header, "x-thing");
     assert_eq!(config.names, ["a"]);
-    assert!(read_for_check::<Inner>(&Map::new()).is_none());
+    // Any text will do for one that is missing. Each of several words says something.
+    let inner: Inner = read_for_check(&Map::new()).expect("a stand-in");
+    assert_eq!((inner.url.as_str(), inner.tries), ("http://x/", 3));
+    assert!(read_for_check::<Choice>(&Map::new()).is_none());
 }

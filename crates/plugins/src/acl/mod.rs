@@ -19,6 +19,7 @@ use doorward_core::model::schema::{Schema, Violations};
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::Counter;
+use doorward_plugin_api::config::read_for_check;
 use doorward_plugin_api::consumers::header_value;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::identity::{self, AUTHENTICATED_GROUPS, CONSUMER_GROUPS};
@@ -64,7 +65,11 @@ fn schema() -> &'static Schema {
 }
 
 fn one_list(config: &Map<String, Value>, violations: &mut Violations) {
-    let Ok(config) = Config::read(config) else {
+    if ["allow", "deny"].iter().any(|list| violations.has(list)) {
+        // Nobody knows whether it is empty.
+        return;
+    }
+    let Some(config) = read_for_check::<Config>(config) else {
         return;
     };
     let counts: &[&str] = match (config.allow.is_empty(), config.deny.is_empty()) {

@@ -89,4 +89,13 @@ fn one_list_is_needed_and_only_one() {
     assert!(told.contains("at least one of these fields"), "{told}");
     let told = refused(json!({"allow": ["a"], "deny": ["b"]}));
     assert!(told.contains("exactly one of these fields"), "{told}");
+    // What else is wrong is told at once; a list that is wrong is not an empty one.
+    let told = refused(json!({"hide_groups_header": 5}));
+    assert!(
+        told.contains("hide_groups_header: expected a boolean"),
+        "{told}"
+    );
+    assert!(told.contains("at least one of these fields"), "{told}");
+    let told = refused(json!({"allow": [5]}));
+    assert!(!told.contains("of these fields"), "{told}");
 }

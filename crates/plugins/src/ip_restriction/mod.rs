@@ -18,6 +18,7 @@ use doorward_core::model::schema::{Schema, Violations};
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
+use doorward_plugin_api::config::read_for_check;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, config};
 
@@ -59,7 +60,9 @@ fn schema() -> &'static Schema {
 
 fn restricts_something(config: &Map<String, Value>, violations: &mut Violations) {
     let is_empty = |config: Config| config.allow.is_empty() && config.deny.is_empty();
-    if Config::read(config).is_ok_and(is_empty) {
+    // Of a list that is wrong nobody knows whether it is empty.
+    let is_wrong = ["allow", "deny"].iter().any(|list| violations.has(list));
+    if !is_wrong && read_for_check::<Config>(config).is_some_and(is_empty) {
         violations.put_holder(
             "at least one of these fields must be non-empty: 'config.allow', 'config.deny'",
         );

@@ -72,4 +72,9 @@ fn empty_lists_and_what_is_no_address_are_refused() {
         message.contains("invalid ip or cidr range: '10.0.0.256'"),
         "{message}"
     );
+    assert!(!message.contains("non-empty"), "{message}");
+    // What else is wrong is told at once.
+    let message = refused(json!({"message": 5}));
+    assert!(message.contains("message: expected a string"), "{message}");
+    assert!(message.contains("non-empty"), "{message}");
 }

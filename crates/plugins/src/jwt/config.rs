@@ -12,7 +12,7 @@ use crate::authentication::{self, after_scheme};
 use crate::settings::header_name;
 use doorward_core::model::schema::{Schema, Type, Violations};
 use doorward_net::session::cookie;
-use doorward_plugin_api::config::FieldValue;
+use doorward_plugin_api::config::{FieldValue, read_for_check};
 use doorward_plugin_api::{config, words};
 
 /// Longest life of a token that can be asked for, in seconds.
@@ -73,7 +73,7 @@ fn expiration_is_verified(config: &Map<String, Value>, violations: &mut Violatio
     let is_verified = |config: Config| {
         config.maximum_expiration <= 0.0 || config.claims_to_verify.contains(&TimeClaim::Exp)
     };
-    if Config::read(config).is_ok_and(|config| !is_verified(config)) {
+    if read_for_check::<Config>(config).is_some_and(|config| !is_verified(config)) {
         violations.put("claims_to_verify", "expected to contain: exp");
     }
 }

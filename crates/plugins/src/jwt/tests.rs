@@ -255,6 +255,14 @@ async fn times_are_verified_if_they_are_to_be() {
     }
     let refused = plugin(&KIND, &json!({"maximum_expiration": 5})).err();
     assert!(refused.is_some_and(|told| told.contains("expected to contain: exp")));
+    let wrong = json!({"maximum_expiration": 5, "secret_is_base64": "perhaps"});
+    let refused = plugin(&KIND, &wrong).err().unwrap_or_default();
+    for told in [
+        "expected to contain: exp",
+        "secret_is_base64: expected a boolean",
+    ] {
+        assert!(refused.contains(told), "{refused}");
+    }
 }
 
 #[tokio::test]
