@@ -53,6 +53,8 @@ pub mod trace;
 use doorward_openid_connect as openid_connect;
 use doorward_plugin_api::Kind;
 
+pub use logging::leaves_field_out;
+
 /// Every kind of plugin.
 pub static REGISTRY: &[Kind] = &[
     acl::KIND,

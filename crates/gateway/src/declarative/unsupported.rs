@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use doorward_core::model::suggestion;
-use doorward_plugins::{REGISTRY, kind};
+use doorward_plugins::{REGISTRY, kind, leaves_field_out};
 
 /// Plugins of the imitated gateway's editions that are not run here, and why.
 const PLUGINS: &[(&str, &str)] = &[
@@ -122,9 +122,10 @@ pub(super) fn plugin(record: &Map<String, Value>) -> Option<Unsupported> {
     let lua = record
         .get("config")
         .and_then(|config| config.get(LUA_FIELDS));
+    let is_run = |program: &Value| program.as_str().is_some_and(leaves_field_out);
     if lua
         .and_then(Value::as_object)
-        .is_some_and(|map| !map.is_empty())
+        .is_some_and(|map| !map.values().all(is_run))
     {
         let message = format!("'{name}' with {LUA_FIELDS} is not run: {CODE}");
         return unsupported(&["config", LUA_FIELDS], message);
@@ -160,6 +161,12 @@ mod tests {
         assert_eq!(found.field, ["config", "custom_fields_by_lua"]);
         let empty = json!({"name": "cors", "config": {"custom_fields_by_lua": {}}});
         assert_eq!(message(&empty), None);
+        let left_out = json!({"name": "cors", "config":
+            {"custom_fields_by_lua": {"a": "return nil", "b.c": " return nil\n"}}});
+        assert_eq!(message(&left_out), None);
+        let mixed = json!({"name": "cors", "config":
+            {"custom_fields_by_lua": {"a": "return nil", "b": "return 1"}}});
+        assert!(message(&mixed).is_some());
         assert!(message(&json!({"name": "cors", "consumer_group": "gold"})).is_some());
         assert_eq!(
             message(&json!({"name": "cors", "consumer_group": null})),

@@ -23,6 +23,11 @@ config! {
 #[derive(Debug, Default)]
 pub(super) struct CustomFields(Vec<Box<[Box<str>]>>);
 
+/// Whether a program leaves its field out of records: no other one is understood.
+pub fn leaves_field_out(program: &str) -> bool {
+    program.trim() == LEAVES_OUT
+}
+
 impl CustomFields {
     /// What the programs leave out.
     ///
@@ -31,7 +36,7 @@ impl CustomFields {
     pub(super) fn new(config: &RecordConfig) -> Result<Self, ConfigError> {
         let mut paths = Vec::new();
         for (name, program) in &config.custom_fields_by_lua {
-            if program.trim() != LEAVES_OUT {
+            if !leaves_field_out(program) {
                 let message = format!(
                     "'{name}' is a program, and none is run here: the one that can be \
                      understood is '{LEAVES_OUT}', which leaves the field out"

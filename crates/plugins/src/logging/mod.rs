@@ -23,6 +23,7 @@ use pingora::http::RequestHeader;
 
 use crate::delivery::Queue;
 use custom_fields::CustomFields;
+pub use custom_fields::leaves_field_out;
 use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::RequestRecord;
