@@ -6,7 +6,7 @@ use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Door, Setup, Upstream, eventually, http};
+use crate::support::{Answer, Door, Reply, Setup, Upstream, eventually, http, raw};
 use doorward_core::clock::Clock;
 
 const FILE: &str = r#"
@@ -501,4 +501,42 @@ async fn a_session_in_the_store_outlives_the_process_and_ends_where_operators_en
         (!anonymous).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_session_in_the_store_begins_with_a_change_of_protocol_too() {
+    let upstream = Upstream::start(|seen| match seen.header("upgrade") {
+        Some(_) => Reply::WebSocket,
+        None => Reply::Json(200, seen.json()),
+    })
+    .await;
+    let file = FILE.replace("@UPSTREAM@", &upstream.url(""));
+    let (routes, consumers) = file.split_once("consumers:").expect("consumers");
+    let (service, _) = routes.split_once("  - name: places").expect("routes");
+    let (_, stored) = routes.split_once("  - name: stored").expect("the route");
+    let consumers = consumers.split_once("  jwt_secrets").expect("anna").0;
+    let file =
+        format!("{service}  - name: stored{stored}consumers:{consumers}- username: nobody\n");
+    let door = Setup::new().services(&file).start().await;
+    let mut socket = raw::Connection::open(&door.proxy()).await;
+    let request = "GET /stored HTTP/1.1\r\nHost: a.test\r\napikey: annas-key\r\n\
+        Connection: Upgrade\r\nUpgrade: websocket\r\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    socket.try_send(request.as_bytes()).await;
+    let head = socket.head().await;
+    assert_eq!(head.status, 101);
+    let cookie = head.header("set-cookie");
+    assert!(
+        cookie.is_some_and(|cookie| cookie.starts_with("session=")),
+        "{cookie:?}"
+    );
+    let sessions = door
+        .admin_get("/openid-connect/sessions?issuer=session")
+        .await;
+    let sessions = sessions.expect(200).json();
+    assert_eq!(
+        sessions["data"].as_array().map(Vec::len),
+        Some(1),
+        "{sessions}"
+    );
 }

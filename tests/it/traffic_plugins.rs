@@ -401,3 +401,32 @@ async fn what_clients_ask_of_a_cache_counts_where_that_is_configured() {
         assert_eq!(told, (status, body), "{path} {header:?}");
     }
 }
+
+#[tokio::test]
+async fn an_answer_to_head_is_stored_with_the_length_of_what_get_gets() {
+    let upstream = Upstream::start(|seen| match seen.target.as_str() {
+        "/unknown" => Reply::Raw(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\
+              \r\n"
+                .to_vec(),
+        ),
+        _ => Reply::Raw(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\n".to_vec(),
+        ),
+    })
+    .await;
+    let door = door(&upstream, "{name: proxy-cache, config: {strategy: memory}}").await;
+    for (path, length) in [("/t", Some("5")), ("/t/unknown", None)] {
+        for status in ["Miss", "Hit"] {
+            let request = http::client().head(door.proxy_url(path));
+            let answer = request.send().await.expect("an answer");
+            let header = |name: &str| {
+                let value = answer.headers().get(name);
+                value.map(|value| value.to_str().expect("text"))
+            };
+            assert_eq!(header("x-cache-status"), Some(status), "{path}");
+            assert_eq!(header("content-length"), length, "{path} {status}");
+        }
+    }
+    assert_eq!(upstream.seen().len(), 2);
+}

@@ -87,7 +87,9 @@ pub(super) fn compose(
     if let Some(content_type) = content_type {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
-    if has_length(reply.status) {
+    let announces = |(name, _): &(HeaderName, HeaderValue)| *name == header::CONTENT_LENGTH;
+    let is_announced = body.is_empty() && reply.headers.iter().any(announces);
+    if has_length(reply.status) && !is_announced {
         headers.insert(header::CONTENT_LENGTH, body.len().into());
     }
     if additions.shown.has(OwnHeaders::SERVER) {

@@ -3,15 +3,15 @@
 
 pub(crate) mod body_filters;
 
-use http::{Method, StatusCode, Version, header};
-use pingora::Result;
+use http::{HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use pingora::http::ResponseHeader;
+use pingora::{Error, ErrorType, Result};
 
 use super::context::Ctx;
 use super::edge::compression::Compression;
 use super::{answer, connection};
 use doorward_net::http::reply::Reply;
-use doorward_net::http::session::Session;
+use doorward_net::http::session::{Session, is_interim};
 use doorward_plugin_api::filter::ResponseFlow;
 
 /// Asks the filters of the route about an upstream's answer. The answer that takes
@@ -78,17 +78,22 @@ fn may_have_body(method: &Method, status: StatusCode) -> bool {
 /// Whether a filter may want to see the answer.
 pub(super) fn is_seen(ctx: &Ctx, response: &ResponseHeader) -> bool {
     let mut filters = ctx.filters().iter();
-    filters.any(|link| link.filter.sees_responses()) && !response.status.is_informational()
+    filters.any(|link| link.filter.sees_responses()) && !is_interim(response.status)
 }
 
 /// Writes `reply` in the place of an upstream's answer. The engine is left with a
-/// head that it ignores.
+/// head that it ignores. An upstream that has changed the protocol has no answer that
+/// it could end with: the engine parts with it, and the client gets the status.
 pub(super) async fn divert(
     session: &mut Session,
     ctx: &mut Ctx,
     reply: Reply,
     head: &mut ResponseHeader,
 ) -> Result<()> {
+    if head.status == StatusCode::SWITCHING_PROTOCOLS {
+        let kind = ErrorType::HTTPStatus(reply.status.as_u16());
+        return Error::e_explain(kind, "a filter refuses the change of protocol");
+    }
     *head = ResponseHeader::build(StatusCode::EARLY_HINTS, Some(0))?;
     session.set_ignore_info_resp(true);
     ctx.diverted = true;
@@ -160,7 +165,14 @@ pub(super) async fn stored(
     reply: Reply,
     compression: Option<&Compression>,
 ) -> Result<()> {
+    let is_head = session.req_header().method == Method::HEAD;
+    let announces = |(name, _): &(HeaderName, HeaderValue)| *name == header::CONTENT_LENGTH;
+    let is_announced = reply.headers.iter().any(announces);
     let (mut head, body) = answer::compose(reply, session.req_header(), &ctx.additions())?;
+    if is_head && !is_announced {
+        // Nobody knows how long the body is that `GET` gets (RFC 9110 §8.6).
+        head.remove_header(&header::CONTENT_LENGTH);
+    }
     if let Some(other) = inspect(session, ctx, &mut head).await {
         return own(session, ctx, other).await;
     }
@@ -175,7 +187,7 @@ pub(super) async fn stored(
     let mut body = Some(body);
     ctx.body_filters.piece(&mut body, true);
     let body = body.unwrap_or_default();
-    if !ctx.body_filters.is_empty() {
+    if !ctx.body_filters.is_empty() && !is_head {
         head.remove_header(&header::TRANSFER_ENCODING);
         head.insert_header(header::CONTENT_LENGTH, body.len())?;
     }

@@ -17,8 +17,8 @@ pub struct Reply {
     pub status: StatusCode,
     /// The reason phrase, if it is not to be the usual one of the status.
     pub reason: Option<Box<str>>,
-    /// Headers besides `Content-Length` and the gateway's own; `Content-Type`
-    /// only with [`ReplyBody::Own`].
+    /// Headers besides the gateway's own; `Content-Type` only with [`ReplyBody::Own`],
+    /// and `Content-Length` only of what answers `HEAD`.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The body.
     pub body: ReplyBody,

@@ -90,6 +90,15 @@ config! {
     }
 }
 
+impl ResponseHeaders {
+    /// All of them.
+    pub(super) const ALL: Self = Self {
+        age: true,
+        status: true,
+        key: true,
+    };
+}
+
 /// The fields of `config`.
 pub(super) fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> =

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use http::HeaderValue;
 use http::header;
-use http::{HeaderValue, Method};
 use percent_encoding::percent_decode_str;
 use pingora::http::RequestHeader;
 use url::form_urlencoded;
@@ -212,12 +212,7 @@ fn write(parts: &mut Parts<'_>, config: &Config, request: &RequestHeader, exchan
         parts.0.extend_from_slice(&id(part));
     }
     add_proof(parts, request, exchange);
-    // `HEAD` gets the head of what `GET` would get.
-    let method = match request.method {
-        Method::HEAD => &Method::GET,
-        ref method => method,
-    };
-    parts.add(method.as_str().as_bytes());
+    parts.add(request.method.as_str().as_bytes());
     parts.add(&[u8::from(exchange.secure)]);
     let host = request.headers.get(header::HOST).map(HeaderValue::as_bytes);
     let authority = || request.uri.authority().map(|it| it.as_str().as_bytes());

@@ -32,7 +32,7 @@ use doorward_plugin_api::filter::{
 };
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
-use config::Config;
+use config::{Config, ResponseHeaders};
 use directives::Directives;
 use entry::{Entry, Storable};
 use key::Key;
@@ -56,6 +56,8 @@ const NOT_STORED: Code = Code::new(
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("x-cache-status");
 const CACHE_KEY: HeaderName = HeaderName::from_static("x-cache-key");
+/// A request with this header is told everything of how it met the cache.
+const DEBUG: &str = "kong-debug";
 
 /// A running filter.
 struct ProxyCache {
@@ -97,30 +99,23 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
 }
 
 impl ProxyCache {
-    /// The headers that say how a request met the cache.
-    fn tell(
-        &self,
-        status: &'static str,
-        key: Option<&HeaderValue>,
-        headers: &mut Vec<(HeaderName, HeaderValue)>,
-    ) {
-        let shown = self.config.shown;
-        if shown.status {
-            headers.push((CACHE_STATUS, HeaderValue::from_static(status)));
-        }
-        if let Some(key) = key.filter(|_| shown.key) {
-            headers.push((CACHE_KEY, key.clone()));
+    /// Which headers the answer to a request has.
+    fn shown(&self, request: &RequestHeader) -> ResponseHeaders {
+        if request.headers.contains_key(DEBUG) {
+            ResponseHeaders::ALL
+        } else {
+            self.config.shown
         }
     }
 
     /// The answer that is stored for a request.
-    fn answer(&self, entry: &Entry, now: i64) -> Reply {
+    fn answer(&self, entry: &Entry, shown: ResponseHeaders, now: i64) -> Reply {
         let status = StatusCode::from_u16(entry.status).unwrap_or(StatusCode::OK);
         let mut reply = Reply::empty(status);
         reply.headers.reserve_exact(entry.headers.len() + 3);
         reply.headers.extend_from_slice(&entry.headers);
-        self.tell("Hit", Some(&entry.key), &mut reply.headers);
-        if self.config.shown.age {
+        tell(shown, "Hit", Some(&entry.key), &mut reply.headers);
+        if shown.age {
             let age = HeaderValue::from(entry.age(now));
             reply.headers.push((header::AGE, age));
         }
@@ -188,13 +183,17 @@ impl Filter for ProxyCache {
             Ok(entry) => {
                 self.hits.inc();
                 exchange.stored = true;
-                return Verdict::Now(Flow::Respond(self.answer(&entry, now)));
+                let reply = self.answer(&entry, self.shown(request), now);
+                return Verdict::Now(Flow::Respond(reply));
             }
             Err(miss) => miss,
         };
         if directives.only_if_cached {
             exchange.refusal = Some(Cow::Borrowed(NOT_STORED.code));
-            let reply = Reply::empty(StatusCode::GATEWAY_TIMEOUT);
+            let mut reply = Reply::empty(StatusCode::GATEWAY_TIMEOUT);
+            if self.shown(request).key {
+                reply.headers.push((CACHE_KEY, key.text));
+            }
             return Verdict::Now(Flow::Respond(reply));
         }
         if headers.has_range {
@@ -233,22 +232,23 @@ impl Filter for ProxyCache {
         };
         let now = self.clock.now_secs();
         let found = match lookup {
-            // The head of an answer to `HEAD` is not an answer to `GET`.
-            Lookup::Miss(key, status) if request.method != Method::HEAD => {
+            Lookup::Miss(key, status) => {
                 let storable = Storable::of(&self.config, request, exchange, response, now);
                 storable.map(|storable| (key.clone(), *status, storable))
             }
-            Lookup::Miss(..) | Lookup::Bypass => None,
+            Lookup::Bypass => None,
         };
         response.remove_header(&CACHE_STATUS);
         response.remove_header(&CACHE_KEY);
+        let shown = self.shown(request);
         let Some((key, status, storable)) = found else {
-            self.tell("Bypass", None, &mut exchange.response_headers);
+            tell(shown, "Bypass", None, &mut exchange.response_headers);
             return ResponseFlow::Continue;
         };
-        self.tell(status, Some(&key.text), &mut exchange.response_headers);
+        let told = &mut exchange.response_headers;
+        tell(shown, status, Some(&key.text), told);
         let kept = self.config.storage_ttl.unwrap_or(storable.ttl);
-        ResponseFlow::Filter(Box::new(Recording {
+        let mut recording = Recording {
             reservation: self.memory.reserve(),
             memory: self.memory.clone(),
             owner: self.owner.clone(),
@@ -258,7 +258,13 @@ impl Filter for ProxyCache {
             now,
             expires_at: now.saturating_add(kept),
             storable: Some(storable),
-        }))
+        };
+        if request.method == Method::HEAD {
+            // The head is all that comes.
+            recording.store_head();
+            return ResponseFlow::Continue;
+        }
+        ResponseFlow::Filter(Box::new(recording))
     }
 
     fn response_cache(&self) -> Option<&dyn ResponseCache> {
@@ -305,6 +311,21 @@ impl ResponseCache for ProxyCache {
     }
 }
 
+/// Adds the headers that say how a request met the cache.
+fn tell(
+    shown: ResponseHeaders,
+    status: &'static str,
+    key: Option<&HeaderValue>,
+    headers: &mut Vec<(HeaderName, HeaderValue)>,
+) {
+    if shown.status {
+        headers.push((CACHE_STATUS, HeaderValue::from_static(status)));
+    }
+    if let Some(key) = key.filter(|_| shown.key) {
+        headers.push((CACHE_KEY, key.clone()));
+    }
+}
+
 /// Stores an answer once its body has come to its end.
 struct Recording {
     memory: Arc<Memory>,
@@ -317,6 +338,37 @@ struct Recording {
     expires_at: i64,
     /// `None`: it is too long, or stored.
     storable: Option<Storable>,
+}
+
+impl Recording {
+    /// Stores what answers `HEAD`, which tells the length of a body that it has not.
+    fn store_head(&mut self) {
+        let Some(mut storable) = self.storable.take() else {
+            return;
+        };
+        if let Some(length) = storable.length {
+            let mut headers = storable.headers.into_vec();
+            headers.push((header::CONTENT_LENGTH, HeaderValue::from(length)));
+            storable.headers = headers.into();
+        }
+        self.store(storable, Bytes::new());
+    }
+
+    fn store(&self, storable: Storable, body: Bytes) {
+        let entry = Entry {
+            key: self.key.text.clone(),
+            status: self.status,
+            headers: storable.headers,
+            body,
+            stored_at: self.now,
+            first_age: storable.first_age,
+            ttl: storable.ttl,
+            expires_at: self.expires_at,
+            must_revalidate: storable.must_revalidate,
+            variant: storable.variant,
+        };
+        self.memory.put(&self.owner, &self.key, entry, self.now);
+    }
 }
 
 impl BodyFilter for Recording {
@@ -339,18 +391,6 @@ impl BodyFilter for Recording {
         if storable.length.is_some_and(|length| length != body.len()) {
             return;
         }
-        let entry = Entry {
-            key: self.key.text.clone(),
-            status: self.status,
-            headers: storable.headers,
-            body,
-            stored_at: self.now,
-            first_age: storable.first_age,
-            ttl: storable.ttl,
-            expires_at: self.expires_at,
-            must_revalidate: storable.must_revalidate,
-            variant: storable.variant,
-        };
-        self.memory.put(&self.owner, &self.key, entry, self.now);
+        self.store(storable, body);
     }
 }

@@ -121,9 +121,61 @@ async fn an_answer_is_given_again_until_its_time_is_over() {
         cache.ask("GET /", "", &[], "two").await,
         ("Hit".into(), "one".into())
     );
-    assert_eq!(cache.status("HEAD /", "", &[]).await, "Hit");
     cache.parts.clock.advance(1000);
     assert_eq!(cache.status("GET /", "", &[]).await, "Miss");
+}
+
+#[tokio::test]
+async fn what_answers_head_is_stored_and_answers_head_alone() {
+    let cache = Cache::new(&json!({}));
+    let length: &[(&'static str, &str)] = &[("content-length", "4")];
+    assert_eq!(cache.status("HEAD /", "", length).await, "Miss");
+    assert_eq!(cache.status("HEAD /", "", length).await, "Hit");
+    assert_eq!(cache.ask("GET /", "", &[], "body").await.0, "Miss");
+    let hit = cache.ask("GET /", "", &[], "body").await;
+    assert_eq!(hit, ("Hit".into(), "body".into()));
+    let (mut session, _client) = session("HEAD / HTTP/1.1\r\nHost: a.test\r\n\r\n").await;
+    let mut exchange = Exchange::default();
+    let reply = decide(&*cache.filter, &mut session, &mut exchange).await;
+    let told = reply.unwrap().headers;
+    let told = told
+        .iter()
+        .find(|(name, _)| *name == header::CONTENT_LENGTH);
+    assert_eq!(told.map(|(_, value)| value.as_bytes()), Some(&b"4"[..]));
+}
+
+/// The names of the cache's headers in the answer to this request.
+async fn told(cache: &Cache, fields: &str) -> Vec<String> {
+    let request = format!("GET / HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n");
+    let (mut session, _client) = session(&request).await;
+    let mut exchange = Exchange::default();
+    let reply = decide(&*cache.filter, &mut session, &mut exchange).await;
+    let headers = reply.map_or(Vec::new(), |reply| reply.headers);
+    let names = headers.iter().map(|(name, _)| name.as_str().to_owned());
+    names
+        .filter(|name| name.starts_with("x-cache") || name == "age")
+        .collect()
+}
+
+#[tokio::test]
+async fn who_asks_to_debug_is_told_all_whatever_is_shown_to_others() {
+    let hidden = json!({"response_headers":
+        {"age": false, "X-Cache-Status": false, "X-Cache-Key": false}, "cache_control": true});
+    let cache = Cache::new(&hidden);
+    let only = "Cache-Control: only-if-cached\r\n";
+    let debug = "Kong-Debug: 1\r\n";
+    assert!(told(&cache, only).await.is_empty());
+    assert_eq!(
+        told(&cache, &format!("{only}{debug}")).await,
+        ["x-cache-key"]
+    );
+    let fresh: &[(&'static str, &str)] = &[("cache-control", "max-age=60")];
+    assert_eq!(cache.status("GET /", debug, fresh).await, "Miss");
+    assert!(told(&cache, "").await.is_empty());
+    let all = ["x-cache-status", "x-cache-key", "age"];
+    assert_eq!(told(&cache, debug).await, all);
+    let shown = Cache::new(&json!({"cache_control": true}));
+    assert_eq!(told(&shown, only).await, ["x-cache-key"]);
 }
 
 #[tokio::test]

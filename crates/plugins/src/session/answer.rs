@@ -14,6 +14,7 @@ use super::cookies::{HeldSession, presented};
 use super::state::SessionState;
 use super::storage::{self, Handle};
 use doorward_core::clock::http_date_text;
+use doorward_core::model::login::StoredLogin;
 use doorward_net::session::timers::Age;
 use doorward_plugin_api::filter::Exchange;
 
@@ -122,15 +123,9 @@ impl SessionPlugin {
         if session.begins && !may_begin {
             return;
         }
-        let mut cookies = Vec::new();
-        for record in &session.records {
-            match self.store_record(record).await {
-                Some(text) => cookies.push((self.is_remember(record.kind), text)),
-                // Without a session nothing outlives it.
-                None if session.begins => return,
-                None => {}
-            }
-        }
+        let Some(cookies) = self.store_records(&session).await else {
+            return;
+        };
         let (begins, state) = (session.begins, session.state.into_owned());
         exchange
             .notes
@@ -144,28 +139,44 @@ impl SessionPlugin {
         !std::ptr::eq(kind, &self.config.session)
     }
 
-    /// Stores a session; the text of its cookie, once it is there.
-    async fn store_record(&self, record: &SessionRecord<'_>) -> Option<String> {
+    /// Stores a session; the texts of its cookies, once it is there. What it has in the
+    /// store already is renewed first: of one that has ended meanwhile none begins, and
+    /// nothing new is left behind.
+    async fn store_records(&self, session: &WrittenSession<'_>) -> Option<Vec<(bool, String)>> {
+        let store = self.store.as_ref()?;
+        let now_ms = self.clock.now_ms();
+        let (mut cookies, mut new) = (Vec::new(), Vec::new());
+        for record in &session.records {
+            let (login, text) = self.sealed(record)?;
+            if record.handle.is_none() {
+                new.push(login);
+            } else if !store.renew(&login, now_ms).await {
+                if session.begins {
+                    return None;
+                }
+                continue;
+            }
+            cookies.push((self.is_remember(record.kind), text));
+        }
+        if !new.is_empty() && !store.begin(&new, now_ms).await {
+            return None;
+        }
+        Some(cookies)
+    }
+
+    /// The record of a session for the store, and the text of its cookie.
+    fn sealed(&self, record: &SessionRecord<'_>) -> Option<(StoredLogin, String)> {
         let SessionRecord {
             kind,
             state,
             handle,
         } = record;
         let sealer = &self.config.sealer;
-        let store = self.store.as_ref()?;
-        let begins = handle.is_none();
         let handle = handle.clone().unwrap_or_else(Handle::random);
         let key = handle.key();
         let sealed = state.seal(sealer, &storage::context(kind, &key))?;
         let login = storage::record(kind, (key, sealed), state, &self.config.audience);
-        let text = handle.seal(sealer, kind)?;
-        let now_ms = self.clock.now_ms();
-        let is_there = if begins {
-            store.begin(&login, now_ms).await
-        } else {
-            store.renew(&login, now_ms).await
-        };
-        is_there.then_some(text)
+        Some((login, handle.seal(sealer, kind)?))
     }
 
     /// Writes what an answer says of the session of its request.

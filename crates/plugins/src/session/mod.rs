@@ -26,7 +26,7 @@ use config::{Config, CookieKind, Items};
 use cookies::{NeedsStore, Presented, Unavailable, presented};
 use doorward_core::clock::Clock;
 use doorward_net::http::reply::Reply;
-use doorward_net::http::session::Session as Request;
+use doorward_net::http::session::{Session as Request, is_interim};
 use doorward_net::session::cookie::Style;
 use doorward_net::session::headers::SessionFacts;
 use doorward_net::telemetry::Counter;
@@ -324,7 +324,10 @@ impl Filter for SessionPlugin {
         exchange: &Exchange,
         response: &mut ResponseHeader,
     ) {
-        self.write(request, exchange, response);
+        // The answer itself follows what is on its way to it.
+        if !is_interim(response.status) {
+            self.write(request, exchange, response);
+        }
     }
 
     fn on_own_response(

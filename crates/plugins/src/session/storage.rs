@@ -163,17 +163,20 @@ impl SessionStore {
         }
     }
 
-    /// Keeps a new session. Whether it is there, for every node.
-    pub(super) async fn begin(&self, login: &StoredLogin, now_ms: i64) -> bool {
+    /// Keeps the records of a new session, all or none. Whether they are there, for every
+    /// node.
+    pub(super) async fn begin(&self, logins: &[StoredLogin], now_ms: i64) -> bool {
         let Ok(_place) = WRITES.try_acquire() else {
             tracing::warn!("sessions begin faster than the store takes them");
             return false;
         };
-        if let Err(error) = self.store.insert_login(login).await {
+        if let Err(error) = self.store.insert_logins(logins).await {
             tracing::warn!(%error, "a session is not stored");
             return false;
         }
-        self.note_live(login, now_ms);
+        for login in logins {
+            self.note_live(login, now_ms);
+        }
         true
     }
 

@@ -460,6 +460,38 @@ async fn a_remembered_browser_has_a_session_for_each_cookie_and_signs_out_of_bot
 }
 
 #[tokio::test]
+async fn a_remembered_session_that_has_ended_meanwhile_begins_none_and_leaves_nothing() {
+    let (store, _directory) = store().await;
+    let (filter, _) = stored(&store, json!({"remember": true}));
+    let [_, remember] = remembered(&*filter).await;
+    sessions(&store, 2).await;
+    // The browser was closed. While the upstream answers, an operator ends it all.
+    let mut outcome = show(&*filter, "GET / HTTP/1.1", pair(&remember)).await;
+    assert_eq!(outcome.consumer(), Some("anna"));
+    let ended = store.end_logins(&LoginQuery::default(), &[], 0).await;
+    assert_eq!(ended.expect("an answer").len(), 2);
+    assert!(cookies(&*filter, &mut outcome).await.is_empty());
+    sessions(&store, 0).await;
+}
+
+#[tokio::test]
+async fn a_head_on_the_way_to_the_answer_says_nothing_of_a_session() {
+    let (filter, _) = world(json!({}));
+    let known = Exchange {
+        consumer: Some(caller("anna", &[])),
+        credential: Some(Arc::new(identity::Credential::new(Uuid::from_u128(7), "k"))),
+        ..Exchange::default()
+    };
+    let outcome = ask_as(&*filter, "GET / HTTP/1.1", known).await;
+    for (status, begins) in [(103, false), (101, true), (200, true)] {
+        let mut response = ResponseHeader::build(status, None).expect("a head");
+        filter.on_response_to(&outcome.head, &outcome.exchange, &mut response);
+        let told = response.headers.contains_key(SET_COOKIE);
+        assert_eq!(told, begins, "{status}");
+    }
+}
+
+#[tokio::test]
 async fn a_flood_of_refusals_begins_no_session_in_the_store() {
     let (store, _directory) = store().await;
     let (filter, _) = stored(&store, json!({}));

@@ -10,9 +10,19 @@ use doorward_core::model::login::{
 impl Store {
     /// Keeps a login session of the gateway as a relying party.
     pub async fn insert_login(&self, login: &StoredLogin) -> Result<(), StoreError> {
-        let write = self
-            .batch
-            .write_unaudited(login.clone(), |tx, login| Box::pin(insert(tx, login)));
+        self.insert_logins(std::slice::from_ref(login)).await
+    }
+
+    /// Keeps several, or none of them.
+    pub async fn insert_logins(&self, logins: &[StoredLogin]) -> Result<(), StoreError> {
+        let write = self.batch.write_unaudited(logins.to_vec(), |tx, logins| {
+            Box::pin(async move {
+                for login in logins {
+                    insert(tx, login).await?;
+                }
+                Ok(())
+            })
+        });
         write.await
     }
 

@@ -19,6 +19,24 @@ fn login(n: u8, subject: &str) -> StoredLogin {
 }
 
 #[tokio::test]
+async fn of_several_login_sessions_all_are_kept_or_none() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let (one, other) = (login(1, "mia"), login(2, "mia"));
+    let twice = [one.clone(), one.clone()];
+    store
+        .insert_logins(&twice)
+        .await
+        .expect_err("one key twice");
+    assert_eq!(store.login(one.key).await.expect("read"), None);
+    let both = [one.clone(), other.clone()];
+    store.insert_logins(&both).await.expect("kept");
+    for kept in both {
+        assert_eq!(store.login(kept.key).await.expect("read"), Some(kept));
+    }
+}
+
+#[tokio::test]
 async fn a_login_session_that_has_ended_is_not_brought_back_by_a_renewal() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
