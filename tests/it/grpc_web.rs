@@ -41,6 +41,19 @@ async fn answer(
     }
     let mut send = respond.send_response(head.body(()).ok()?, false).ok()?;
     let mut body = request.into_body();
+    if path.ends_with("Twice") {
+        // Both messages, cut where no message ends.
+        let mut whole = Vec::new();
+        while let Some(Ok(piece)) = body.data().await {
+            let _ = body.flow_control().release_capacity(piece.len());
+            whole.extend_from_slice(&piece);
+        }
+        let both = [whole.clone(), whole].concat();
+        for piece in both.chunks(4) {
+            let piece = Bytes::copy_from_slice(piece);
+            send.send_data(piece, false).ok()?;
+        }
+    }
     while let Some(Ok(piece)) = body.data().await {
         let _ = body.flow_control().release_capacity(piece.len());
         send.send_data(piece, false).ok()?;
@@ -72,6 +85,10 @@ async fn door() -> Door {
     paths: [/web]
     protocols: [http, https]
     plugins: [{{name: grpc-web, config: {{pass_stripped_path: true, allow_origin_header: "https://a.test"}}}}]
+  - name: described
+    paths: [/shop]
+    protocols: [http, https]
+    plugins: [{{name: grpc-web, config: {{proto: "@DIR@/shop.proto", pass_stripped_path: true}}}}]
   - name: limited
     paths: [/limited]
     protocols: [http, https]
@@ -80,8 +97,22 @@ async fn door() -> Door {
         address.ip(),
         address.port()
     );
-    Setup::new().services(&service).start().await
+    let mut door = Setup::new().services(&service).lay_out();
+    door.write("shop.proto", SHOP);
+    door.start().await;
+    door
 }
+
+const SHOP: &str = r#"
+syntax = "proto3";
+package pkg;
+service Echo {
+  rpc Say(Word) returns (Word);
+  rpc Twice(Word) returns (stream Word);
+  rpc Refuse(Word) returns (Word);
+}
+message Word { string the_text = 1; int64 number = 2; }
+"#;
 
 const WEB: &str = "application/grpc-web+proto";
 const TEXT: &str = "application/grpc-web-text";
@@ -246,4 +277,100 @@ async fn a_body_over_a_limit_is_refused_on_its_way_to_a_server_of_http_2() {
     );
     let answer = raw::exchange(&door.proxy(), request.as_bytes()).await;
     assert_eq!(answer.expect("an answer").status, 413);
+}
+
+#[tokio::test]
+async fn a_client_that_knows_json_alone_calls_a_server_of_grpc() {
+    let door = door().await;
+    let json = r#"{"the_text":"hello","number":7}"#;
+    let answer = call(&door, "/shop/pkg.Echo/Say", "application/json", json).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("content-type"), "application/json");
+    let asked = "/pkg.Echo/Say application/grpc trailers";
+    assert_eq!(answer.header("x-asked"), asked);
+    assert_eq!(answer.bytes, json);
+    let long = format!(r#"{{"the_text":"{}","number":7}}"#, "x".repeat(200_000));
+    let answer = call(
+        &door,
+        "/shop/pkg.Echo/Say",
+        "application/json",
+        long.clone(),
+    )
+    .await;
+    assert_eq!(answer.bytes, long);
+    // A stream of messages.
+    let answer = call(&door, "/shop/pkg.Echo/Twice", "application/json", json).await;
+    assert_eq!(answer.bytes, [json, json].concat());
+    let framed = frame(0, json.as_bytes());
+    let kind = "application/grpc-web+json";
+    let answer = call(&door, "/shop/pkg.Echo/Twice", kind, framed.clone()).await;
+    assert_eq!(answer.header("content-type"), kind);
+    let whole = [framed.clone(), framed.clone(), frame(0x80, DONE)].concat();
+    assert_eq!(answer.bytes, whole);
+    let kind = "application/grpc-web-text+json";
+    let text = STANDARD.encode(&framed);
+    let answer = call(&door, "/shop/pkg.Echo/Twice", kind, text).await;
+    assert_eq!(decoded(&answer.bytes), whole);
+    // How a call went is in the head, where that is all there is.
+    let answer = call(&door, "/shop/pkg.Echo/Refuse", "application/json", "{}").await;
+    assert_eq!((answer.status, answer.header("grpc-status")), (200, "7"));
+    assert!(answer.bytes.is_empty());
+}
+
+#[tokio::test]
+async fn what_can_not_be_translated_does_not_reach_the_server() {
+    let door = door().await;
+    for (path, body, status, told) in [
+        (
+            "/shop/pkg.Echo/Nope",
+            "{}",
+            400,
+            "Unknown path \"/pkg.Echo/Nope\"",
+        ),
+        (
+            "/shop/pkg.Echo/Say",
+            "{\"number\":\"<b>\"}",
+            400,
+            "the body is no pkg.Word in JSON: line 1, column 15",
+        ),
+    ] {
+        let answer = call(&door, path, "application/json", body).await;
+        assert_eq!(
+            (answer.status, &answer.bytes[..]),
+            (status, told.as_bytes())
+        );
+    }
+    let long = format!("{{\"the_text\":\"{}\"}}", "x".repeat(1 << 20));
+    let answer = call(&door, "/shop/pkg.Echo/Say", "application/json", long).await;
+    assert_eq!(answer.status, 413);
+    // The server's own answer is no message of the description.
+    let broken = [0, 0xff, 0xff, 0xff, 0xff];
+    let kind = "application/grpc-web+json";
+    let answer = call(&door, "/shop/pkg.Echo/Say", kind, broken.to_vec()).await;
+    assert_eq!(
+        (answer.status, &answer.bytes[..]),
+        (400, &b"the body has no whole message"[..])
+    );
+}
+
+#[tokio::test]
+async fn a_description_that_is_wrong_leaves_the_old_one_in_force() {
+    let door = door().await;
+    door.write(
+        "broken.proto",
+        "syntax = \"proto3\";\nmessage A {\n  B b = 1;\n}\n",
+    );
+    let plugin = serde_json::json!({"name": "grpc-web", "config":
+        {"proto": door.path("broken.proto")}});
+    let request = web().post(door.admin_url("/plugins")).json(&plugin);
+    let answer = send(request).await.expect(400);
+    assert!(
+        answer
+            .body
+            .contains("broken.proto:3:3: name 'B' is not defined"),
+        "{}",
+        answer.body
+    );
+    let answer = call(&door, "/shop/pkg.Echo/Say", "application/json", "{}").await;
+    assert_eq!(answer.status, 200);
 }

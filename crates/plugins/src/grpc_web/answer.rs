@@ -1,19 +1,26 @@
-//! Bodies of answers, which end with what were trailers.
+//! Bodies of answers, which end with what were trailers. Messages may be told in JSON.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, StatusCode};
+use serde_json::json;
 
+use super::json::{Frames, JsonAnswer};
 use doorward_plugin_api::filter::BodyFilter;
 
 /// The first byte of a frame that holds trailers.
 const TRAILERS: u8 = 0x80;
+/// Bytes before what a frame holds: the first one, and the length.
+pub(super) const FRAME_HEAD: usize = 5;
+/// The status of a call whose answer can't be told: the gateway's fault, or the
+/// description's.
+const INTERNAL: &str = "13";
 /// Longest text of a frame: fields that find no room are left out.
 const MAX_TEXT: usize = 32 << 10;
 
-const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+pub(super) const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
 /// Fields of a head that are about HTTP and not about the call.
 const OF_HTTP: [&str; 14] = [
@@ -75,6 +82,14 @@ impl TrailersFrame {
         Self(framed(&text))
     }
 
+    /// That of an answer that can't be told, of which `message` says why.
+    fn of_failure(message: &str) -> Self {
+        let mut text = BytesMut::new();
+        line(&mut text, GRPC_STATUS.as_str(), INTERNAL.as_bytes());
+        line(&mut text, GRPC_MESSAGE.as_str(), message.as_bytes());
+        Self(framed(&text))
+    }
+
     /// As it is sent.
     pub(super) fn encoded(self, text: bool) -> Bytes {
         if text {
@@ -97,7 +112,7 @@ fn line(text: &mut BytesMut, name: &str, value: &[u8]) {
 }
 
 fn framed(text: &[u8]) -> Bytes {
-    let mut frame = BytesMut::with_capacity(5 + text.len());
+    let mut frame = BytesMut::with_capacity(FRAME_HEAD + text.len());
     frame.put_u8(TRAILERS);
     frame.put_u32(u32::try_from(text.len()).unwrap_or(0));
     frame.extend_from_slice(text);
@@ -108,23 +123,46 @@ fn framed(text: &[u8]) -> Bytes {
 pub(super) struct AnswerBody {
     text: bool,
     status: StatusCode,
+    /// What tells messages in JSON, where the client wants it.
+    json: Option<JsonAnswer>,
     frame: Option<TrailersFrame>,
     ended: bool,
 }
 
 impl AnswerBody {
-    pub(super) fn new(text: bool, status: StatusCode) -> Self {
+    pub(super) fn new(text: bool, status: StatusCode, json: Option<JsonAnswer>) -> Self {
         Self {
             text,
             status,
+            json,
             frame: None,
             ended: false,
         }
+    }
+
+    /// What ends the body; nothing, where bare messages in JSON do.
+    fn end(&mut self) -> Option<Bytes> {
+        let frame = self.frame.take();
+        let failure = self.json.as_ref().and_then(JsonAnswer::failure);
+        if self.json.as_ref().map(JsonAnswer::frames) == Some(Frames::Bare) {
+            let told = |message| json!({"code": 13, "message": message}).to_string().into();
+            return failure.map(told);
+        }
+        let frame = match failure {
+            Some(message) => TrailersFrame::of_failure(message),
+            None => frame.unwrap_or_else(|| TrailersFrame::missing(self.status)),
+        };
+        Some(frame.encoded(self.text))
     }
 }
 
 impl BodyFilter for AnswerBody {
     fn piece(&mut self, body: &mut Option<Bytes>, end: bool) {
+        if let Some(json) = &mut self.json {
+            let told = json.take(body.take(), end);
+            // An empty piece would be the end of the body.
+            *body = Some(told).filter(|told| !told.is_empty());
+        }
         if self.text
             && let Some(piece) = body
         {
@@ -134,12 +172,10 @@ impl BodyFilter for AnswerBody {
         if !end || std::mem::replace(&mut self.ended, true) {
             return;
         }
-        let frame = self.frame.take();
-        let frame = frame.unwrap_or_else(|| TrailersFrame::missing(self.status));
-        let frame = frame.encoded(self.text);
-        *body = match body.take().filter(|piece| !piece.is_empty()) {
-            Some(piece) => Some([piece, frame].concat().into()),
-            None => Some(frame),
+        let piece = body.take().filter(|piece| !piece.is_empty());
+        *body = match (piece, self.end()) {
+            (Some(piece), Some(frame)) => Some([piece, frame].concat().into()),
+            (piece, frame) => piece.or(frame),
         };
     }
 
