@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use sqlx::postgres::PgConnectOptions;
+use url::{Url, form_urlencoded};
 
 use crate::{Cause, StoreError};
 use doorward_core::model::suggestion::nearest;
@@ -103,8 +104,9 @@ fn without_passed_over(url: &str) -> String {
         return url.to_owned();
     };
     let has_effect = |parameter: &&str| {
-        let name = parameter.split('=').next().unwrap_or_default();
-        let is_passed_over = POSTGRES_PASSED_OVER.contains(&name);
+        let name = form_urlencoded::parse(parameter.as_bytes()).next();
+        let name = name.map(|(name, _)| name).unwrap_or_default();
+        let is_passed_over = POSTGRES_PASSED_OVER.contains(&&*name);
         if is_passed_over {
             tracing::warn!("the parameter {name} of the store's address has no effect");
         }
@@ -121,27 +123,30 @@ fn check(url: &str, variable: impl Fn(&str) -> Option<String>) -> Result<(), Str
     }
     let query = url.split_once('?').map_or("", |(_, query)| query);
     let mut seen = Vec::new();
-    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+    // Read as the driver reads them.
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
-        let name = alias.map_or(name, |(_, name)| name);
-        let is_option = name.starts_with("options[") && name.ends_with(']');
-        if POSTGRES_PASSED_OVER.contains(&name) {
+        let name = alias.map_or(&*name, |(_, name)| name);
+        let is_option = name == "options" || name.starts_with("options[") && name.ends_with(']');
+        if is_option || POSTGRES_PASSED_OVER.contains(&name) {
             continue;
         }
-        if !is_option && !POSTGRES_PARAMETERS.contains(&name) {
+        if !POSTGRES_PARAMETERS.contains(&name) {
             // A ? in front of an @ stands in a password, and so does the name.
             let name = if query.contains('@') { "?" } else { name };
             return Err(unknown("parameter", name, POSTGRES_PARAMETERS));
         }
-        if seen.contains(&name) {
+        if seen.iter().any(|seen| seen == name) {
             return Err(format!("has the parameter `{name}` twice"));
         }
-        check_value(name, value)?;
-        seen.push(name);
+        check_value(name, &value)?;
+        seen.push(name.to_owned());
+    }
+    if Url::parse(url).is_ok_and(|url| url.port().is_some()) {
+        seen.push("port".to_owned());
     }
     for (name, parameter) in VARIABLES {
-        if let Some(value) = variable(name).filter(|_| !seen.contains(parameter)) {
+        if let Some(value) = variable(name).filter(|_| !seen.iter().any(|seen| seen == parameter)) {
             check_value(parameter, &value).map_err(|wrong| format!("takes {name}: {wrong}"))?;
         }
     }
@@ -150,7 +155,7 @@ fn check(url: &str, variable: impl Fn(&str) -> Option<String>) -> Result<(), Str
 
 fn check_value(name: &str, value: &str) -> Result<(), String> {
     match name {
-        "sslmode" if !POSTGRES_SSL_MODES.contains(&value) => {
+        "sslmode" if !POSTGRES_SSL_MODES.contains(&&*value.to_lowercase()) => {
             Err(unknown("value of `sslmode`:", value, POSTGRES_SSL_MODES))
         }
         "port" if value.parse::<u16>().is_ok_and(|port| port > 0) => Ok(()),
@@ -158,7 +163,7 @@ fn check_value(name: &str, value: &str) -> Result<(), String> {
         "statement-cache-capacity" if value.parse::<usize>().is_err() => {
             Err("`statement-cache-capacity`: expected a whole number".to_owned())
         }
-        "hostaddr" if value.replace("%3A", ":").parse::<IpAddr>().is_err() => {
+        "hostaddr" if value.parse::<IpAddr>().is_err() => {
             Err("`hostaddr`: expected an IP address".to_owned())
         }
         _ => Ok(()),
@@ -201,6 +206,8 @@ mod tests {
             "?hostaddr=%3A%3A1&port=5432&dbname=x",
             "?user=u@db&ssl-mode=require&ssl-root-cert=/a",
             "?application_name=door&statement-cache-capacity=50",
+            "?sslmode=Require&options=-c%20a%3D1&options=-c%20b%3D1",
+            "?sslmode=verify%2Dfull&options%5Bsearch_path%5D=door",
             "?sslmode=require&channel_binding=require&connect_timeout=10",
         ] {
             assert_eq!(said(rest), "", "{rest}");
@@ -263,5 +270,8 @@ mod tests {
         let said = wrong("postgres://db.test/x").expect_err("it would be `prefer`");
         assert!(said.starts_with("takes PGSSLMODE: unknown value"), "{said}");
         wrong("postgres://db.test/x?sslmode=disable").expect("the address says it");
+        let port = |url: &str| check(url, |name| (name == "PGPORT").then(|| "http".to_owned()));
+        port("postgres://db.test/x").expect_err("it would be 5432");
+        port("postgres://db.test:5433/x").expect("the address says it");
     }
 }
