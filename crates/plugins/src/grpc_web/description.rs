@@ -213,6 +213,8 @@ fn too_deep(text: &str) -> Option<usize> {
             }
             b'/' if rest.starts_with(b"*") => {
                 rest = skip(&rest[1..], &mut line, |rest| rest.starts_with(b"*/"));
+                // The end is no beginning of the next one.
+                rest = rest.get(2..).unwrap_or_default();
             }
             b'"' | b'\'' => {
                 let mut escaped = false;

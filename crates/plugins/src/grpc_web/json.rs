@@ -15,6 +15,9 @@ use super::answer::FRAME_HEAD;
 const MAX_MESSAGE: usize = 4 << 20;
 /// Bytes of the longest message of an answer in JSON.
 const MAX_JSON: usize = 16 << 20;
+/// Values of the longest message of a request. Each takes up to some hundred bytes when
+/// it is read, whatever it is.
+const MAX_VALUES: usize = 32_768;
 /// How deep messages of an answer may stand in each other, those in `Any` too.
 const MAX_DEPTH: usize = 100;
 /// What clients are told of an answer that can't be told in JSON.
@@ -82,6 +85,9 @@ fn head(bytes: &[u8]) -> Option<(u8, usize, &[u8])> {
 
 /// Writes a message that is JSON as a frame of protobuf.
 fn put_message(all: &mut BytesMut, method: &MethodDescriptor, json: &[u8]) -> Result<(), String> {
+    if has_too_many_values(json) {
+        return Err(format!("the message has more than {MAX_VALUES} values"));
+    }
     let kind = method.input();
     let name = kind.full_name().to_owned();
     let mut reader = serde_json::Deserializer::from_slice(json);
@@ -100,6 +106,21 @@ fn put_message(all: &mut BytesMut, method: &MethodDescriptor, json: &[u8]) -> Re
     message
         .encode(all)
         .map_err(|_| "the message is too long".to_owned())
+}
+
+/// Whether a text of JSON has too many values, going by what begins and parts them.
+fn has_too_many_values(json: &[u8]) -> bool {
+    let (mut count, mut in_text, mut escaped) = (0_usize, false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_text,
+            b'"' => in_text = !in_text,
+            b',' | b'[' | b'{' if !in_text => count += 1,
+            _ => {}
+        }
+    }
+    count > MAX_VALUES
 }
 
 /// Writes the messages of one answer in JSON.
@@ -229,6 +250,12 @@ fn is_flat(message: &DynamicMessage, left: usize) -> bool {
         Value::Map(values) => values.values().all(inside),
         value => inside(value),
     });
+    let mut extensions = message.extensions();
+    let fields_are_flat = fields_are_flat
+        && extensions.all(|(_, value)| match value {
+            Value::List(values) => values.iter().all(inside),
+            value => inside(value),
+        });
     // Each is copied to be written: what stands in several of them is so several times.
     let left = left / 2;
     fields_are_flat && held_by_any(message).is_none_or(|message| is_flat(&message, left))

@@ -170,6 +170,23 @@ async fn json_that_stands_deep_in_json_is_refused() {
 }
 
 #[tokio::test]
+async fn a_message_of_very_many_values_is_not_read() {
+    let filter = shop();
+    let body = |count: usize| {
+        format!(
+            "{{\"x\":\"{}\",\"y\":[{}0]}}",
+            "[,".repeat(50_000),
+            "0,".repeat(count)
+        )
+    };
+    let many = called(&*filter, FIND, "application/json", body(40_000).as_bytes()).await;
+    let told = "the message has more than 32768 values";
+    assert_eq!(many, (400, told.into()));
+    let few = called(&*filter, FIND, "application/json", body(30_000).as_bytes()).await;
+    assert_eq!(few.0, 200);
+}
+
+#[tokio::test]
 async fn only_described_methods_are_called_in_json() {
     let filter = shop();
     for path in [
@@ -442,6 +459,7 @@ fn a_description_is_read_within_bounds() {
     assert!(error.ends_with("is one file too many"), "{error}");
     for (open, close) in [
         ("message A {", "}"),
+        ("/**//**/ option (x) = { a {", "}"),
         ("option (x) = { a {", "}"),
         ("option (x) = { a <", ">"),
     ] {
