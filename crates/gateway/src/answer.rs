@@ -88,7 +88,8 @@ pub(super) fn compose(
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
     let announces = |(name, _): &(HeaderName, HeaderValue)| *name == header::CONTENT_LENGTH;
-    let is_announced = body.is_empty() && reply.headers.iter().any(announces);
+    let is_head = request.method == http::Method::HEAD;
+    let is_announced = is_head && body.is_empty() && reply.headers.iter().any(announces);
     if has_length(reply.status) && !is_announced {
         headers.insert(header::CONTENT_LENGTH, body.len().into());
     }

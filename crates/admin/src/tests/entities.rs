@@ -471,6 +471,9 @@ async fn a_service_takes_a_url() {
         json!(["https", "a.b", 443, "/c"])
     );
     assert!(made.get("url").is_none());
+    let other_path = json!({"url": "/d"});
+    let refused = api.send("PATCH", "/services/s", other_path).await;
+    refused.expect(400);
     let patched = api
         .send("PATCH", "/services/s", json!({"url":"http://d:81"}))
         .await

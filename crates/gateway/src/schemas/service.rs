@@ -86,6 +86,7 @@ fn expand_url(input: &mut Map<String, Value>, violations: &mut Violations) {
     // whether it is one, and that the host is missing.
     if !text.is_empty() && !text.contains("://") {
         input.entry("path").or_insert(text.into());
+        input.entry("host").or_insert(Value::Null);
         return;
     }
     match parts_of_url(&text) {
