@@ -60,6 +60,12 @@ async fn ask(door: &Door, form: &[(&str, &str)]) -> Answer {
     post(door, "/weather/access_token", form).await
 }
 
+/// Changes the record of the broker at this path of the Admin API.
+async fn changed(door: &Door, path: &str, change: Value) {
+    let answer = door.admin_json(Method::PATCH, path, &change).await;
+    answer.expect(200);
+}
+
 async fn post(door: &Door, path: &str, form: &[(&str, &str)]) -> Answer {
     http::send(http::client().post(door.proxy_url(path)).form(form)).await
 }
@@ -501,9 +507,7 @@ async fn what_an_operator_changes_is_in_force_for_the_next_request() {
         "keymanagement.service.invalid_access_token",
         "Invalid Access Token",
     );
-    door.admin_json(Method::PATCH, &path, &json!({"status": "revoked"}))
-        .await
-        .expect(200);
+    changed(&door, &path, json!({"status": "revoked"})).await;
     door.admin_delete(&path).await.expect(204);
     door.admin_get(&path).await.expect(404);
 }

@@ -60,15 +60,7 @@ async fn an_application_of_the_broker_gets_tokens_of_its_own_within_its_products
     assert_fault(over, 429, "policies.ratelimit.QuotaViolation", &words);
     door.get("any.test", "/weather/health").await.expect(200);
     let path = format!("/broker/applications/{}", text(&made, "id"));
-    let change = |change: Value| {
-        let path = path.clone();
-        let door = &door;
-        async move {
-            door.admin_json(Method::PATCH, &path, &change)
-                .await
-                .expect(200)
-        }
-    };
+    let change = |change: Value| changed(&door, &path, change);
     change(json!({"products": ["elsewhere"]})).await;
     let code = "keymanagement.service.InvalidAPICallAsNoApiProductMatchFound";
     let words = "Invalid API call as no apiproduct match found";

@@ -156,15 +156,7 @@ async fn refusals_of_protected_paths_in_the_page_are_those_of_the_program() {
     assert!(!used.header("retry-after").is_empty());
     answers.add("the product's quota is used up", used);
     let path = format!("/broker/applications/{}", text(&made, "id"));
-    let change = |change: Value| {
-        let path = path.clone();
-        let door = &door;
-        async move {
-            door.admin_json(Method::PATCH, &path, &change)
-                .await
-                .expect(200)
-        }
-    };
+    let change = |change: Value| changed(&door, &path, change);
     change(json!({"products": ["elsewhere"]})).await;
     let cause = "no product for this proxy and environment";
     answers.add(cause, call("/weather/api/x").await);
