@@ -75,6 +75,7 @@ pub(super) fn compose(
     let id = additions.request_id.and_then(|id| id.to_str().ok());
     let id = id.filter(|_| reply.status.as_u16() >= 400);
     let page = additions.pages.and_then(|pages| pages.find(reply.status));
+    let is_announced = request.method == http::Method::HEAD && reply.announces_length();
     let (content_type, body) = match (&reply.body, page) {
         (ReplyBody::Message(message), Some(page)) if prefers_html(&request.headers) => {
             (Some(HTML), page.render(reply.status, message, id))
@@ -87,10 +88,7 @@ pub(super) fn compose(
     if let Some(content_type) = content_type {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
-    let announces = |(name, _): &(HeaderName, HeaderValue)| *name == header::CONTENT_LENGTH;
-    let is_head = request.method == http::Method::HEAD;
-    let is_announced = is_head && body.is_empty() && reply.headers.iter().any(announces);
-    if has_length(reply.status) && !is_announced {
+    if has_length(reply.status) && !(is_announced && body.is_empty()) {
         headers.insert(header::CONTENT_LENGTH, body.len().into());
     }
     if additions.shown.has(OwnHeaders::SERVER) {

@@ -3,7 +3,7 @@
 
 pub(crate) mod body_filters;
 
-use http::{HeaderName, HeaderValue, Method, StatusCode, Version, header};
+use http::{Method, StatusCode, Version, header};
 use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType, Result};
 
@@ -166,8 +166,7 @@ pub(super) async fn stored(
     compression: Option<&Compression>,
 ) -> Result<()> {
     let is_head = session.req_header().method == Method::HEAD;
-    let announces = |(name, _): &(HeaderName, HeaderValue)| *name == header::CONTENT_LENGTH;
-    let is_announced = reply.headers.iter().any(announces);
+    let is_announced = reply.announces_length();
     let (mut head, body) = answer::compose(reply, session.req_header(), &ctx.additions())?;
     if is_head && !is_announced {
         // Nobody knows how long the body is that `GET` gets (RFC 9110 §8.6).

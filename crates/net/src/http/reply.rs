@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 
 /// The page that says no (interface 7), as web servers have written it for long.
 pub const FORBIDDEN_PAGE: &str = "<!DOCTYPE HTML PUBLIC \"-//IETF//DTD HTML 2.0//EN\">\n\
@@ -47,6 +47,12 @@ impl Reply {
             headers: Vec::new(),
             body: ReplyBody::Empty,
         }
+    }
+
+    /// Whether the headers tell the length of a body, which an answer to `HEAD` has not.
+    pub fn announces_length(&self) -> bool {
+        let mut names = self.headers.iter().map(|(name, _)| name);
+        names.any(|name| *name == header::CONTENT_LENGTH)
     }
 
     /// `status` with a message for the client.
