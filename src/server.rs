@@ -167,6 +167,8 @@ impl Server {
     ) -> Result<Self, ServerError> {
         let limit = Duration::from_secs(config.drain_seconds);
         let mut threads = Vec::new();
+        // Once for all workers: it may read what the system has.
+        let authorities = system_authorities::of_engine(config.upstream_ca.as_deref());
         let (opens, opened) = unbounded_channel();
         for (index, place) in places.into_iter().enumerate() {
             let drain = Drain {
@@ -177,7 +179,7 @@ impl Server {
                 stopping: Stopping::new(shared.linger.clone()),
                 limit,
             };
-            let services = proxy_services(config, shared, shares, &drain);
+            let services = proxy_services(config, authorities.as_deref(), shared, shares, &drain);
             let watch = shutdown.clone();
             let opens = opens.clone();
             let watchdog = shared.watchdog.clone();
@@ -349,6 +351,7 @@ fn streams() -> H2Options {
 /// One worker's listeners: without TLS, and with it.
 fn proxy_services(
     config: &ProxyConfig,
+    authorities: Option<&str>,
     shared: &Shared,
     shares: Shares,
     drain: &Drain,
@@ -361,7 +364,7 @@ fn proxy_services(
         work_stealing: false,
         upstream_keepalive_pool_size: engine_pool,
         max_retries: MAX_TRIES,
-        ca_file: system_authorities::of_engine(config.upstream_ca.as_deref()),
+        ca_file: authorities.map(str::to_owned),
         ..ServerConf::default()
     };
     let conf = Arc::new(conf);
