@@ -244,18 +244,13 @@ fn is_flat(message: &DynamicMessage, left: usize) -> bool {
         Value::Message(message) => is_flat(message, left),
         _ => true,
     };
-    let mut fields = message.fields();
-    let fields_are_flat = fields.all(|(_, value)| match value {
+    let fields = message.fields().map(|(_, value)| value);
+    let extensions = message.extensions().map(|(_, value)| value);
+    let fields_are_flat = fields.chain(extensions).all(|value| match value {
         Value::List(values) => values.iter().all(inside),
         Value::Map(values) => values.values().all(inside),
         value => inside(value),
     });
-    let mut extensions = message.extensions();
-    let fields_are_flat = fields_are_flat
-        && extensions.all(|(_, value)| match value {
-            Value::List(values) => values.iter().all(inside),
-            value => inside(value),
-        });
     // Each is copied to be written: what stands in several of them is so several times.
     let left = left / 2;
     fields_are_flat && held_by_any(message).is_none_or(|message| is_flat(&message, left))

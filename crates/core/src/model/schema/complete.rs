@@ -223,15 +223,14 @@ impl Text {
 
 fn reference_violation(map: &Map<String, Value>) -> Option<Violation> {
     let mut wrong = Violations::default();
-    let has_key = map.get("id").is_some_and(|id| !id.is_null());
     // Without its key nothing else of a reference means anything.
-    if !has_key {
+    let Some(id) = map.get("id").filter(|id| !id.is_null()) else {
         wrong.put("id", "missing primary key");
         return Some(Violation::Record(wrong));
-    }
-    match map.get("id") {
-        Some(Value::String(id)) if is_uuid(id) => {}
-        Some(Value::String(_)) => wrong.put("id", "expected a valid UUID"),
+    };
+    match id {
+        Value::String(id) if is_uuid(id) => {}
+        Value::String(_) => wrong.put("id", "expected a valid UUID"),
         _ => wrong.put("id", "expected a string"),
     }
     for key in map.keys().filter(|key| *key != "id") {
