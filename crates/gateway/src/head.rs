@@ -5,28 +5,10 @@
 //! 9110 §5.1), so nothing is lost without it, and a proxied request becomes
 //! cheaper than the engine's own bare one.
 
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header, request, response,
-};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 
-/// The parts of `head`, which is left empty.
-pub(super) fn take_request(head: &mut RequestHeader) -> request::Parts {
-    let nothing = RequestHeader::from(Request::new(()).into_parts().0);
-    request::Parts::from(std::mem::replace(head, nothing))
-}
-
-/// Puts `parts` back; `send_end_stream` is what the head said before.
-pub(super) fn put_request(
-    head: &mut RequestHeader,
-    parts: request::Parts,
-    send_end_stream: Option<bool>,
-) {
-    *head = RequestHeader::from(parts);
-    if let Some(send_end_stream) = send_end_stream {
-        head.set_send_end_stream(send_end_stream);
-    }
-}
+pub(super) use doorward_net::http::head::{put_request, take_request, take_response};
 
 /// The names of a request's headers that are not in lower case, as they were sent.
 pub(super) fn spelling(head: &RequestHeader) -> Box<[Box<str>]> {
@@ -52,17 +34,6 @@ pub(super) fn response(status: StatusCode, headers: HeaderMap) -> ResponseHeader
     parts.status = status;
     parts.headers = headers;
     ResponseHeader::from(parts)
-}
-
-/// The parts of `head`, which is left empty, and its reason phrase where it
-/// is not the usual one.
-pub(super) fn take_response(head: &mut ResponseHeader) -> (response::Parts, Option<String>) {
-    let usual = head.status.canonical_reason();
-    let reason = head.get_reason_phrase();
-    let reason = (reason != usual).then(|| reason.unwrap_or("").to_owned());
-    let nothing = ResponseHeader::from(Response::new(()).into_parts().0);
-    let parts = response::Parts::from(std::mem::replace(head, nothing));
-    (parts, reason)
 }
 
 /// Which fields a head has, of those that the gateway asks for: one pass over the head

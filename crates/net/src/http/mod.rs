@@ -13,6 +13,7 @@ pub mod form;
 pub mod framing;
 pub mod guess_limit;
 pub mod handshake;
+pub mod head;
 pub mod key_exchange;
 pub mod listener;
 pub mod multipart;
