@@ -16,7 +16,7 @@ use super::forward::ForwardedRequest;
 use super::forward_auth::dialect::Dialect;
 use super::handler::HandlerContext;
 use super::head;
-use super::log_phase::trail::Trail;
+use super::log_phase::trail::TrailState;
 use super::own_headers::OwnHeaders;
 use super::responses::body_filters::BodyFilters;
 use super::settings::Settings;
@@ -78,7 +78,7 @@ pub struct Ctx {
     /// The connection of a try with a long body.
     pub(super) upload: Option<Arc<Upload>>,
     /// What filters that observe will be told, where there are any.
-    pub(super) trail: Option<Box<Trail>>,
+    pub(super) trail: TrailState,
     /// What the body of the answer goes through.
     pub(super) body_filters: BodyFilters,
     /// How a proxy asks whether a request may pass, if one does.
@@ -154,7 +154,7 @@ impl Ctx {
             connection: None,
             in_flight: None,
             upload: None,
-            trail: None,
+            trail: TrailState::Off,
             body_filters: BodyFilters::default(),
             dialect: None,
             diverted: false,

@@ -15,6 +15,7 @@ use super::answer::no_route;
 use super::choose::{self, Arrival, Unrouted};
 use super::context::Ctx;
 use super::edge::https;
+use super::log_phase::trail::TrailState;
 use super::proxy::Gateway;
 use super::snapshot::{LiveRoute, Snapshot};
 use super::welcome::no_route_for;
@@ -57,7 +58,7 @@ impl Gateway {
         match self.find_route(session, ctx) {
             Ok(None) => {}
             Ok(Some(snapshot)) => {
-                ctx.trail = (!snapshot.observers.is_empty()).then(Box::default);
+                ctx.trail = TrailState::new(!snapshot.observers.is_empty());
                 let destinations = &self.settings.destinations;
                 // Boxed: what entity routes need not carry about.
                 return Box::pin(handler::ask(session, ctx, &snapshot, destinations)).await;
@@ -129,6 +130,8 @@ impl Gateway {
                 *chain = own.or_else(|| chain.take());
             }
         }
+        let links = chain.as_deref().unwrap_or(&route.filters);
+        log_phase::settle(links, exchange, trail);
         match route.service {
             Some(_) => None,
             None => Some(Reply::message(
@@ -222,7 +225,7 @@ impl Gateway {
             Ok((found, route)) => {
                 ctx.matched = found.matched;
                 ctx.route = Some(route.clone());
-                ctx.trail = route.observed.then(Box::default);
+                ctx.trail = TrailState::new(route.observed);
                 ctx.exchange.route = Some(route.id());
                 ctx.exchange.service = route.place.service;
                 if settings.allow_debug_header && request.headers.contains_key(KONG_DEBUG) {

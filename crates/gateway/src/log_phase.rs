@@ -1,7 +1,7 @@
 //! The log phase: filters that observe are told of requests that are over.
 //!
-//! Where no filter observes, a request has no [`trail::Trail`], and each of these
-//! functions looks at one pointer.
+//! Where no filter wants to know of a request, it has no [`trail::Trail`], and each of
+//! these functions looks at one word.
 
 pub(crate) mod trail;
 
@@ -28,7 +28,7 @@ use doorward_plugin_api::record::{
     Latencies, RequestFacts, RequestRecord, ResponseFacts, TlsFacts, Try, UpstreamFacts, Wait,
     Waiter,
 };
-use trail::Trail;
+use trail::{Trail, TrailState};
 
 /// Most tries of a request that are told.
 const TRIES: usize = 64;
@@ -46,10 +46,10 @@ pub(super) async fn wait(
     label: &str,
     session: &mut Session,
     exchange: &mut Exchange,
-    (trail, started): (&mut Option<Box<Trail>>, Instant),
+    (trail, started): (&mut TrailState, Instant),
 ) -> Flow {
     let decision = filter.on_request_slow(session, exchange);
-    let Some(trail) = trail else {
+    let Some(trail) = trail.begin() else {
         return decision.await;
     };
     let waiter = || Waiter::Filter(label.into());
@@ -60,10 +60,10 @@ pub(super) async fn wait(
 /// filters observe.
 pub(super) async fn wait_inside<T>(
     work: impl Future<Output = T>,
-    trail: &mut Option<Box<Trail>>,
+    trail: &mut TrailState,
     started: Instant,
 ) -> T {
-    match trail {
+    match trail.begin() {
         None => work.await,
         Some(trail) => Box::pin(note_wait(work, || Waiter::Upstream, trail, started)).await,
     }
@@ -88,9 +88,21 @@ async fn note_wait<T>(
     output
 }
 
+/// The filters have decided. Nothing more is noted of a request of which none wants to
+/// know.
+pub(super) fn settle(links: &[Link], exchange: &Exchange, trail: &mut TrailState) {
+    if !trail.is_off()
+        && !links
+            .iter()
+            .any(|link| link.filter.observes_request(exchange))
+    {
+        *trail = TrailState::Off;
+    }
+}
+
 /// A peer is looked for.
 pub(super) fn begin_choice(ctx: &mut Ctx) {
-    if let Some(trail) = &mut ctx.trail {
+    if let Some(trail) = ctx.trail.begin() {
         let now = Instant::now();
         trail.upstream_started.get_or_insert(now);
         trail.choice_started = Some(now);
@@ -99,7 +111,9 @@ pub(super) fn begin_choice(ctx: &mut Ctx) {
 
 /// A try at `address` begins.
 pub(super) fn note_try(ctx: &mut Ctx, address: SocketAddr, clock: &Clock) {
-    let Some(trail) = &mut ctx.trail else { return };
+    let Some(trail) = ctx.trail.begin() else {
+        return;
+    };
     let choice = trail.choice_started.map_or(Duration::ZERO, |t| t.elapsed());
     if trail.tries.len() < TRIES {
         trail.tries.push(Try {
@@ -113,7 +127,9 @@ pub(super) fn note_try(ctx: &mut Ctx, address: SocketAddr, clock: &Clock) {
 
 /// The current try has failed.
 pub(super) fn note_failure(ctx: &mut Ctx, error: &Error) {
-    let Some(trail) = &mut ctx.trail else { return };
+    let Some(trail) = ctx.trail.begin() else {
+        return;
+    };
     if let Some(last) = trail.tries.last_mut() {
         let status = observe::failure(error).map(|(status, _)| status.as_u16());
         last.failure = Some(status.unwrap_or(502));
@@ -122,7 +138,9 @@ pub(super) fn note_failure(ctx: &mut Ctx, error: &Error) {
 
 /// The upstream's request is made.
 pub(super) fn note_target(ctx: &mut Ctx, request: &RequestHeader) {
-    let Some(trail) = &mut ctx.trail else { return };
+    let Some(trail) = ctx.trail.begin() else {
+        return;
+    };
     trail.upstream_started.get_or_insert_with(Instant::now);
     let target = request.uri.path_and_query();
     trail.upstream_uri = target.map_or("/", |target| target.as_str()).into();
@@ -130,14 +148,14 @@ pub(super) fn note_target(ctx: &mut Ctx, request: &RequestHeader) {
 
 /// The upstream has answered with this status.
 pub(super) fn note_status(ctx: &mut Ctx, status: StatusCode) {
-    if let Some(trail) = &mut ctx.trail {
+    if let Some(trail) = ctx.trail.begin() {
         trail.status = Some(status.as_u16());
     }
 }
 
 /// The path holds a secret: what is told of it is what the access log has.
 pub(super) fn note_secret_path(ctx: &mut Ctx) {
-    if let Some(trail) = &mut ctx.trail {
+    if let Some(trail) = ctx.trail.begin() {
         trail.secret_path = true;
         trail.upstream_uri = Box::default();
     }
@@ -152,7 +170,7 @@ pub(super) fn end(
     seen: Observation,
 ) {
     match &ctx.route {
-        Some(route) if !route.observed => {}
+        Some(_) if ctx.trail.is_off() => {}
         Some(route) => {
             let fields = &route.secret_fields;
             tell(ctx.filters(), fields, settings, session, ctx, seen);
@@ -192,7 +210,7 @@ fn tell(
             body: seen.sent,
         },
         latencies,
-        waits: ctx.trail.as_ref().map_or(&[], |trail| &trail.waits),
+        waits: ctx.trail.get().map_or(&[], |trail| &trail.waits),
         exchange: &ctx.exchange,
         route: ctx.route.as_ref().map(|route| &route.record().value),
         service: ctx.service().map(|service| &service.record().value),
@@ -214,7 +232,7 @@ fn request<'a>(
     let original = ctx.exchange.original.as_deref();
     let method = original.map_or(&head.method, |original| &original.method);
     let uri = original.map_or(&head.uri, |original| &original.uri);
-    let target = if ctx.trail.as_ref().is_some_and(|trail| trail.secret_path) {
+    let target = if ctx.trail.get().is_some_and(|trail| trail.secret_path) {
         ctx.path(head)
     } else {
         uri.path_and_query().map_or("/", |target| target.as_str())
@@ -256,7 +274,7 @@ fn request<'a>(
 
 fn upstream(ctx: &Ctx) -> UpstreamFacts<'_> {
     let diverted = ctx.journey.as_ref().is_some_and(|journey| journey.diverted);
-    let Some(trail) = &ctx.trail else {
+    let Some(trail) = ctx.trail.get() else {
         return UpstreamFacts::default();
     };
     UpstreamFacts {
@@ -268,7 +286,7 @@ fn upstream(ctx: &Ctx) -> UpstreamFacts<'_> {
 }
 
 fn latencies(ctx: &Ctx, seen: Observation) -> Latencies {
-    let started = ctx.trail.as_ref().and_then(|trail| trail.upstream_started);
+    let started = ctx.trail.get().and_then(|trail| trail.upstream_started);
     let gateway = started.map_or(seen.total, |asked| asked - ctx.started);
     Latencies {
         request: seen.total,

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::entities::Origin;
+use crate::log_phase::{self, trail::TrailState};
 use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Exchange, Flow, Verdict};
 
@@ -225,4 +226,39 @@ fn what_no_route_takes_is_for_the_observers_of_everything() {
     ];
     let observers = Chains::of(links.into_iter()).observers();
     assert_eq!(shown(&observers), ["prometheus", "http-log"]);
+}
+
+/// Observes, but for this one request.
+struct Uninterested;
+
+impl Filter for Uninterested {
+    fn on_request(&self, _: &mut Session, _: &mut Exchange) -> Verdict {
+        Verdict::Now(Flow::Continue)
+    }
+
+    fn observes(&self) -> bool {
+        true
+    }
+
+    fn observes_request(&self, _: &Exchange) -> bool {
+        false
+    }
+}
+
+#[test]
+fn nothing_is_noted_of_a_request_of_which_no_filter_wants_to_know() {
+    let uninterested = |place| Link::new(link("zipkin", place).record, Arc::new(Uninterested));
+    let noted = |links: &[Link], observed| {
+        let mut trail = TrailState::new(observed);
+        log_phase::settle(links, &Exchange::default(), &mut trail);
+        let begun = trail.begin().is_some();
+        assert_eq!(trail.get().is_some(), begun);
+        begun
+    };
+    assert!(!noted(&[], false));
+    assert!(!noted(&[uninterested("")], true));
+    let one_does = [uninterested(""), observing(link("http-log", "r"))];
+    assert!(noted(&one_does, true));
+    // Of routes without observers nothing is asked.
+    assert!(!noted(&one_does, false));
 }
