@@ -7,7 +7,13 @@ use uuid::Uuid;
 
 use crate::consumers::header_value;
 use crate::filter::Exchange;
+use doorward_net::http::head;
 
+const CONSUMER_ID: HeaderName = HeaderName::from_static("x-consumer-id");
+const CONSUMER_CUSTOM_ID: HeaderName = HeaderName::from_static("x-consumer-custom-id");
+const CONSUMER_USERNAME: HeaderName = HeaderName::from_static("x-consumer-username");
+const CREDENTIAL_IDENTIFIER: HeaderName = HeaderName::from_static("x-credential-identifier");
+const ANONYMOUS_CONSUMER: HeaderName = HeaderName::from_static("x-anonymous-consumer");
 /// `X-Consumer-Groups`.
 pub const CONSUMER_GROUPS: HeaderName = HeaderName::from_static("x-consumer-groups");
 /// `X-Authenticated-Groups`.
@@ -16,11 +22,11 @@ pub const AUTHENTICATED_GROUPS: HeaderName = HeaderName::from_static("x-authenti
 /// Headers that upstreams take for the gateway's word on who is calling: a
 /// client's own are never passed on, whether or not a filter sets them.
 pub static HEADERS: [HeaderName; 9] = [
-    HeaderName::from_static("x-consumer-id"),
-    HeaderName::from_static("x-consumer-custom-id"),
-    HeaderName::from_static("x-consumer-username"),
-    HeaderName::from_static("x-credential-identifier"),
-    HeaderName::from_static("x-anonymous-consumer"),
+    CONSUMER_ID,
+    CONSUMER_CUSTOM_ID,
+    CONSUMER_USERNAME,
+    CREDENTIAL_IDENTIFIER,
+    ANONYMOUS_CONSUMER,
     CONSUMER_GROUPS,
     AUTHENTICATED_GROUPS,
     HeaderName::from_static("x-authenticated-scope"),
@@ -47,25 +53,29 @@ impl Credential {
 
 /// Tells the upstream whom the request comes from.
 pub fn write(exchange: &Exchange, request: &mut RequestHeader) {
-    let mut set = |name: &'static str, value: Option<&HeaderValue>| {
-        if let Some(value) = value {
-            // A name and a value that are already those of a message.
-            let _ = request.insert_header(name, value);
-        }
-    };
-    if let Some(consumer) = &exchange.consumer {
-        let headers = &consumer.headers;
-        set("X-Consumer-ID", headers.id.as_ref());
-        set("X-Consumer-Custom-ID", headers.custom_id.as_ref());
-        set("X-Consumer-Username", headers.username.as_ref());
-        if exchange.credential.is_none() && exchange.token.is_none() {
-            let yes = HeaderValue::from_static("true");
-            set("X-Anonymous-Consumer", Some(&yes));
-        }
+    if exchange.consumer.is_none() && exchange.credential.is_none() {
+        return;
     }
-    if let Some(credential) = &exchange.credential {
-        set("X-Credential-Identifier", credential.identifier.as_ref());
-    }
+    head::change_request(request, |headers| {
+        let mut set = |name: HeaderName, value: Option<&HeaderValue>| {
+            if let Some(value) = value {
+                headers.insert(name, value.clone());
+            }
+        };
+        if let Some(consumer) = &exchange.consumer {
+            let told = &consumer.headers;
+            set(CONSUMER_ID, told.id.as_ref());
+            set(CONSUMER_CUSTOM_ID, told.custom_id.as_ref());
+            set(CONSUMER_USERNAME, told.username.as_ref());
+            if exchange.credential.is_none() && exchange.token.is_none() {
+                let yes = HeaderValue::from_static("true");
+                set(ANONYMOUS_CONSUMER, Some(&yes));
+            }
+        }
+        if let Some(credential) = &exchange.credential {
+            set(CREDENTIAL_IDENTIFIER, credential.identifier.as_ref());
+        }
+    });
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use bytes::Bytes;
 use http::header::InvalidHeaderValue;
 use http::{HeaderName, HeaderValue};
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -22,6 +21,7 @@ use uuid::Uuid;
 use crate::settings::wrong;
 use doorward_core::clock::{Clock, random_uuid};
 use doorward_core::model::schema::{Schema, Type};
+use doorward_net::http::head;
 use doorward_net::http::session::Session;
 use doorward_plugin_api::config::header_name;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
@@ -82,8 +82,6 @@ const DIGITS: usize = 20;
 /// The running filter: made once from `config`, used by all requests.
 struct CorrelationId {
     header: HeaderName,
-    /// Its name in the form that a head takes without a copy.
-    name: Bytes,
     generator: Generator,
     echo: bool,
     /// The UUID of [`Generator::Counter`], and what is between it and the number.
@@ -96,10 +94,9 @@ struct CorrelationId {
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
     let config = Config::read(config)?;
     let header_name = config.header_name.unwrap_or_else(|| DEFAULT.to_owned());
-    let header = HeaderName::try_from(&header_name);
+    let header = HeaderName::try_from(header_name);
     Ok(Arc::new(CorrelationId {
         header: header.map_err(|_| wrong("header_name", "is no name of a header"))?,
-        name: Bytes::from(header_name),
         generator: config.generator,
         echo: config.echo_downstream,
         prefix: prefix(random_uuid()),
@@ -196,7 +193,9 @@ impl Filter for CorrelationId {
     /// of a client takes it away.
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
         if let Some(id) = of(&exchange.vouched, &self.header) {
-            let _ = request.insert_header(self.name.clone(), id);
+            head::change_request(request, |headers| {
+                headers.insert(self.header.clone(), id.clone());
+            });
         }
     }
 
@@ -206,7 +205,7 @@ impl Filter for CorrelationId {
         if let Some(id) = id
             && !is_only(response, &self.header, id)
         {
-            let _ = response.insert_header(self.name.clone(), id);
+            let _ = response.insert_header(self.header.clone(), id);
         }
     }
 
@@ -233,6 +232,9 @@ fn of<'a>(fields: &'a [(HeaderName, HeaderValue)], name: &HeaderName) -> Option<
 
 /// Whether `value` is the one value of `name` in an answer, as the gateway has written it.
 fn is_only(response: &ResponseHeader, name: &HeaderName, value: &HeaderValue) -> bool {
+    if response.headers.len() == response.headers.keys_len() {
+        return response.headers.get(name) == Some(value);
+    }
     let fields = response.headers.iter();
     let mut values = fields.filter_map(|(other, value)| (other == name).then_some(value));
     values.next() == Some(value) && values.next().is_none()
