@@ -2,6 +2,17 @@
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
+/// The digits of each byte.
+static PAIRS: [[u8; 2]; 256] = {
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
+
 /// `bytes` as lower-case hexadecimal digits, two for each.
 pub fn encode(bytes: impl AsRef<[u8]>) -> String {
     let bytes = bytes.as_ref();
@@ -16,8 +27,7 @@ pub fn encode(bytes: impl AsRef<[u8]>) -> String {
 /// Writes the digits of `bytes` to the beginning of `text`, as far as there is room.
 pub fn write(bytes: &[u8], text: &mut [u8]) {
     for (byte, digits) in bytes.iter().zip(text.chunks_exact_mut(2)) {
-        digits[0] = DIGITS[usize::from(byte >> 4)];
-        digits[1] = DIGITS[usize::from(byte & 15)];
+        digits.copy_from_slice(&PAIRS[usize::from(*byte)]);
     }
 }
 

@@ -16,6 +16,7 @@ use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderName, HeaderValue, Method, Uri};
 use pingora::http::{RequestHeader, ResponseHeader};
+use smallvec::SmallVec;
 use uuid::Uuid;
 
 use doorward_core::model::login::{LoginQuery, StoredLogin};
@@ -192,7 +193,8 @@ pub trait Filter: Send + Sync + 'static {
 
     /// Whether a filter that observes wants to know of this request, of which
     /// `exchange` has what filters have found out. Nothing is put together for one of
-    /// which nobody wants to know.
+    /// which nobody wants to know. It is asked when the filters have decided, and again
+    /// at the end: a filter that has said no does not change its mind.
     fn observes_request(&self, _: &Exchange) -> bool {
         self.observes()
     }
@@ -391,7 +393,7 @@ pub struct Exchange {
     pub route_context: Option<Box<RouteContext>>,
     /// What filters remember until the upstream's request is made: each finds its
     /// own by its type.
-    pub notes: Vec<Box<dyn Any + Send + Sync>>,
+    pub notes: SmallVec<[Box<dyn Any + Send + Sync>; 2]>,
     /// The request body, if a filter had to read it: at most 64 KiB, where the filter
     /// has no limit of its own and sends it on as the replacement.
     pub body: Option<Bytes>,
@@ -482,7 +484,7 @@ impl Default for Exchange {
             route: None,
             service: None,
             route_context: None,
-            notes: Vec::new(),
+            notes: SmallVec::new(),
             body: None,
             body_limit: None,
             original: None,

@@ -3,9 +3,7 @@
 //! A header that is not of its format is treated as absent: it comes from anybody.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use pingora::http::RequestHeader;
 
-use super::ids::random_id;
 use doorward_core::hex;
 use doorward_plugin_api::words;
 
@@ -186,14 +184,14 @@ impl Format {
     }
 
     /// Writes the context in this format.
-    pub(super) fn inject(self, context: &TraceContext, out: Outgoing, request: &mut RequestHeader) {
+    pub(super) fn inject(self, context: &TraceContext, out: Outgoing, headers: &mut HeaderMap) {
         let Some((id, _)) = context.trace_id else {
             return;
         };
         // Names and values of a message.
         let mut put = |name: &HeaderName, value: String| {
             if let Ok(value) = HeaderValue::try_from(value) {
-                let _ = request.insert_header(name.clone(), value);
+                headers.insert(name.clone(), value);
             }
         };
         let sized = || context.id_text(self);
@@ -202,7 +200,7 @@ impl Format {
         let span_number = u64::from_be_bytes(out.span);
         match self {
             Self::W3c => {
-                let _ = request.insert_header(TRACEPARENT, traceparent(&id, out));
+                headers.insert(TRACEPARENT, traceparent(&id, out));
             }
             Self::B3 => {
                 put(&B3_TRACE, sized());
@@ -243,9 +241,8 @@ impl Format {
 }
 
 impl TraceContext {
-    /// Begins a trace with an id of so many bytes; what was decided stays.
-    pub(super) fn begin(&mut self, size: usize) {
-        let mut id: [u8; 16] = random_id();
+    /// Begins a trace with this id, of which so many bytes count; what was decided stays.
+    pub(super) fn begin(&mut self, mut id: [u8; 16], size: usize) {
         if size < 16 {
             id[..8].fill(0);
         }

@@ -6,7 +6,7 @@ use doorward_core::clock::random_bytes;
 
 /// Bytes that are drawn at once. A draw from the system's generator takes thousands of
 /// instructions, however few bytes it gives.
-const DRAWN: usize = 512;
+const DRAWN: usize = 1024;
 
 struct Pool {
     bytes: [u8; DRAWN],
@@ -31,6 +31,16 @@ pub(super) fn random_id<const N: usize>() -> [u8; N] {
         pool.used += N;
         id
     })
+}
+
+/// New identifiers of a trace and of two spans.
+pub(super) fn random_ids() -> ([u8; 16], [u8; 8], [u8; 8]) {
+    let drawn: [u8; 32] = random_id();
+    let mut ids = ([0; 16], [0; 8], [0; 8]);
+    ids.0.copy_from_slice(&drawn[..16]);
+    ids.1.copy_from_slice(&drawn[16..24]);
+    ids.2.copy_from_slice(&drawn[24..]);
+    ids
 }
 
 #[cfg(test)]

@@ -22,8 +22,8 @@ use context::{Format, TraceContext};
 use doorward_core::hex;
 use doorward_core::model::schema::Type;
 use doorward_plugin_api::filter::Exchange;
-use ids::random_id;
-use propagation::Propagation;
+use ids::random_ids;
+use propagation::{Formats, Propagation};
 
 /// The trace of a request, as one plugin sees it.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Trace {
     /// The span of the request to the upstream.
     proxy: [u8; 8],
     /// The formats that it goes on in.
-    formats: Vec<Format>,
+    formats: Formats,
 }
 
 impl Trace {
@@ -82,8 +82,10 @@ fn begin_from(
     headers: &HeaderMap,
 ) -> Trace {
     let mut context = propagation.extract(headers).unwrap_or_default();
+    // Drawn at once, also where the trace has its id.
+    let (id, root, proxy) = random_ids();
     if context.trace_id.is_none() {
-        context.begin(beginning.id_size);
+        context.begin(id, beginning.id_size);
     }
     let chosen = || share(&context) < beginning.ratio;
     let sampled = match context.sampled {
@@ -94,8 +96,8 @@ fn begin_from(
     Trace {
         plugin,
         sampled,
-        root: random_id(),
-        proxy: random_id(),
+        root,
+        proxy,
         formats: propagation.formats(&context),
         context,
     }

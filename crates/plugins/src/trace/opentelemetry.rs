@@ -308,8 +308,9 @@ impl Filter for OpenTelemetry {
     }
 
     fn on_response(&self, exchange: &Exchange, response: &mut ResponseHeader) {
-        let trace = noted(KIND.name, exchange);
-        if let (Some(name), Some(trace)) = (&self.id_header, trace) {
+        if let Some(name) = &self.id_header
+            && let Some(trace) = noted(KIND.name, exchange)
+        {
             // A name and a value of a message.
             let _ = response.insert_header(name.clone(), trace.context.id_text(Format::W3c));
         }

@@ -3,11 +3,13 @@
 use http::{HeaderMap, HeaderName};
 use pingora::http::RequestHeader;
 use serde_json::Value;
+use smallvec::SmallVec;
 
 use super::Trace;
 use super::context::{Format, Outgoing, TraceContext, is_of_trace};
 use crate::settings::{with_default, wrong};
 use doorward_core::model::schema::{Schema, Type};
+use doorward_net::http::head;
 use doorward_plugin_api::config::FieldValue;
 use doorward_plugin_api::{ConfigError, config};
 
@@ -113,6 +115,9 @@ impl FieldValue for HeaderType {
     }
 }
 
+/// The formats that a trace goes on in: mostly one.
+pub(super) type Formats = SmallVec<[Format; 4]>;
+
 /// Which formats are read and written.
 #[derive(Debug)]
 pub(super) struct Propagation {
@@ -172,8 +177,8 @@ impl Propagation {
     }
 
     /// The formats that are written.
-    pub(super) fn formats(&self, context: &TraceContext) -> Vec<Format> {
-        let mut formats = Vec::with_capacity(self.inject.len());
+    pub(super) fn formats(&self, context: &TraceContext) -> Formats {
+        let mut formats = Formats::new();
         for injection in &self.inject {
             let format = match injection {
                 Injection::Preserve => context.format.unwrap_or(self.default),
@@ -188,16 +193,18 @@ impl Propagation {
 
     /// Writes the context for the upstream.
     pub(super) fn inject(&self, trace: &Trace, request: &mut RequestHeader) {
-        for name in &self.clear {
-            request.remove_header(name);
-        }
         let out = Outgoing {
             span: trace.proxy,
             parent: trace.root,
             sampled: trace.sampled,
         };
-        for format in &trace.formats {
-            format.inject(&trace.context, out, request);
-        }
+        head::change_request(request, |headers| {
+            for name in &self.clear {
+                headers.remove(name);
+            }
+            for format in &trace.formats {
+                format.inject(&trace.context, out, headers);
+            }
+        });
     }
 }
