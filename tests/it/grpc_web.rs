@@ -58,6 +58,11 @@ async fn answer(
         let _ = body.flow_control().release_capacity(piece.len());
         send.send_data(piece, false).ok()?;
     }
+    if path.ends_with("Break") {
+        // A message that is none, behind one that is.
+        let broken = Bytes::from_static(&[0, 0, 0, 0, 1, 0xff]);
+        send.send_data(broken, false).ok()?;
+    }
     if path.ends_with("Mute") {
         return send.send_data(Bytes::new(), true).ok();
     }
@@ -110,6 +115,7 @@ service Echo {
   rpc Say(Word) returns (Word);
   rpc Twice(Word) returns (stream Word);
   rpc Refuse(Word) returns (Word);
+  rpc Break(Word) returns (stream Word);
 }
 message Word { string the_text = 1; int64 number = 2; }
 "#;
@@ -315,6 +321,50 @@ async fn a_client_that_knows_json_alone_calls_a_server_of_grpc() {
     let answer = call(&door, "/shop/pkg.Echo/Refuse", "application/json", "{}").await;
     assert_eq!((answer.status, answer.header("grpc-status")), (200, "7"));
     assert!(answer.bytes.is_empty());
+}
+
+/// A call over HTTP/2: the body of the answer, and its trailers.
+async fn call_over_http_2(
+    client: &mut h2::client::SendRequest<Bytes>,
+    url: String,
+    kind: &str,
+    body: Vec<u8>,
+) -> (Vec<u8>, Option<HeaderMap>) {
+    let request = Request::post(url).header("content-type", kind);
+    let request = request.body(()).expect("a request");
+    let (response, mut send) = client.send_request(request, false).expect("sent");
+    send.send_data(body.into(), true).expect("sent");
+    let mut body = response.await.expect("an answer").into_body();
+    let mut all = Vec::new();
+    while let Some(piece) = body.data().await {
+        let piece = piece.expect("whole");
+        let _ = body.flow_control().release_capacity(piece.len());
+        all.extend_from_slice(&piece);
+    }
+    (all, body.trailers().await.expect("whole"))
+}
+
+#[tokio::test]
+async fn trailers_of_success_do_not_follow_an_answer_that_could_not_be_told() {
+    let door = door().await;
+    let mut client = client(&door).await;
+    let json = br#"{"the_text":"a","number":7}"#;
+    let url = |method: &str| format!("http://{}/shop/pkg.Echo/{method}", door.proxy());
+    let bare = "application/json";
+    let (body, trailers) = call_over_http_2(&mut client, url("Say"), bare, json.to_vec()).await;
+    assert_eq!(body, json);
+    let trailers = trailers.expect("how the call went");
+    assert_eq!(trailers["grpc-status"], "0");
+    let (body, trailers) = call_over_http_2(&mut client, url("Break"), bare, json.to_vec()).await;
+    let fault = br#"{"code":13,"message":"the answer is no message of the description"}"#;
+    assert_eq!(body, [&json[..], fault].concat());
+    assert_eq!(trailers, None);
+    let kind = "application/grpc-web+json";
+    let framed = frame(0, json);
+    let (body, trailers) = call_over_http_2(&mut client, url("Break"), kind, framed.clone()).await;
+    let fault = b"grpc-status:13\r\ngrpc-message:the answer is no message of the description\r\n";
+    assert_eq!(body, [framed, frame(0x80, fault)].concat());
+    assert_eq!(trailers, None);
 }
 
 #[tokio::test]

@@ -5,11 +5,11 @@ use std::io::Write;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost_reflect::prost::Message;
 use prost_reflect::{
-    DeserializeOptions, DynamicMessage, MessageDescriptor, MethodDescriptor, ReflectMessage,
-    SerializeOptions, Value,
+    DeserializeOptions, DynamicMessage, MessageDescriptor, MethodDescriptor, SerializeOptions,
 };
 
 use super::answer::FRAME_HEAD;
+use super::bounds;
 
 /// Bytes of the longest message of an answer: as servers of gRPC have it.
 const MAX_MESSAGE: usize = 4 << 20;
@@ -18,8 +18,6 @@ const MAX_JSON: usize = 16 << 20;
 /// Values of the longest message of a request. Each takes up to some hundred bytes when
 /// it is read, whatever it is.
 const MAX_VALUES: usize = 32_768;
-/// How deep messages of an answer may stand in each other, those in `Any` too.
-const MAX_DEPTH: usize = 100;
 /// What clients are told of an answer that can't be told in JSON.
 const UNTOLD: &str = "the answer is no message of the description";
 
@@ -191,10 +189,7 @@ impl JsonAnswer {
 
     /// Writes a message; `None`: it can't be.
     fn tell(&self, message: &[u8], told: &mut BytesMut) -> Option<()> {
-        let message = DynamicMessage::decode(self.kind.clone(), message).ok()?;
-        if !is_flat(&message, MAX_DEPTH) {
-            return None;
-        }
+        let message = bounds::read(&self.kind, message)?;
         let begin = told.len();
         if self.frames == Frames::Lengths {
             told.put_bytes(0, FRAME_HEAD);
@@ -232,39 +227,4 @@ impl Write for BoundedWriter<'_> {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
-}
-
-/// Whether messages stand no deeper in each other than `left`. What is in `Any` was not
-/// looked at when the message was read, and is written by recursion, too.
-fn is_flat(message: &DynamicMessage, left: usize) -> bool {
-    let Some(left) = left.checked_sub(1) else {
-        return false;
-    };
-    let inside = |value: &Value| match value {
-        Value::Message(message) => is_flat(message, left),
-        _ => true,
-    };
-    let fields = message.fields().map(|(_, value)| value);
-    let extensions = message.extensions().map(|(_, value)| value);
-    let fields_are_flat = fields.chain(extensions).all(|value| match value {
-        Value::List(values) => values.iter().all(inside),
-        Value::Map(values) => values.values().all(inside),
-        value => inside(value),
-    });
-    // Each is copied to be written: what stands in several of them is so several times.
-    let left = left / 2;
-    fields_are_flat && held_by_any(message).is_none_or(|message| is_flat(&message, left))
-}
-
-/// The message in an `Any`, if this is one whose message is described.
-fn held_by_any(message: &DynamicMessage) -> Option<DynamicMessage> {
-    let kind = message.descriptor();
-    if kind.full_name() != "google.protobuf.Any" {
-        return None;
-    }
-    let name = message.get_field_by_name("type_url")?;
-    let name = name.as_str()?.rsplit('/').next()?.to_owned();
-    let value = message.get_field_by_name("value")?;
-    let kind = kind.parent_pool().get_message_by_name(&name)?;
-    DynamicMessage::decode(kind, value.as_bytes()?.clone()).ok()
 }

@@ -3,6 +3,7 @@
 //! description of the services is at hand, messages may be JSON.
 
 mod answer;
+mod bounds;
 mod description;
 mod json;
 #[cfg(test)]
