@@ -85,22 +85,22 @@ pub(super) fn validate(call: Call) -> Answer {
     Box::pin(async move {
         let name = call.param(0);
         let kind = Kind::of_plural(name).ok_or_else(|| no_entity(name))?;
-        validated(kind, &call)
+        validated(kind, &call).await
     })
 }
 
 /// `POST /schemas/plugins/validate`.
 pub(super) fn validate_plugin(call: Call) -> Answer {
-    Box::pin(async move { validated(Kind::Plugin, &call) })
+    Box::pin(async move { validated(Kind::Plugin, &call).await })
 }
 
 /// `POST /schemas/vaults/validate`.
 pub(super) fn validate_vault(call: Call) -> Answer {
-    Box::pin(async move { validated(Kind::Vault, &call) })
+    Box::pin(async move { validated(Kind::Vault, &call).await })
 }
 
 /// References are not followed: what they name may come into being later.
-fn validated(kind: Kind, call: &Call) -> Result<Response, ApiError> {
+async fn validated(kind: Kind, call: &Call) -> Result<Response, ApiError> {
     let mut draft = Draft::of(call)?;
     ServerNames::of(kind, &mut draft)?;
     let resource = records::any(kind);
@@ -121,7 +121,8 @@ fn validated(kind: Kind, call: &Call) -> Result<Response, ApiError> {
     let entities = call.state.control.entities();
     refuse_expired(&entities, &*record, draft.now_ms)?;
     if let Some(plugin) = entities::typed::<Plugin>(&*record) {
-        call.state.control.check_plugin(&plugin.value)?;
+        let plugin = plugin.value.clone();
+        call.state.control.check_plugin(plugin).await?;
     }
     Ok(reply::message(
         StatusCode::OK,

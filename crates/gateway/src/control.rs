@@ -2,6 +2,7 @@
 
 mod audit_events;
 mod commit;
+mod compilation;
 mod difference;
 mod follow;
 
@@ -202,15 +203,6 @@ impl Control {
         Providers::of(&self.context.parts)
     }
 
-    /// Whether the filter of `plugin` could be built, if it is enabled; changes nothing.
-    ///
-    /// # Errors
-    /// What a change that puts it in force would be refused with.
-    pub fn check_plugin(&self, plugin: &Plugin) -> Result<(), ChangeError> {
-        let entities = self.entities();
-        snapshot::check_plugin(plugin, &self.context.parts, &entities).map_err(Into::into)
-    }
-
     /// The snapshot of what is declared alone; changes nothing.
     ///
     /// # Errors
@@ -283,8 +275,8 @@ impl Control {
             edit::apply(&mut candidate, change, &mut writes)
                 .map_err(|error| self.first_violation(current, record, error))?;
         }
-        let snapshot = Snapshot::compile(&candidate, &self.context, Some(&base.state.snapshot))
-            .map_err(ChangeError::from)?;
+        let previous = base.state.snapshot.clone();
+        let (candidate, snapshot) = self.compile_change(candidate, previous).await?;
         complete(|record| audit_events::change(record, current, &writes));
         let commit = self.hand_in(&base, writes, candidate, snapshot);
         let commit = commit.map_err(ChangeError::from)?;
