@@ -109,6 +109,49 @@ async fn hop_by_hop_headers_stay_on_their_hop() {
 }
 
 #[tokio::test]
+async fn an_upstream_is_told_of_a_client_that_takes_trailers_and_of_no_other_coding() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream.url(""), "").await;
+    for (fields, sent) in [
+        ("TE: trailers\r\n", Some("trailers")),
+        (
+            "TE: deflate;q=0.5, Trailers\r\nConnection: TE\r\n",
+            Some("trailers"),
+        ),
+        ("TE: gzip\r\nTE: trailers\r\n", Some("trailers")),
+        ("TE: gzip;q=1, trailersx\r\n", None),
+    ] {
+        let request = format!("GET / HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n");
+        let mut connection = Connection::open(&door.proxy()).await;
+        connection.send(request.as_bytes()).await;
+        assert_eq!(connection.response().await.status, 200, "{fields}");
+        let seen = upstream.last();
+        assert_eq!(seen.all("te"), Vec::from_iter(sent), "{fields}");
+        assert_eq!(seen.header("connection"), None, "{fields}");
+    }
+}
+
+#[tokio::test]
+async fn trailers_of_an_upstream_end_with_its_answer() {
+    let upstream = Upstream::start(|_| {
+        let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n\
+                      2\r\nhi\r\n0\r\nX-Sum: 1\r\nContent-Length: 9\r\n\r\n";
+        Reply::Raw(answer.into())
+    })
+    .await;
+    let door = door_to(&upstream.url(""), "").await;
+    let mut connection = Connection::open(&door.proxy()).await;
+    for _ in 0..2 {
+        let request = b"GET / HTTP/1.1\r\nHost: a.test\r\nTE: trailers\r\n\r\n";
+        connection.send(request).await;
+        let answer = connection.response().await;
+        assert_eq!((answer.status, answer.text().as_str()), (200, "hi"));
+        assert_eq!(answer.header("x-sum"), None);
+        assert_eq!(answer.header("trailer"), None);
+    }
+}
+
+#[tokio::test]
 async fn upstream_connections_are_kept_and_used_again() {
     let upstream = Upstream::echo().await;
     let door = door_to(&upstream.url(""), "").await;
@@ -188,7 +231,9 @@ async fn pieces_pass_as_they_come_in_both_directions() {
         .expect("sent");
     let back = socket.next().await.expect("a message").expect("no error");
     assert_eq!(back.into_data().as_ref(), large);
-    assert_eq!(upstream.last().header("upgrade"), Some("websocket"));
+    let seen = upstream.last();
+    assert_eq!(seen.all("upgrade"), ["websocket"]);
+    assert_eq!(seen.all("connection"), ["keep-alive, Upgrade"]);
 }
 
 #[tokio::test]

@@ -136,7 +136,8 @@ async fn a_stream_has_the_form_of_http1_at_its_upstream() {
     assert_eq!(seen.target, "/a/b?c=d");
     assert_eq!(seen.all("host"), [door.proxy().to_string()]);
     assert_eq!(seen.all("cookie"), ["a=1; b=2"]);
-    for name in ["te", "connection", "transfer-encoding", "content-length"] {
+    assert_eq!(seen.all("te"), ["trailers"]);
+    for name in ["connection", "transfer-encoding", "content-length"] {
         assert_eq!(seen.header(name), None, "{name}");
     }
 }

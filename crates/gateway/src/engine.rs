@@ -14,8 +14,8 @@ use pingora::prelude::{Error, HttpPeer};
 use pingora::proxy::{FailToProxy, ProxyHttp, Session as EngineSession};
 
 use super::context::{Ctx, DecidedRequest};
-use super::failure;
 use super::proxy::Gateway;
+use super::{failure, head};
 use doorward_net::telemetry::connections::Connection;
 
 /// A step that waits, in the form that `async_trait` gives it. Written out where the
@@ -66,10 +66,11 @@ impl ProxyHttp for Gateway {
 
     async fn upstream_request_filter(
         &self,
-        _session: &mut EngineSession,
+        session: &mut EngineSession,
         request: &mut RequestHeader,
         ctx: &mut Box<Ctx>,
     ) -> Result<()> {
+        head::announce_connection(session.req_header(), request);
         self.prepare_upstream_request(request, ctx)
     }
 

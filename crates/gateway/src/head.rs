@@ -146,6 +146,26 @@ pub(super) fn strip_hop_by_hop(request: &mut RequestHeader) {
     request.remove_header("proxy-connection");
 }
 
+/// Whether the client of this request takes trailers (RFC 9110 §10.1.4).
+pub(super) fn takes_trailers(request: &RequestHeader) -> bool {
+    let values = request.headers.get_all(header::TE).iter();
+    let mut codings = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    codings.any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+}
+
+/// Says to the upstream, in the words of the imitated gateway, what of the client's
+/// connection is for it as well: trailers, and a change of protocol. All else that
+/// concerns one connection is gone from `request`.
+pub(super) fn announce_connection(client: &RequestHeader, request: &mut RequestHeader) {
+    let trailers = takes_trailers(client).then_some((header::TE, "trailers"));
+    let upgrade = request.headers.contains_key(header::UPGRADE);
+    let upgrade = upgrade.then_some((header::CONNECTION, "keep-alive, Upgrade"));
+    for (name, value) in trailers.into_iter().chain(upgrade) {
+        // A name and a value that are already those of a message.
+        let _ = request.insert_header(name, HeaderValue::from_static(value));
+    }
+}
+
 /// Removes the fields that the client's `Connection` names, and leaves there
 /// what is said about the connection itself: a field that is set from here on
 /// under such a name is not the client's to remove.

@@ -11,6 +11,7 @@ use pingora::protocols::http::authority::validate_request_authority;
 use super::Forwarder;
 use super::upstream::UpstreamSession;
 use crate::context::Ctx;
+use crate::head;
 use doorward_net::http::session::RelaySession;
 
 /// Up to so many bytes of a body, what has come of an answer is gathered before it is
@@ -183,9 +184,11 @@ impl Forwarder {
 }
 
 /// Gives a request of HTTP/2 the form that it has in HTTP/1.1: the authority is in `Host`
-/// alone (RFC 9113 §8.3.1), and no trailers are announced.
+/// alone (RFC 9113 §8.3.1).
 fn translate(request: &mut RequestHeader) -> Result<()> {
-    request.remove_header(&header::TE);
+    if !head::takes_trailers(request) {
+        request.remove_header(&header::TE);
+    }
     let mut target = request.uri.clone().into_parts();
     if let Some(authority) = target.authority.take() {
         request.insert_header(header::HOST, authority.as_str())?;
