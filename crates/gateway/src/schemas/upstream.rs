@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::service::PROXY_PROTOCOLS;
 use super::{address, checks, common};
-use doorward_core::model::schema::{Field, Schema, Type, Violations, failed_condition};
+use doorward_core::model::schema::{Field, Schema, Type, Violations};
 use doorward_core::model::upstream::{ActiveCheck, PassiveCheck};
 
 const HASHED: &[&str] = &[
@@ -221,11 +221,6 @@ fn is_set(upstream: &Map<String, Value>, field: &str) -> bool {
     upstream.get(field).is_some_and(|value| !value.is_null())
 }
 
-fn conditional(violations: &mut Violations, given: &str, field: &str, message: String) {
-    violations.put_entity(failed_condition(given));
-    violations.put(field, message);
-}
-
 /// What is hashed must be named.
 fn companions(upstream: &Map<String, Value>, violations: &mut Violations) {
     for given in ["hash_on", "hash_fallback"] {
@@ -237,7 +232,7 @@ fn companions(upstream: &Map<String, Value>, violations: &mut Violations) {
         };
         if !is_set(upstream, &companion) {
             let message = "required field missing".to_owned();
-            conditional(violations, given, &companion, message);
+            violations.put_conditional(given, &companion, message);
         }
     }
 }
@@ -249,11 +244,13 @@ fn fallbacks(upstream: &Map<String, Value>, violations: &mut Violations) {
     let only_none = matches!(on, "none" | "cookie") && fallback != "none";
     if only_none {
         let message = "expected one of: none".to_owned();
-        conditional(violations, "hash_on", "hash_fallback", message);
-    } else if on == fallback && matches!(on, "consumer" | "ip" | "path") {
+        violations.put_conditional("hash_on", "hash_fallback", message);
+    } else if matches!(on, "consumer" | "ip" | "path")
+        && (on == fallback || !HASHED.contains(&fallback))
+    {
         let others: Vec<&str> = HASHED.iter().copied().filter(|what| *what != on).collect();
         let message = format!("expected one of: {}", others.join(", "));
-        conditional(violations, "hash_on", "hash_fallback", message);
+        violations.put_conditional("hash_on", "hash_fallback", message);
     }
     for what in ["header", "query_arg", "uri_capture"] {
         let (first, second) = (format!("hash_on_{what}"), format!("hash_fallback_{what}"));

@@ -87,6 +87,13 @@ impl Violations {
         self.fields.entry(field.to_owned()).or_insert(violation);
     }
 
+    /// Notes what is wrong with a field by the value of another one, in the place of what
+    /// is wrong with it by itself.
+    pub fn put_conditional(&mut self, given: &str, field: &str, message: String) {
+        self.put_entity(failed_condition(given));
+        self.fields.insert(field.to_owned(), message.into());
+    }
+
     /// Notes what is wrong with the record as a whole.
     pub fn put_entity(&mut self, message: impl Into<String>) {
         self.entity.push(message.into());

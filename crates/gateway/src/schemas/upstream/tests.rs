@@ -140,6 +140,30 @@ fn a_fallback_must_be_able_to_differ() {
 }
 
 #[test]
+fn an_unknown_word_of_what_is_hashed_is_told_with_those_that_may_stand_there() {
+    let all = "none, consumer, ip, header, cookie, path, query_arg, uri_capture";
+    assert_eq!(
+        refused(json!({"hash_on":"nope"})),
+        format!("schema violation (hash_on: expected one of: {all})")
+    );
+    // The word of `hash_on` is none of those of the fallback.
+    assert_eq!(
+        refused(json!({"hash_on":"consumer","hash_fallback":"nope"})),
+        "2 schema violations (failed conditional validation given value of field 'hash_on'; \
+         hash_fallback: expected one of: none, ip, header, cookie, path, query_arg, uri_capture)"
+    );
+    assert_eq!(
+        refused(json!({"hash_on":"header","hash_on_header":"x-a","hash_fallback":"nope"})),
+        format!("schema violation (hash_fallback: expected one of: {all})")
+    );
+    assert_eq!(
+        refused(json!({"hash_fallback":"nope"})),
+        "2 schema violations (failed conditional validation given value of field 'hash_on'; \
+         hash_fallback: expected one of: none)"
+    );
+}
+
+#[test]
 fn whoever_hashes_hashes_consistently() {
     let algorithm = |more: Value| upstream_with(more).expect("is fine")["algorithm"].clone();
     assert_eq!(algorithm(json!({"hash_on":"ip"})), "consistent-hashing");
