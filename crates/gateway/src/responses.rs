@@ -50,7 +50,14 @@ pub(super) async fn inspect(
             }
         }
     }
-    if body_filters.is_empty() || !may_have_body(&request.method, response.status) {
+    if body_filters.is_empty() {
+        return None;
+    }
+    if !may_have_body(&request.method, response.status) {
+        if is_whole(response.status) {
+            // All filters let the head pass, and it is all that comes.
+            body_filters.piece(&mut None, true);
+        }
         body_filters.0.clear();
         return None;
     }
@@ -73,6 +80,12 @@ pub(super) async fn inspect(
 fn may_have_body(method: &Method, status: StatusCode) -> bool {
     let none = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status);
     method != Method::HEAD && !none && !status.is_informational()
+}
+
+/// Whether an answer without a body is one by itself: no beginning of another protocol,
+/// and none that says that the client has it already.
+fn is_whole(status: StatusCode) -> bool {
+    status != StatusCode::NOT_MODIFIED && !status.is_informational()
 }
 
 /// Whether a filter may want to see the answer.

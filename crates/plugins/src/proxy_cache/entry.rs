@@ -138,6 +138,16 @@ impl Storable {
                 .and_then(|value| value.to_str().ok()?.parse().ok()),
         })
     }
+
+    /// Stores the length that was announced, for an answer to `HEAD`: it has not the
+    /// body that it tells of.
+    pub(super) fn store_length(&mut self) {
+        if let Some(length) = self.length {
+            let mut headers = std::mem::take(&mut self.headers).into_vec();
+            headers.push((header::CONTENT_LENGTH, HeaderValue::from(length)));
+            self.headers = headers.into();
+        }
+    }
 }
 
 fn matches_config(config: &Config, response: &ResponseHeader) -> bool {

@@ -248,7 +248,8 @@ impl Filter for ProxyCache {
         let told = &mut exchange.response_headers;
         tell(shown, status, Some(&key.text), told);
         let kept = self.config.storage_ttl.unwrap_or(storable.ttl);
-        let mut recording = Recording {
+        let recording = Recording {
+            is_head: request.method == Method::HEAD,
             reservation: self.memory.reserve(),
             memory: self.memory.clone(),
             owner: self.owner.clone(),
@@ -259,11 +260,6 @@ impl Filter for ProxyCache {
             expires_at: now.saturating_add(kept),
             storable: Some(storable),
         };
-        if request.method == Method::HEAD {
-            // The head is all that comes.
-            recording.store_head();
-            return ResponseFlow::Continue;
-        }
         ResponseFlow::Filter(Box::new(recording))
     }
 
@@ -326,8 +322,10 @@ fn tell(
     }
 }
 
-/// Stores an answer once its body has come to its end.
+/// Stores an answer once its body has come to its end, and no filter has replaced it.
 struct Recording {
+    /// Whether the head is all that comes.
+    is_head: bool,
     memory: Arc<Memory>,
     reservation: Reservation,
     owner: Arc<str>,
@@ -341,19 +339,6 @@ struct Recording {
 }
 
 impl Recording {
-    /// Stores what answers `HEAD`, which tells the length of a body that it has not.
-    fn store_head(&mut self) {
-        let Some(mut storable) = self.storable.take() else {
-            return;
-        };
-        if let Some(length) = storable.length {
-            let mut headers = storable.headers.into_vec();
-            headers.push((header::CONTENT_LENGTH, HeaderValue::from(length)));
-            storable.headers = headers.into();
-        }
-        self.store(storable, Bytes::new());
-    }
-
     fn store(&self, storable: Storable, body: Bytes) {
         let entry = Entry {
             key: self.key.text.clone(),
@@ -384,11 +369,13 @@ impl BodyFilter for Recording {
             }
             self.body.extend_from_slice(piece);
         }
-        let Some(storable) = self.storable.take_if(|_| end) else {
+        let Some(mut storable) = self.storable.take_if(|_| end) else {
             return;
         };
         let body = std::mem::take(&mut self.body).freeze();
-        if storable.length.is_some_and(|length| length != body.len()) {
+        if self.is_head {
+            storable.store_length();
+        } else if storable.length.is_some_and(|length| length != body.len()) {
             return;
         }
         self.store(storable, body);
