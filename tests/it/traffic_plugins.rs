@@ -3,7 +3,10 @@
 
 use jsonwebtoken::{EncodingKey, Header};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
+use crate::support::raw::Connection;
 use crate::support::{Answer, Door, Reply, Setup, Upstream, http, raw};
 
 /// A door whose only service goes to `upstream`, with this plugin.
@@ -429,4 +432,83 @@ async fn an_answer_to_head_is_stored_with_the_length_of_what_get_gets() {
         }
     }
     assert_eq!(upstream.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn an_answer_to_head_that_another_filter_replaces_is_not_stored() {
+    let upstream = Upstream::start(|_| {
+        let head = "Content-Type: text/plain\r\nX-Kong-Limit: video=1\r\nContent-Length: 5\r\n";
+        Reply::Raw(format!("HTTP/1.1 200 OK\r\n{head}\r\n").into())
+    })
+    .await;
+    let plugins = "{name: response-ratelimiting, config: {limit_by: ip, \
+                   limits: {video: {year: 1}}}}\n  \
+                   - {name: proxy-cache, config: {strategy: memory}}";
+    let door = door(&upstream, plugins).await;
+    for (path, status, stored) in [("/t/first", 200, 200), ("/t/second", 429, 404)] {
+        let request = http::client().head(door.proxy_url(path));
+        let answer = request.send().await.expect("an answer");
+        assert_eq!(answer.status(), status, "{path}");
+        let key = answer.headers()["x-cache-key"].to_str().expect("text");
+        door.admin_get(&format!("/proxy-cache/{key}"))
+            .await
+            .expect(stored);
+    }
+}
+
+/// A server that answers one request, and changes the protocol of the next one, for the
+/// same cost: what it gets afterwards, to the end.
+async fn changer(listener: TcpListener) -> Vec<u8> {
+    let cost = "X-Kong-Limit: video=1";
+    for answer in [
+        format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n{cost}\r\n\r\n"),
+        format!(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             {cost}\r\n\r\nof the other protocol"
+        ),
+    ] {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.expect("a head"));
+        }
+        stream.write_all(answer.as_bytes()).await.expect("sent");
+        if answer.contains(" 101 ") {
+            let mut after = Vec::new();
+            // A connection that is cut off has ended, too.
+            let _ = stream.read_to_end(&mut after).await;
+            return after;
+        }
+    }
+    Vec::new()
+}
+
+#[tokio::test]
+async fn a_filter_that_refuses_a_change_of_protocol_ends_it_on_both_sides() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let server = tokio::spawn(changer(listener));
+    let services = format!(
+        "- name: sockets\n  url: http://{address}\n  retries: 0\n  routes:\n  - name: all\n    \
+         paths: [/]\n    plugins:\n    - name: response-ratelimiting\n      config: \
+         {{limit_by: ip, limits: {{video: {{year: 1}}}}}}\n"
+    );
+    let door = Setup::new().services(&services).start().await;
+    door.get_with("/", &[]).await.expect(200);
+    let mut client = Connection::open(&door.proxy()).await;
+    let request = "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    client.send(request.as_bytes()).await;
+    let answer = client.response().await;
+    assert_eq!(answer.status, 429, "{}", answer.text());
+    assert_eq!(answer.header("upgrade"), None);
+    assert_eq!(answer.header("x-kong-limit"), None);
+    client.try_send(b"of the other protocol").await;
+    // Nothing but answers of HTTP may follow.
+    let rest = client.rest().await;
+    assert!(
+        rest.is_empty() || rest.starts_with(b"HTTP/1.1 400 "),
+        "{rest:?}"
+    );
+    assert_eq!(server.await.expect("ends"), b"");
 }
