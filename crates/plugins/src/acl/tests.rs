@@ -85,8 +85,13 @@ async fn upstreams_learn_all_groups_unless_they_are_hidden() {
 #[test]
 fn one_list_is_needed_and_only_one() {
     let refused = |config: Value| plugin(&KIND, &config).err().unwrap_or_default();
-    let told = refused(json!({}));
-    assert!(told.contains("at least one of these fields"), "{told}");
+    // The imitated gateway has a rule for either, and tells both.
+    let fields = "one of these fields must be non-empty: 'config.allow', 'config.deny'";
+    let both = format!("exactly {fields}; at least {fields}");
+    for config in [json!({}), json!({"allow": [], "deny": []})] {
+        let told = refused(config);
+        assert!(told.contains(&both), "{told}");
+    }
     let told = refused(json!({"allow": ["a"], "deny": ["b"]}));
     assert!(told.contains("exactly one of these fields"), "{told}");
     // What else is wrong is told at once; a list that is wrong is not an empty one.
