@@ -302,20 +302,26 @@ fn samples() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The paths below a consumer, and what makes a credential there.
-const CREDENTIALS: [(&str, &str); 6] = [
-    ("key-auth", r#"{"key": "0123456789abcdef", "ttl": 1000}"#),
+/// The paths below a consumer, what their records are called, and what makes one there.
+const CREDENTIALS: [(&str, &str, &str); 6] = [
+    (
+        "key-auth",
+        "keyauth_credentials",
+        r#"{"key": "0123456789abcdef", "ttl": 1000}"#,
+    ),
     (
         "basic-auth",
+        "basicauth_credentials",
         r#"{"username": "b", "password": "0123456789"}"#,
     ),
-    ("jwt", "{}"),
-    ("hmac-auth", r#"{"username": "h"}"#),
+    ("jwt", "jwt_secrets", "{}"),
+    ("hmac-auth", "hmacauth_credentials", r#"{"username": "h"}"#),
     (
         "oauth2",
+        "oauth2_credentials",
         r#"{"name": "app", "redirect_uris": ["https://a.test/cb"]}"#,
     ),
-    ("acls", r#"{"group": "g"}"#),
+    ("acls", "acls", r#"{"group": "g"}"#),
 ];
 
 #[tokio::test]
@@ -350,7 +356,7 @@ async fn records_of_every_kind_are_as_described() {
         let health = at("/upstreams/{upstreams}/health", &path);
         description.get(&door, &health).await.expect(200);
     }
-    for (scheme, body) in CREDENTIALS {
+    for (scheme, records, body) in CREDENTIALS {
         let template = format!("/consumers/{{consumers}}/{scheme}");
         let path = format!("/consumers/c/{scheme}");
         let body = serde_json::from_str(body).expect("JSON");
@@ -358,7 +364,7 @@ async fn records_of_every_kind_are_as_described() {
         let made = description.send(&door, Method::POST, &all, body).await;
         let made = made.expect(201).json();
         description.get(&door, &all).await.expect(200);
-        let template = format!("{template}/{{id}}");
+        let template = format!("{template}/{{{records}}}");
         let path = format!("{path}/{}", made["id"].as_str().expect("an id"));
         let one = at(&template, &path);
         description.get(&door, &one).await.expect(200);

@@ -94,9 +94,8 @@ fn by_operator(event: Event, operator: &Operator) -> Event {
 /// What a request is about. A key in a path is not told.
 fn target(endpoint: &Endpoint, call: &Call) -> String {
     let path = call.path.trim_start_matches('/');
-    let secret = ["/key-auth", "/oauth2_tokens"];
-    let by_key =
-        secret.iter().any(|part| endpoint.path.contains(part)) && endpoint.path.contains("/{id}");
+    let secret = ["/{keyauth_credentials}", "/{oauth2_tokens}"];
+    let by_key = secret.iter().any(|part| endpoint.path.contains(part));
     match call
         .params
         .last()

@@ -22,29 +22,31 @@ use doorward_gateway::records::{Disclosure, Resource};
 use doorward_plugins::basic_auth;
 
 /// Of each scheme the paths below a consumer, those of all credentials, and the way
-/// back to the consumer.
+/// back to the consumer. The open part is called as the records of the scheme are.
 macro_rules! endpoints {
-    ($($scheme:ty: $nested:literal, $flat:literal $(, $item:expr)?;)*) => {
+    ($($scheme:ty: $nested:literal, $flat:literal, $part:literal $(, $item:expr)?;)*) => {
         &[$(
             children::<Consumer, Credential<$scheme>>(concat!("/consumers/{consumers}/", $nested)),
             child::<Consumer, Credential<$scheme>>(
-                concat!("/consumers/{consumers}/", $nested, "/{id}")
+                concat!("/consumers/{consumers}/", $nested, "/", $part)
             )$(.with($item))?,
             collection::<Credential<$scheme>>(concat!("/", $flat)),
-            item::<Credential<$scheme>>(concat!("/", $flat, "/{id}")),
-            parent::<Credential<$scheme>, Consumer>(concat!("/", $flat, "/{id}/consumer")),
+            item::<Credential<$scheme>>(concat!("/", $flat, "/", $part)),
+            parent::<Credential<$scheme>, Consumer>(
+                concat!("/", $flat, "/", $part, "/consumer")
+            ),
         )*]
     };
 }
 
 /// The endpoints of credentials.
 pub(super) static ENDPOINTS: &[Endpoint] = endpoints! {
-    KeyAuth: "key-auth", "key-auths";
-    BasicAuth: "basic-auth", "basic-auths";
-    Jwt: "jwt", "jwts";
-    HmacAuth: "hmac-auth", "hmac-auths";
-    OAuth2: "oauth2", "oauth2";
-    Acl: "acls", "acls", group;
+    KeyAuth: "key-auth", "key-auths", "{keyauth_credentials}";
+    BasicAuth: "basic-auth", "basic-auths", "{basicauth_credentials}";
+    Jwt: "jwt", "jwts", "{jwt_secrets}";
+    HmacAuth: "hmac-auth", "hmac-auths", "{hmacauth_credentials}";
+    OAuth2: "oauth2", "oauth2", "{oauth2_credentials}";
+    Acl: "acls", "acls", "{acls}", group;
 };
 
 /// `/consumers/{consumer}/acls/{id or group}`: groups are unique within a consumer.

@@ -30,13 +30,13 @@ use doorward_store::StoreError;
 pub(super) static ENDPOINTS: &[Endpoint] = &[
     endpoint("/oauth2_tokens", LIST, all, all_operation),
     endpoint(
-        "/oauth2_tokens/{id}",
+        "/oauth2_tokens/{oauth2_tokens}",
         &["DELETE", "GET"],
         one,
         one_operation,
     ),
     endpoint(
-        "/oauth2/{id}/oauth2_tokens",
+        "/oauth2/{oauth2_credentials}/oauth2_tokens",
         READ,
         of_credential,
         of_credential_operation,
@@ -284,13 +284,19 @@ fn one_operation(method: &str) -> Operation {
             &answer(),
         ),
     };
-    operation.names("id", "Its `id`, or the text of the access token.")
+    operation.names(
+        "oauth2_tokens",
+        "Its `id`, or the text of the access token.",
+    )
 }
 
 /// What the description says of those of an application.
 fn of_credential_operation(_: &str) -> Operation {
     Operation::new("Lists the tokens of an application.")
-        .names("id", "The `id` or `client_id` of the application.")
+        .names(
+            "oauth2_credentials",
+            "The `id` or `client_id` of the application.",
+        )
         .takes(paging())
         .answers(200, "A page of them.", &list_of(&answer()))
 }

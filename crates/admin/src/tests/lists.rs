@@ -386,7 +386,18 @@ async fn endpoints_are_listed_as_patterns() {
     let api = Api::new().await;
     let body = api.get("/endpoints").await.expect(200).json();
     let list = body["data"].as_array().expect("a list");
-    assert!(list.contains(&json!("/services/{services}/routes")));
+    for path in [
+        "/services/{services}/routes",
+        "/consumers/{consumers}/key-auth/{keyauth_credentials}",
+        "/basic-auths/{basicauth_credentials}/consumer",
+        "/jwts/{jwt_secrets}",
+        "/hmac-auths/{hmacauth_credentials}",
+        "/oauth2/{oauth2_credentials}",
+        "/oauth2_tokens/{oauth2_tokens}",
+        "/consumers/{consumers}/acls/{acls}",
+    ] {
+        assert!(list.contains(&json!(path)), "{path}");
+    }
 }
 
 #[tokio::test]
