@@ -22,7 +22,7 @@ use doorward_core::x509;
 use doorward_gateway::snapshot::Snapshot;
 use doorward_net::http::challenges::HandshakeGuide;
 use doorward_net::http::tls::TlsAcceptor;
-use doorward_net::http::{cipher_suites, key_exchange};
+use doorward_net::http::{cipher_suites, key_exchange, system_authorities};
 
 /// Protocols within TLS, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -288,22 +288,22 @@ fn check_section(
     Ok(())
 }
 
-/// Whether the authorities in `file` can be used.
+/// Whether the authorities in `file` can be used, or else those of the machine.
 ///
 /// # Errors
 /// [`ServerError::Tls`] with key, file and reason.
 pub(super) fn check_authorities(file: Option<&Path>) -> Result<(), ServerError> {
-    let Some(file) = file else {
-        return Ok(());
+    let found = match file {
+        None => system_authorities::check(),
+        Some(file) => certificates(file).and_then(|found| {
+            let mut store = RootCertStore::empty();
+            let mut all = found.into_iter();
+            all.try_for_each(|authority| {
+                let added = store.add(authority);
+                added.map_err(|error| format!("{}: {error}", file.display()))
+            })
+        }),
     };
-    let mut store = RootCertStore::empty();
-    let found = certificates(file).and_then(|found| {
-        let mut all = found.into_iter();
-        all.try_for_each(|authority| {
-            let added = store.add(authority);
-            added.map_err(|error| format!("{}: {error}", file.display()))
-        })
-    });
     found.map_err(|reason| ServerError::Tls {
         key: "proxy.upstream_ca".to_owned(),
         reason,

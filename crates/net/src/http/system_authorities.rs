@@ -4,6 +4,7 @@
 //! The engine panics where there are none, as in an image without `ca-certificates`.
 //! Whoever makes a connector of it asks here which file to name.
 
+use std::fs::File;
 use std::path::Path;
 
 use pingora::tls::{RootCertStore, load_platform_certs_incl_env_into_store};
@@ -19,6 +20,26 @@ pub fn of_engine(file: Option<&Path>) -> Option<String> {
         Some(file) => Some(file.display().to_string()),
         None => fault().map(|_| NOBODY.to_owned()),
     }
+}
+
+/// Whether the file that [`of_engine`] names is there, where no operator's file is.
+///
+/// # Errors
+/// The engine can't make a connection: the system has neither authorities nor the file
+/// that stands for none.
+pub fn check() -> Result<(), String> {
+    check_with(fault(), Path::new(NOBODY))
+}
+
+fn check_with(fault: Option<String>, nobody: &Path) -> Result<(), String> {
+    let Some((fault, missing)) = fault.zip(File::open(nobody).err()) else {
+        return Ok(());
+    };
+    Err(format!(
+        "is not set, and the authorities of this machine can't be read ({fault}), nor can {} \
+         ({missing})",
+        nobody.display()
+    ))
 }
 
 /// Why the authorities of the system can't be read; `None`: they can.
@@ -47,6 +68,18 @@ mod tests {
             TransportConnector::new(Some(options))
         });
         assert!(made.is_ok());
+    }
+
+    #[test]
+    fn a_machine_without_authorities_needs_the_file_that_names_nobody() {
+        let (there, missing) = (Path::new(NOBODY), Path::new("/nowhere/null"));
+        assert_eq!(check_with(None, missing), Ok(()));
+        assert_eq!(check_with(Some("no file".to_owned()), there), Ok(()));
+        let told = check_with(Some("no file".to_owned()), missing).expect_err("refused");
+        assert!(
+            told.contains("can't be read (no file), nor can /nowhere/null"),
+            "{told}"
+        );
     }
 
     #[test]
