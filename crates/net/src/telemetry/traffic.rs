@@ -153,7 +153,8 @@ pub struct Traffic {
 
 impl Traffic {
     /// Lets all routes of a service share their numbers, of those that are compiled
-    /// from now on: many routes make many series.
+    /// from now on: many routes make many series. Routes without a service keep theirs:
+    /// what no route takes is not to be counted among them.
     pub fn count_by_service(&self) {
         self.by_service.store(true, Ordering::Relaxed);
     }
@@ -161,7 +162,11 @@ impl Traffic {
     /// The numbers of `route` of `service`.
     pub fn route(&self, service: &str, route: &str) -> Arc<RouteTraffic> {
         let merged = self.by_service.load(Ordering::Relaxed);
-        let route = if merged { "" } else { route };
+        let route = if merged && !service.is_empty() {
+            ""
+        } else {
+            route
+        };
         self.routes
             .entry((service.into(), route.into()))
             .or_insert_with(|| Arc::new(RouteTraffic::new(service, route)))
@@ -235,6 +240,9 @@ mod tests {
         one.observe(seen);
         other.observe(seen);
         traffic.route("users", "one").observe(seen);
+        traffic.route("", "file").observe(seen);
+        // Of requests that no route takes.
+        traffic.route("", "").observe(seen);
         // A counter that fell would be a burst to whoever reads it.
         traffic.forget(one);
         let sums = traffic.sums();
@@ -245,6 +253,8 @@ mod tests {
         assert_eq!(
             told,
             [
+                ("".into(), "".into(), 1),
+                ("".into(), "file".into(), 1),
                 ("orders".into(), "".into(), 2),
                 ("users".into(), "".into(), 1)
             ]
