@@ -81,10 +81,10 @@ pub(super) fn relocate(document: &mut Document) -> Vec<String> {
         &["telemetry", "access_log", "to"],
     ] {
         each(value, path, &mut Vec::new(), &mut |key, text| {
-            if access_log::is_file(text)
-                && let Some(moved) = place(key, text)
+            if let Some((before, path)) = access_log::split_path(text)
+                && let Some(moved) = place(key, path)
             {
-                *text = moved;
+                *text = format!("{before}{moved}");
             }
         });
     }

@@ -192,6 +192,29 @@ fn relative_paths_begin_at_the_file_that_names_them() {
     assert_eq!(config.telemetry.access_log.to, "stdout");
     let identity = config.identity.expect("a provider");
     assert_eq!(identity.pages.theme, Some(conf.join("theme")));
+    for (setting, expected) in [
+        (
+            "access.log".to_owned(),
+            conf.join("access.log").display().to_string(),
+        ),
+        (
+            "syslog:run/log".to_owned(),
+            format!("syslog:{}", conf.join("run/log").display()),
+        ),
+        ("journal:/run/j".to_owned(), "journal:/run/j".to_owned()),
+        ("journal".to_owned(), "journal".to_owned()),
+        ("off".to_owned(), "off".to_owned()),
+    ] {
+        for text in [
+            format!("telemetry: {{access_log: '{setting}'}}\n"),
+            format!("telemetry: {{access_log: {{to: '{setting}'}}}}\n"),
+        ] {
+            let mut document = Document::parse(&text, &file).expect("YAML");
+            assert!(relocate(&mut document).is_empty());
+            let config: Config = document.deserialize().expect("a configuration");
+            assert_eq!(config.telemetry.access_log.to, expected);
+        }
+    }
     // The directory of the tests is that of the repository.
     let text = "entities: [Cargo.toml]\n";
     let mut document = Document::parse(text, &file).expect("YAML");

@@ -199,9 +199,15 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Whether the setting names a file.
-pub fn is_file(setting: &str) -> bool {
-    matches!(Place::of(setting), Place::File(_))
+/// What stands before the path in a setting, and the path that it names: that of a file,
+/// or of the socket of a daemon.
+pub fn split_path(setting: &str) -> Option<(&str, &str)> {
+    let path = match Place::of(setting) {
+        Place::File(path) | Place::Daemon(_, path) => path.to_str()?,
+        Place::Nowhere | Place::Stdout => return None,
+    };
+    // The usual path of a daemon is not in the setting.
+    setting.strip_suffix(path).map(|before| (before, path))
 }
 
 /// The place that `setting` names: `stdout`, `off`, a log daemon or a file.
