@@ -212,7 +212,8 @@ config! {
         /// For how long a DPoP proof is good, in seconds.
         #[field(default(300))]
         pub(crate) dpop_proof_lifetime: Seconds,
-        /// The algorithms of DPoP proofs. None: those that the provider names.
+        /// The algorithms of DPoP proofs. None: those of `security_profile`, or else those
+        /// that the provider names.
         pub(crate) dpop_signing_algs: Set<ProofAlg>,
         /// The profile whose algorithms alone count.
         pub(crate) security_profile: Option<SecurityProfile>,

@@ -247,7 +247,7 @@ config! {
         pub(crate) session_redis_read_timeout: Option<Millis>,
         /// How long to wait for Redis to take a question, in milliseconds.
         pub(crate) session_redis_send_timeout: Option<Millis>,
-        /// Refused: Redis Cluster is not supported.
+        /// Refused where sessions are in Redis: Redis Cluster is not supported.
         pub(crate) session_redis_cluster_nodes: Vec<ClusterNode>,
         /// Without effect: Redis Cluster is not supported.
         pub(crate) session_redis_cluster_max_redirections: Option<Bounded<0, 100>>,
@@ -308,9 +308,11 @@ config! {
         /// Without effect: Redis Sentinel is not supported.
         #[field(referenceable)]
         pub(crate) sentinel_password: Option<AnyText>,
-        /// Refused: Redis Sentinel is not supported.
+        /// Refused for sessions in Redis, without effect else: Redis Sentinel is not
+        /// supported.
         pub(crate) sentinel_nodes: Option<Vec<SentinelNode>>,
-        /// Refused: Redis Cluster is not supported.
+        /// Refused for sessions in Redis, without effect else: Redis Cluster is not
+        /// supported.
         pub(crate) cluster_nodes: Option<Vec<ClusterNode>>,
         /// Without effect: Redis Cluster is not supported.
         #[field(default(REDIS_REDIRECTIONS))]

@@ -140,7 +140,8 @@ config! {
         #[field(default(false))]
         pub(crate) enable_hs_signatures: bool,
         /// The only algorithm of ID tokens, logout tokens, signed userinfo and signed
-        /// answers. Null: any for which the provider has a key.
+        /// answers. Null: those of `security_profile`, or else any for which the provider
+        /// has a key.
         pub(crate) id_token_signed_response_alg: Option<SigningAlg>,
         /// The cookie that must have the value of `jwt_session_claim`.
         pub(crate) jwt_session_cookie: Option<AnyText>,
