@@ -159,6 +159,23 @@ async fn the_command_of_the_page_relieves_the_process_that_serves() {
 }
 
 #[tokio::test]
+async fn the_signal_of_the_page_starts_a_successor() {
+    let blocks = blocks_tried_by("the_signal_of_the_page_starts_a_successor");
+    let [(_, block)] = &blocks[..] else {
+        panic!("{blocks:?}")
+    };
+    let door = door().await;
+    let before = serving(&door).await.expect("it serves");
+    // Other processes of this name are not the test's to signal.
+    let commands = format!(
+        "pidof() {{ [ \"$*\" = doorward ] && echo {}; }}\n{block}",
+        door.pid()
+    );
+    let _group = Group::start(&door, &commands, Stdio::null());
+    let _successor = Successor(pid(succeeded(&door, before).await));
+}
+
+#[tokio::test]
 async fn an_idle_connection_is_told_by_its_next_answer() {
     let door = door().await;
     let mut idle = Connection::open(&door.proxy()).await;

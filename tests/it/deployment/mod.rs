@@ -12,6 +12,7 @@ mod kubernetes;
 mod monitoring;
 mod packages;
 mod page;
+mod page_commands;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
