@@ -19,8 +19,8 @@ pub enum ResponseFlow {
 /// Sees the body of one answer, piece by piece.
 pub trait BodyFilter: Send + Sync {
     /// Takes the next piece, and may change it, hold it back or add to it. At the
-    /// `end` nothing follows; an answer that is cut short has no end. Must not
-    /// block.
+    /// `end` nothing follows; an answer that is cut short has no end. Of an answer
+    /// without a body the end is all, and nothing can be added. Must not block.
     fn piece(&mut self, body: &mut Option<Bytes>, end: bool);
 
     /// Takes the trailers of the answer, which come before the end. Clients get no
