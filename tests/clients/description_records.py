@@ -105,6 +105,7 @@ BODIES = {
         "service": identity_of("services"),
     },
     "consumers": lambda: {"username": new("ann")},
+    "consumer_groups": lambda: {"name": new("gold")},
     "upstreams": lambda: {"name": new("u"), "client_certificate": identity_of("certificates")},
     "targets": lambda: {"target": f"127.0.0.1:{next(numbers) % 60_000 + 1000}"},
     "certificates": cert_body,
@@ -149,6 +150,7 @@ PARENTS = {
     "services": "service",
     "routes": "route",
     "consumers": "consumer",
+    "consumer_groups": "consumer_group",
     "certificates": "certificate",
     "key-sets": "set",
 }
@@ -159,6 +161,9 @@ def body_below(parent, collection):
     body.pop(PARENTS.get(parent, ""), None)
     if parent == "certificates":
         body.pop("client_certificate", None)
+    if parent == "consumer_groups":
+        # A plugin is for a consumer or for a group.
+        body.pop("consumer", None)
     return body
 
 
@@ -251,6 +256,23 @@ def retired():
     name, identifier = person()
     call("DELETE", f"{ADMIN}/identity/users/{identifier}")
     return name
+
+
+def membership():
+    """A consumer in a group."""
+    group, consumer = identity_of("consumer_groups")["id"], identity_of("consumers")["id"]
+    make(f"/consumer_groups/{group}/consumers", {"consumer": consumer})
+    return {"consumer_groups": group, "consumers": consumer}
+
+
+def side(name):
+    return lambda: {name: membership()[name]}
+
+
+def plugin_of_group():
+    body = body_below("consumer_groups", "plugins")
+    made = make("/plugins", body | {"consumer_group": identity_of("consumer_groups")})
+    return {"plugins": made["id"]}
 
 
 def cached():
@@ -387,6 +409,10 @@ class Admin:
     PATHS = {
         "/audit": dict,
         "/cache/{key}": lambda: {"key": "services:web"},
+        "/consumer_groups/{consumer_groups}/consumers": side("consumer_groups"),
+        "/consumer_groups/{consumer_groups}/consumers/{consumers}": membership,
+        "/consumers/{consumers}/consumer_groups": side("consumers"),
+        "/consumers/{consumers}/consumer_groups/{consumer_groups}": membership,
         "/debug/cluster/log-level/{level}": lambda: {"level": "info"},
         "/debug/node/log-level/{level}": lambda: {"level": "info"},
         "/identity/groups/{id}/members/{id2}": member,
@@ -396,6 +422,7 @@ class Admin:
         "/identity/users/{id}/identities/{id2}": identity_link,
         "/openid-connect/issuers/{issuer}": lambda: {"issuer": issuer()},
         "/openid-connect/sessions/{id}": lambda: {"id": login_session()},
+        "/plugins/{plugins}/consumer_group": plugin_of_group,
         "/plugins/schema/{name}": lambda: {"name": "cors"},
         "/proxy-cache/{key}": lambda: {"key": cached()},
         "/proxy-cache/{plugins}/caches/{key}": lambda: {
@@ -421,6 +448,17 @@ class Admin:
         "POST /broker/applications/{id}/secret": dict,
         "POST /broker/tokens/revoke": lambda: {"token": broker_tokens()["access_token"]},
         "POST /config": lambda: {"_format_version": "3.0", "services": []},
+        "POST /consumer_groups/{consumer_groups}/consumers": lambda: {
+            "consumer": identity_of("consumers")["id"],
+        },
+        "PUT /consumer_groups/{consumer_groups}/plugins/{plugins}": lambda: body_below(
+            "consumer_groups", "plugins"
+        ),
+        "POST /consumers/{consumers}/consumer_groups": lambda: {
+            "group": identity_of("consumer_groups")["id"],
+        },
+        "PATCH /plugins/{plugins}/consumer_group": lambda: {"tags": ["other"]},
+        "PUT /plugins/{plugins}/consumer_group": lambda: BODIES["consumer_groups"](),
         "POST /explain": lambda: {"url": f"{PROXY}/cached"},
         "POST /identity/clients": lambda: {"client_id": new("client")},
         "PUT /identity/clients/{id}": dict,

@@ -86,7 +86,7 @@ async fn a_wrong_document_changes_nothing_and_says_what_is_wrong() {
     let (door, _upstream) = door().await;
     let before = exported(&door).await;
     let text = "_format_version: \"3.0\"\nservices:\n- {name: good, host: h}\n\
-                - {name: bad, port: 99999999, routes: [{paths: [x]}]}\nconsumer_groups: [{name: v}]\n";
+                - {name: bad, port: 99999999, routes: [{paths: [x]}]}\npartials: [{name: v}]\n";
     let answer = post(&door, "?flatten_errors=1", text)
         .await
         .expect(400)

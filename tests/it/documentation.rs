@@ -388,7 +388,7 @@ fn every_configuration_of_the_pages_is_accepted() {
             _ => {}
         }
     }
-    assert_eq!((files, examples), (90, 3));
+    assert_eq!((files, examples), (91, 3));
 }
 
 /// What the commands of the pages find: the users, clients and proxies that the

@@ -38,6 +38,7 @@ mod console_undo;
 mod console_users;
 mod console_users_attacks;
 mod console_warnings;
+mod consumer_groups;
 mod consumers;
 mod cycles;
 mod deck;

@@ -5,9 +5,9 @@ use super::endpoint::{
 };
 use super::openapi::broker as described;
 use super::{
-    audit, broker, cache, config, consumers, credentials, debug, explain, health, info, issuers,
-    keys, login_sessions, nodes, oauth2_tokens, openapi, plugin_sessions, plugins, proxy_cache,
-    route_files, schemas, tags, targets, throttling,
+    audit, broker, cache, config, consumer_groups, consumers, credentials, debug, explain, health,
+    info, issuers, keys, login_sessions, nodes, oauth2_tokens, openapi, plugin_sessions, plugins,
+    proxy_cache, route_files, schemas, tags, targets, throttling,
 };
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
@@ -329,6 +329,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Endpoint> {
     ENDPOINTS
         .iter()
         .chain(cache::ENDPOINTS)
+        .chain(consumer_groups::ENDPOINTS)
         .chain(credentials::ENDPOINTS)
         .chain(debug::ENDPOINTS)
         .chain(keys::ENDPOINTS)

@@ -386,6 +386,16 @@ fn shown<T: Resource>(
     entities: &Entities,
     record: &Record<T>,
 ) -> Result<Response, ApiError> {
+    let shown = shown_doc(call, entities, record)?;
+    Ok(reply::json(StatusCode::OK, &Value::Object(shown)))
+}
+
+/// The same as a document.
+pub(super) fn shown_doc<T: Resource>(
+    call: &Call,
+    entities: &Entities,
+    record: &Record<T>,
+) -> Result<Map<String, Value>, ApiError> {
     let scope = Scope::of(&call.query)?;
     let mut shown = scope.show(record, entities, call.disclosure());
     // What a file declares is not changed here, and has no version.
@@ -393,5 +403,5 @@ fn shown<T: Resource>(
         let version = call.state.versions.of(record, entities);
         shown.insert(version::VERSION.to_owned(), version.into());
     }
-    Ok(reply::json(StatusCode::OK, &Value::Object(shown)))
+    Ok(shown)
 }

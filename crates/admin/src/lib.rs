@@ -14,6 +14,7 @@ mod cache;
 mod call;
 mod certificates;
 mod config;
+mod consumer_groups;
 mod consumers;
 mod cors;
 mod credentials;

@@ -116,6 +116,12 @@ impl Page {
         })
     }
 
+    /// The same, with as many records as there may be where nobody says how many.
+    pub(super) fn at_its_largest(self) -> Self {
+        let size = self.size.or(Some(MAX_SIZE));
+        Self { size, ..self }
+    }
+
     /// One page of the records, or of those that refer to `owner` by a field.
     /// `path` is that of the list; a nested list's `next` repeats neither tags
     /// nor size.
@@ -126,6 +132,20 @@ impl Page {
         owner: Option<(&'static str, Uuid)>,
         disclosure: Disclosure,
     ) -> Response {
+        let show = |record: &Record<T>| self.scope.show(record, entities, disclosure);
+        let body = self.body_of(entities, path, owner, disclosure, show);
+        reply::json(StatusCode::OK, &body)
+    }
+
+    /// The same page as a body in which `show` says what stands for a record.
+    pub(super) fn body_of<T: Resource>(
+        &self,
+        entities: &Entities,
+        path: &str,
+        owner: Option<(&'static str, Uuid)>,
+        disclosure: Disclosure,
+        show: impl Fn(&Record<T>) -> Map<String, Value>,
+    ) -> Value {
         let size = self.size.unwrap_or(DEFAULT_SIZE);
         let fields = self.field_filters::<T>();
         let admitted = |record: &&Arc<Record<T>>| {
@@ -136,7 +156,7 @@ impl Page {
                 && !record.value.is_over(disclosure.now_ms)
                 && self.tags.as_ref().is_none_or(chosen)
                 && self.search.as_ref().is_none_or(|search| {
-                    let shown = T::show(record, entities, disclosure);
+                    let shown = show(record);
                     search.admits(&shown)
                 })
                 && (fields.is_empty() || {
@@ -158,7 +178,7 @@ impl Page {
             .take(size)
             .map(|record| {
                 last = Some(record.value.id());
-                Value::Object(self.scope.show(record, entities, disclosure))
+                Value::Object(show(record))
             })
             .collect();
         let more = last.filter(|_| found.next().is_some());
@@ -173,7 +193,7 @@ impl Page {
         if T::LEGACY_LIST && !(silent && last.is_none()) {
             body["total"] = all(None).filter(admitted).count().into();
         }
-        reply::json(StatusCode::OK, &body)
+        body
     }
 
     /// In the older dialect any other parameter is an equality filter.
@@ -264,7 +284,10 @@ fn shown_as(doc: &Map<String, Value>, key: &str, wanted: &str) -> bool {
         Some(Value::Number(value)) => wanted.parse().is_ok_and(|wanted: Number| wanted == *value),
         Some(_) => true,
         // An unset reference has no flat form.
-        None => !matches!(key, "service_id" | "route_id" | "consumer_id"),
+        None => !matches!(
+            key,
+            "service_id" | "route_id" | "consumer_id" | "consumer_group_id"
+        ),
     }
 }
 

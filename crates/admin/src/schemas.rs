@@ -44,7 +44,14 @@ pub(super) fn plugin(call: Call) -> Answer {
     Box::pin(async move {
         let name = call.param(0);
         let schema = schemas::plugin(Some(&name.into())).map_err(|_| no_plugin(name))?;
-        let own = ["config", "consumer", "protocols", "route", "service"];
+        let own = [
+            "config",
+            "consumer",
+            "consumer_group",
+            "protocols",
+            "route",
+            "service",
+        ];
         let fields = schema.fields.iter().filter(|f| own.contains(&f.name));
         let fields = fields.cloned().collect();
         Ok(shown(&Schema::new(fields)))

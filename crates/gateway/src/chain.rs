@@ -1,7 +1,7 @@
 //! Which filters a request meets, and in which order (gateway-admin-api §6).
 //!
 //! What does not depend on the consumer is fixed for each route when the
-//! snapshot is compiled. Plugins of a consumer are looked at once
+//! snapshot is compiled. Plugins of a consumer and of its groups are looked at once
 //! authentication has found it, and only on routes that have any.
 
 use std::collections::{HashMap, HashSet};
@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::copy_on_write_map::CopyOnWriteMap;
 use super::entities::Record;
 use doorward_core::model::plugin::Plugin;
+use doorward_plugin_api::consumers::Caller;
 use doorward_plugin_api::filter::Filter;
 use doorward_plugins as plugins;
 
@@ -66,19 +67,25 @@ pub(super) fn applies(plugin: &Plugin, place: Place) -> bool {
 /// The more is said about where a plugin applies, the lower.
 fn rank(plugin: &Plugin) -> u8 {
     let (route, service) = (plugin.route.is_some(), plugin.service.is_some());
-    match (route, service, plugin.consumer.is_some()) {
-        (true, true, true) => 0,
-        (true, false, true) => 1,
-        (false, true, true) => 2,
-        (true, true, false) => 3,
-        (false, false, true) => 4,
-        (true, false, false) => 5,
-        (false, true, false) => 6,
-        (false, false, false) => 7,
+    let group = plugin.consumer_group.is_some();
+    match (route, service, plugin.consumer.is_some(), group) {
+        (true, true, true, _) => 0,
+        (true, true, false, true) => 1,
+        (true, false, true, _) => 2,
+        (false, true, true, _) => 3,
+        (true, false, false, true) => 4,
+        (false, true, false, true) => 5,
+        (true, true, false, false) => 6,
+        (false, false, true, _) => 7,
+        (false, false, false, true) => 8,
+        (true, false, false, false) => 9,
+        (false, true, false, false) => 10,
+        (false, false, false, false) => 11,
     }
 }
 
-/// Of each kind the link of the lowest rank, in the order in which they run.
+/// Of each kind the link of the lowest rank, in the order in which they run. Of those
+/// of the same rank the first one counts.
 fn chosen(mut links: Vec<&Link>) -> Vec<&Link> {
     links.sort_by(|a, b| {
         let by_priority = b.priority.cmp(&a.priority);
@@ -103,7 +110,7 @@ pub struct Place {
 /// of a plugin of one route or service costs no more than that place.
 #[derive(Clone, Default)]
 pub(super) struct Chains {
-    /// Those of a route and no consumer, by the route.
+    /// Those of a route and everybody, by the route.
     of_routes: CopyOnWriteMap<Arc<[Link]>>,
     /// Those of a service and neither route nor consumer, by the service.
     of_services: CopyOnWriteMap<Arc<[Link]>>,
@@ -112,7 +119,7 @@ pub(super) struct Chains {
     scoped: Arc<Scoped>,
 }
 
-/// Where a plugin of no consumer is listed.
+/// Where a plugin of everybody is listed.
 enum List {
     Route(Uuid),
     Service(Uuid),
@@ -129,10 +136,11 @@ impl List {
     }
 }
 
-/// The enabled plugins of consumers.
+/// The enabled plugins of consumers and of their groups.
 #[derive(Default)]
 pub struct Scoped {
     by_consumer: HashMap<Uuid, Vec<Link>, RandomState>,
+    by_group: HashMap<Uuid, Vec<Link>, RandomState>,
     /// Whether one of them is for all routes.
     everywhere: bool,
     routes: HashSet<Uuid, RandomState>,
@@ -143,7 +151,7 @@ pub struct Scoped {
 pub(super) struct Chain {
     /// In the order in which they run.
     pub(super) links: Box<[Link]>,
-    /// Plugins of consumers, if any can apply to the route.
+    /// Plugins of consumers and groups, if any can apply to the route.
     pub(super) scoped: Option<Arc<Scoped>>,
     /// Headers that filters vouch for and clients may not send.
     pub(super) owned_headers: Box<[HeaderName]>,
@@ -159,14 +167,14 @@ impl Chains {
     /// All links, each of which belongs to an enabled plugin.
     pub(super) fn of(links: impl Iterator<Item = Link>) -> Self {
         let mut chains = Self::default();
-        let (of_consumers, others): (Vec<Link>, Vec<Link>) =
-            links.partition(|link| link.record.value.consumer.is_some());
+        let (of_callers, others): (Vec<Link>, Vec<Link>) =
+            links.partition(|link| link.record.value.is_of_callers());
         others.into_iter().for_each(|link| chains.add(link));
-        chains.replace_scoped(of_consumers.into_iter());
+        chains.replace_scoped(of_callers.into_iter());
         chains
     }
 
-    /// Adds the link of a plugin of no consumer.
+    /// Adds the link of a plugin of everybody.
     pub(super) fn add(&mut self, link: Link) {
         self.relist(&List::of(&link.record.value), |links| {
             // So that every compilation chooses the same.
@@ -176,20 +184,19 @@ impl Chains {
         });
     }
 
-    /// Takes out the link of a plugin of no consumer.
+    /// Takes out the link of a plugin of everybody.
     pub(super) fn remove(&mut self, plugin: &Plugin) {
         self.relist(&List::of(plugin), |links| {
             links.retain(|link| link.record.value.id != plugin.id);
         });
     }
 
-    /// Puts these links in the place of those of all plugins of consumers.
+    /// Puts these links, as far as they are of consumers or groups, in the place of all
+    /// such links.
     pub(super) fn replace_scoped(&mut self, links: impl Iterator<Item = Link>) {
         let mut scoped = Scoped::default();
         for link in links {
-            if let Some(consumer) = link.record.value.consumer {
-                scoped.add(consumer.id, link);
-            }
+            scoped.add(link);
         }
         self.scoped = Arc::new(scoped);
     }
@@ -225,8 +232,8 @@ impl Chains {
         let candidates = candidates.filter(|link| link.applies(place)).collect();
         let links: Box<[Link]> = chosen(candidates).into_iter().cloned().collect();
         let scoped = self.scoped.reaches(place).then(|| self.scoped.clone());
-        let of_consumers = scoped.iter().flat_map(|scoped| scoped.links());
-        let all: Vec<&Link> = links.iter().chain(of_consumers).collect();
+        let of_callers = scoped.iter().flat_map(|scoped| scoped.links());
+        let all: Vec<&Link> = links.iter().chain(of_callers).collect();
         let owned = all.iter().flat_map(|link| link.filter.owned_headers());
         let mut owned: Vec<HeaderName> = owned.cloned().collect();
         owned.sort_by(|a, b| a.as_str().cmp(b.as_str()));
@@ -265,14 +272,20 @@ impl Chains {
 }
 
 impl Scoped {
-    fn add(&mut self, consumer: Uuid, link: Link) {
+    /// Adds the link of a plugin of a consumer or of a group.
+    fn add(&mut self, link: Link) {
         let plugin = &link.record.value;
+        let of_caller = match (plugin.consumer, plugin.consumer_group) {
+            (Some(consumer), _) => self.by_consumer.entry(consumer.id),
+            (None, Some(group)) => self.by_group.entry(group.id),
+            (None, None) => return,
+        };
         match (plugin.route, plugin.service) {
             (Some(route), _) => drop(self.routes.insert(route.id)),
             (None, Some(service)) => drop(self.services.insert(service.id)),
             (None, None) => self.everywhere = true,
         }
-        self.by_consumer.entry(consumer).or_default().push(link);
+        of_caller.or_default().push(link);
     }
 
     fn reaches(&self, place: Place) -> bool {
@@ -282,16 +295,25 @@ impl Scoped {
     }
 
     pub(super) fn links(&self) -> impl Iterator<Item = &Link> {
-        self.by_consumer.values().flatten()
+        let of_consumers = self.by_consumer.values();
+        of_consumers.chain(self.by_group.values()).flatten()
+    }
+
+    /// The links of a caller: its own, then those of its groups in their order.
+    fn of<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a Link> {
+        let own = self.by_consumer.get(&caller.id).into_iter();
+        let groups = caller.consumer_groups().iter();
+        let of_groups = groups.filter_map(|group| self.by_group.get(group));
+        own.chain(of_groups).flatten()
     }
 
     /// The chain of a request on the route at `place` that turned out to come
-    /// from `consumer`, or from nobody, when the first `done` links of `current` had run; `base` is
+    /// from `caller`, or from nobody, when the first `done` links of `current` had run; `base` is
     /// the chain of requests of nobody. `None`: `current` stays.
     pub(super) fn chain(
         &self,
         place: Place,
-        consumer: Option<Uuid>,
+        caller: Option<&Caller>,
         base: &[Link],
         (current, done): (&[Link], usize),
     ) -> Option<Box<[Link]>> {
@@ -300,8 +322,8 @@ impl Scoped {
         let now = ran.last().map_or(i32::MAX, |link| link.priority);
         // Who has had a turn has had it: authentication itself, above all.
         let in_time = |link: &&Link| link.applies(place) && link.priority <= now && !has_run(link);
-        let own = consumer.and_then(|consumer| self.by_consumer.get(&consumer));
-        let own: Vec<&Link> = own.into_iter().flatten().filter(in_time).collect();
+        let of_caller = caller.into_iter().flat_map(|caller| self.of(caller));
+        let own: Vec<&Link> = of_caller.filter(in_time).collect();
         if own.is_empty() && std::ptr::eq(base, current) {
             return None;
         }

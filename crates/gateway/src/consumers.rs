@@ -6,8 +6,9 @@ use std::sync::OnceLock;
 use ahash::RandomState;
 use uuid::Uuid;
 
-use super::entities::{Table, Unique};
+use super::entities::{Entities, Table, Unique};
 use doorward_core::model::consumer::Consumer;
+use doorward_core::model::consumer_group::{ConsumerGroup, GroupMembership};
 use doorward_core::model::credential::{Acl, Credential};
 use doorward_core::model::user::fold;
 use doorward_plugin_api::consumers::{By, Caller, Directory};
@@ -16,15 +17,19 @@ use doorward_plugin_api::consumers::{By, Caller, Directory};
 pub(super) struct ConsumerIndex {
     table: Table<Consumer>,
     groups: Table<Credential<Acl>>,
+    consumer_groups: Table<ConsumerGroup>,
+    memberships: Table<GroupMembership>,
     /// By name without case; made when it is first asked for.
     folded: OnceLock<HashMap<String, Uuid, RandomState>>,
 }
 
 impl ConsumerIndex {
-    pub(super) fn new(table: Table<Consumer>, groups: Table<Credential<Acl>>) -> Self {
+    pub(super) fn new(entities: &Entities) -> Self {
         Self {
-            table,
-            groups,
+            table: entities.consumers.clone(),
+            groups: entities.credentials.groups.clone(),
+            consumer_groups: entities.consumer_groups.clone(),
+            memberships: entities.group_memberships.clone(),
             folded: OnceLock::new(),
         }
     }
@@ -45,7 +50,8 @@ impl ConsumerIndex {
             .map(|record| record.value.scheme.group.as_str().into())
             .collect();
         groups.sort_unstable();
-        Caller::new(consumer.clone(), groups)
+        let consumer_groups = in_order(&self.memberships, &self.consumer_groups, consumer.id);
+        Caller::new(consumer.clone(), groups).in_consumer_groups(consumer_groups)
     }
 
     fn by_folded(&self, name: &str) -> Option<Caller> {
@@ -61,6 +67,20 @@ impl ConsumerIndex {
         });
         self.by_id(*folded.get(&fold(name))?)
     }
+}
+
+/// The groups of a consumer, by their names: of two whose plugins would run in the same
+/// place, that of the first one does.
+pub(super) fn in_order(
+    memberships: &Table<GroupMembership>,
+    groups: &Table<ConsumerGroup>,
+    consumer: Uuid,
+) -> Vec<Uuid> {
+    let own = memberships.referring("consumer", consumer, None);
+    let own = own.filter_map(|record| groups.get(record.value.consumer_group.id));
+    let mut own: Vec<&ConsumerGroup> = own.map(|group| &group.value).collect();
+    own.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    own.into_iter().map(|group| group.id).collect()
 }
 
 impl Directory for ConsumerIndex {
@@ -87,15 +107,16 @@ mod tests {
 
     #[test]
     fn consumers_are_found_by_each_of_their_names() {
-        let mut table = Table::default();
+        let mut entities = Entities::default();
         for (id, username, custom_id) in [(1, "Anna", "7"), (2, "anna", "8"), (3, "7", "x")] {
             let id = Uuid::from_u128(id);
             let consumer =
                 json!({"id": id, "username": username, "custom_id": custom_id, "created_at": 0});
             let consumer = serde_json::from_value(consumer).expect("a consumer");
-            table.put(Arc::new(Record::of(consumer, Origin::Store)));
+            let consumers = &mut entities.consumers;
+            consumers.put(Arc::new(Record::of(consumer, Origin::Store)));
         }
-        let directory = ConsumerIndex::new(table, Table::default());
+        let directory = ConsumerIndex::new(&entities);
         let find = |by, value: &str| Some(directory.find(by, value)?.id.as_u128());
         assert_eq!(find(By::Username, "anna"), Some(2));
         assert_eq!(find(By::Username, "ANNA"), None);

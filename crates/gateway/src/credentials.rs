@@ -126,11 +126,12 @@ impl Indexed for OAuth2 {
 
 /// Publishes consumers and credentials, as far as they have changed since `old`.
 pub(super) fn publish(parts: &Parts, old: &Entities, new: &Entities) {
-    let groups = (&new.credentials.groups, &old.credentials.groups);
-    let consumers = (&new.consumers, &old.consumers);
-    if !consumers.0.is_same(consumers.1) || !groups.0.is_same(groups.1) {
-        let directory = ConsumerIndex::new(new.consumers.clone(), new.credentials.groups.clone());
-        parts.consumers.publish(Box::new(directory));
+    let same = new.consumers.is_same(&old.consumers)
+        && new.credentials.groups.is_same(&old.credentials.groups)
+        && new.consumer_groups.is_same(&old.consumer_groups)
+        && new.group_memberships.is_same(&old.group_memberships);
+    if !same {
+        parts.consumers.publish(Box::new(ConsumerIndex::new(new)));
     }
     let mut update = Update::new(old, new);
     let published = parts.slots.get_or_default::<Credentials>();
@@ -163,10 +164,20 @@ impl<'a> Update<'a> {
             let records = [groups.get(id), old.credentials.groups.get(id)];
             changed.extend(records.into_iter().flatten().map(|r| r.value.consumer.id));
         }
+        let members = &new.group_memberships;
+        for id in members.changed_since(&old.group_memberships) {
+            let records = [members.get(id), old.group_memberships.get(id)];
+            changed.extend(records.into_iter().flatten().map(|r| r.value.consumer.id));
+        }
+        // The name of a group says when its plugins come.
+        for id in new.consumer_groups.changed_since(&old.consumer_groups) {
+            let renamed = members.referring("consumer_group", id, None);
+            changed.extend(renamed.map(|record| record.value.consumer.id));
+        }
         Self {
             old,
             new,
-            consumers: ConsumerIndex::new(new.consumers.clone(), groups.clone()),
+            consumers: ConsumerIndex::new(new),
             changed,
             callers: HashMap::default(),
         }

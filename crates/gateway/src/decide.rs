@@ -126,7 +126,8 @@ impl Gateway {
             {
                 whose = consumer;
                 let current = chain.as_deref().unwrap_or(&route.filters);
-                let own = scoped.chain(route.place, consumer, &route.filters, (current, done));
+                let caller = exchange.consumer.as_deref();
+                let own = scoped.chain(route.place, caller, &route.filters, (current, done));
                 *chain = own.or_else(|| chain.take());
             }
         }

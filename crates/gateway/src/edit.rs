@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::control::{Change, ChangeError};
-use super::entities::{Entities, Item, Kind, OnDelete, Origin};
+use super::entities::{self, Entities, Item, Kind, OnDelete, Origin};
+use doorward_core::model::consumer_group::{GroupMembership, MAX_GROUPS};
 use doorward_store::{EntityWrite, StoredEntity};
 
 /// Makes one step on `candidate` and notes what the store has to do for it.
@@ -24,6 +25,7 @@ pub(super) fn apply(
             }
             references(candidate, &*item)?;
             unique(candidate, &*item)?;
+            bounded(candidate, &*item)?;
             writes.push(EntityWrite::Put(StoredEntity {
                 kind: item.kind().plural(),
                 id: item.id(),
@@ -48,6 +50,7 @@ pub(super) fn declare(candidate: &mut Entities, item: Arc<dyn Item>) -> Result<(
         });
     }
     unique(candidate, &*item)?;
+    bounded(candidate, &*item)?;
     item.put(candidate);
     Ok(())
 }
@@ -116,6 +119,24 @@ pub(super) fn references(entities: &Entities, item: &dyn Item) -> Result<(), Cha
         }
     }
     Ok(())
+}
+
+/// Whether a consumer belongs to no more groups than it may.
+fn bounded(entities: &Entities, item: &dyn Item) -> Result<(), ChangeError> {
+    let Some(member) = entities::typed::<GroupMembership>(item) else {
+        return Ok(());
+    };
+    let own = (member.value.consumer.id, member.value.id);
+    let memberships = &entities.group_memberships;
+    let others = memberships.referring("consumer", own.0, None);
+    let others = others.filter(|other| other.value.id != own.1);
+    if others.take(MAX_GROUPS).count() < MAX_GROUPS {
+        return Ok(());
+    }
+    Err(ChangeError::Invalid {
+        field: "consumer_group".to_owned(),
+        message: format!("a consumer belongs to {MAX_GROUPS} groups at most"),
+    })
 }
 
 fn unique(entities: &Entities, item: &dyn Item) -> Result<(), ChangeError> {

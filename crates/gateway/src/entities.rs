@@ -20,6 +20,7 @@ use uuid::Uuid;
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
 use doorward_core::model::consumer::Consumer;
+use doorward_core::model::consumer_group::{ConsumerGroup, GroupMembership};
 use doorward_core::model::credential::{KeyDigest, MASK};
 use doorward_core::model::key::{Key, KeySet};
 use doorward_core::model::plugin::Plugin;
@@ -32,7 +33,7 @@ use doorward_core::model::vault::Vault;
 
 pub use credentials::{Credentials, Scheme, SchemeFields, membership};
 pub use kind::{Kind, Link, OnDelete};
-pub use kinds::target_place;
+pub use kinds::{group_membership, target_place};
 pub use table::Table;
 
 /// Where a record comes from, and so who may change it.
@@ -350,6 +351,10 @@ pub struct Entities {
     pub snis: Table<Sni>,
     /// Whom requests come from.
     pub consumers: Table<Consumer>,
+    /// Groups of consumers.
+    pub consumer_groups: Table<ConsumerGroup>,
+    /// Who belongs to which group.
+    pub group_memberships: Table<GroupMembership>,
     /// What they prove themselves by.
     pub credentials: Credentials,
     /// Groups of targets.
@@ -386,6 +391,8 @@ impl Entities {
             Kind::Certificate => &self.certificates,
             Kind::Sni => &self.snis,
             Kind::Consumer => &self.consumers,
+            Kind::ConsumerGroup => &self.consumer_groups,
+            Kind::GroupMembership => &self.group_memberships,
             Kind::Credential(scheme) => self.credentials.table(scheme),
             Kind::Upstream => &self.upstreams,
             Kind::Target => &self.targets,
@@ -405,6 +412,8 @@ impl Entities {
             Kind::Certificate => &mut self.certificates,
             Kind::Sni => &mut self.snis,
             Kind::Consumer => &mut self.consumers,
+            Kind::ConsumerGroup => &mut self.consumer_groups,
+            Kind::GroupMembership => &mut self.group_memberships,
             Kind::Credential(scheme) => self.credentials.table_mut(scheme),
             Kind::Upstream => &mut self.upstreams,
             Kind::Target => &mut self.targets,

@@ -15,6 +15,7 @@ use super::schemas;
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
 use doorward_core::model::consumer::Consumer;
+use doorward_core::model::consumer_group::{ConsumerGroup, GroupMembership};
 use doorward_core::model::credential::{
     Acl, BasicAuth, Credential, HmacAuth, Jwt, KeyAuth, MASK, OAuth2,
 };
@@ -92,6 +93,18 @@ impl Resource for Consumer {
 
     fn schema(_: &Map<String, Value>) -> Result<&'static Schema, Violations> {
         Ok(schemas::consumer())
+    }
+}
+
+impl Resource for ConsumerGroup {
+    fn schema(_: &Map<String, Value>) -> Result<&'static Schema, Violations> {
+        Ok(schemas::consumer_group())
+    }
+}
+
+impl Resource for GroupMembership {
+    fn schema(_: &Map<String, Value>) -> Result<&'static Schema, Violations> {
+        Ok(schemas::group_membership())
     }
 }
 
@@ -308,6 +321,8 @@ pub fn load(kind: Kind, doc: Map<String, Value>) -> Result<Arc<dyn Item>, serde_
         Kind::Certificate => Arc::new(stored::<Certificate>(doc)?),
         Kind::Sni => Arc::new(stored::<Sni>(doc)?),
         Kind::Consumer => Arc::new(stored::<Consumer>(doc)?),
+        Kind::ConsumerGroup => Arc::new(stored::<ConsumerGroup>(doc)?),
+        Kind::GroupMembership => Arc::new(stored::<GroupMembership>(doc)?),
         Kind::Credential(Scheme::KeyAuth) => Arc::new(stored::<Credential<KeyAuth>>(doc)?),
         Kind::Credential(Scheme::BasicAuth) => Arc::new(stored::<Credential<BasicAuth>>(doc)?),
         Kind::Credential(Scheme::Jwt) => Arc::new(stored::<Credential<Jwt>>(doc)?),

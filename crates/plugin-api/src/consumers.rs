@@ -16,6 +16,7 @@ use doorward_core::model::consumer::Consumer;
 pub struct Caller {
     consumer: Consumer,
     groups: Box<[Box<str>]>,
+    consumer_groups: Box<[Uuid]>,
     pub(crate) headers: CallerHeaders,
 }
 
@@ -43,8 +44,23 @@ impl Caller {
         Self {
             consumer,
             groups: groups.into(),
+            consumer_groups: Box::default(),
             headers,
         }
+    }
+
+    /// The same in these consumer groups, those first whose plugins come first.
+    pub fn in_consumer_groups(self, consumer_groups: Vec<Uuid>) -> Self {
+        let consumer_groups = consumer_groups.into();
+        Self {
+            consumer_groups,
+            ..self
+        }
+    }
+
+    /// The consumer groups that it belongs to, those first whose plugins come first.
+    pub fn consumer_groups(&self) -> &[Uuid] {
+        &self.consumer_groups
     }
 
     /// The groups that its records name.

@@ -282,15 +282,18 @@ fn owner_field(kind: Kind, owner: Option<Kind>) -> Vec<&'static str> {
     owner.map(|link| link.field).into_iter().collect()
 }
 
-fn noun(kind: Kind) -> String {
+/// A kind in a sentence.
+pub(in super::super) fn noun(kind: Kind) -> String {
     component(kind).replace('_', " ")
 }
 
-fn noun_of_many(kind: Kind) -> String {
+/// Records of a kind in a sentence.
+pub(in super::super) fn noun_of_many(kind: Kind) -> String {
     kind.plural().replace('_', " ")
 }
 
-fn article(noun: &str) -> String {
+/// A noun with its article.
+pub(in super::super) fn article(noun: &str) -> String {
     let vowel = noun.starts_with(['a', 'e', 'i', 'o', 'u']);
     format!("{} {noun}", if vowel { "an" } else { "a" })
 }

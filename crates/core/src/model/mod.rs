@@ -8,6 +8,7 @@ pub mod ca_certificate;
 pub mod certificate;
 pub mod client;
 pub mod consumer;
+pub mod consumer_group;
 pub mod credential;
 pub mod device;
 pub mod factor;

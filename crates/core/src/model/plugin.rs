@@ -27,8 +27,8 @@ pub struct Plugin {
     /// Unique name of this instance, if any.
     #[serde(default)]
     pub instance_name: Option<String>,
-    /// The service it applies to; none of `service`, `route` and
-    /// `consumer`: all requests.
+    /// The service it applies to; none of `service`, `route`, `consumer` and
+    /// `consumer_group`: all requests.
     #[serde(default)]
     pub service: Option<Reference>,
     /// The route it applies to.
@@ -37,6 +37,9 @@ pub struct Plugin {
     /// The consumer it applies to.
     #[serde(default)]
     pub consumer: Option<Reference>,
+    /// The group of consumers it applies to.
+    #[serde(default)]
+    pub consumer_group: Option<Reference>,
     /// `false`: ignored, the next less specific one applies.
     pub enabled: bool,
     /// The protocols it applies to.
@@ -55,6 +58,11 @@ pub struct Plugin {
 }
 
 impl Plugin {
+    /// Whether it is for requests of some consumers alone.
+    pub fn is_of_callers(&self) -> bool {
+        self.consumer.is_some() || self.consumer_group.is_some()
+    }
+
     /// The certificate that its configuration names.
     pub fn certificate(&self) -> Option<Uuid> {
         let id = self.config.get(CERTIFICATE_FIELD)?.as_str()?;

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::*;
 use crate::entities::Origin;
 use crate::log_phase::{self, trail::TrailState};
+use doorward_core::model::consumer::Consumer;
 use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Exchange, Flow, Verdict};
 
@@ -27,7 +28,25 @@ const PLACE: Place = Place {
     service: Some(SERVICE),
 };
 
-/// A plugin whose place is spelt `rsc`: route, service, consumer.
+const GOLD: Uuid = Uuid::from_u128(4);
+const SILVER: Uuid = Uuid::from_u128(5);
+
+/// Anna in groups of hers, in this order.
+fn anna_in(groups: &[Uuid]) -> Caller {
+    let anna = json!({"id": ANNA, "username": "anna", "created_at": 0});
+    let anna: Consumer = serde_json::from_value(anna).expect("a consumer");
+    Caller::from(anna).in_consumer_groups(groups.to_vec())
+}
+
+/// Somebody else.
+fn bob() -> Caller {
+    let bob = json!({"id": Uuid::from_u128(9), "username": "bob", "created_at": 0});
+    let bob: Consumer = serde_json::from_value(bob).expect("a consumer");
+    Caller::from(bob)
+}
+
+/// A plugin whose place is spelt `rsc`: route, service, consumer; `g` and `i` are the
+/// groups gold and silver.
 fn link(name: &str, place: &str) -> Link {
     let at = |letter: char, id: Uuid| {
         if place.contains(letter) {
@@ -40,6 +59,7 @@ fn link(name: &str, place: &str) -> Link {
         "id": Uuid::new_v5(&ROUTE, format!("{name} {place}").as_bytes()),
         "name": name, "enabled": true, "config": {}, "created_at": 0,
         "route": at('r', ROUTE), "service": at('s', SERVICE), "consumer": at('c', ANNA),
+        "consumer_group": if place.contains('i') { at('i', SILVER) } else { at('g', GOLD) },
         "tags": [place],
     });
     let plugin = serde_json::from_value(plugin).expect("a plugin");
@@ -64,18 +84,25 @@ fn shown(links: &[Link]) -> Vec<String> {
 
 /// The chain of a request of Anna's, found by `openid-connect` on the service.
 fn chain_of_anna(throttled: &[&str], place: Place) -> Vec<String> {
+    chain_of(&anna_in(&[GOLD, SILVER]), throttled, place)
+}
+
+/// The same of a caller's.
+fn chain_of(caller: &Caller, throttled: &[&str], place: Place) -> Vec<String> {
     let links = throttled.iter().map(|place| link("throttling", place));
     let chain = Chains::of(links.chain([link("openid-connect", "s")])).chain(place);
     let scoped = chain.scoped.as_ref();
-    let anna =
-        scoped.and_then(|scoped| scoped.chain(place, Some(ANNA), &chain.links, (&*chain.links, 1)));
+    let anna = scoped
+        .and_then(|scoped| scoped.chain(place, Some(caller), &chain.links, (&*chain.links, 1)));
     shown(anna.as_deref().unwrap_or(&chain.links))
 }
 
 #[test]
 fn the_most_specific_plugin_of_a_name_runs() {
     // From the most specific one down; each runs when those before are gone.
-    let order = ["rsc", "rc", "sc", "rs", "c", "r", "s", ""];
+    let order = [
+        "rsc", "rsg", "rc", "sc", "rg", "sg", "rs", "c", "g", "r", "s", "",
+    ];
     for first in 0..order.len() {
         let mut given = order[first..].to_vec();
         given.reverse();
@@ -84,6 +111,30 @@ fn the_most_specific_plugin_of_a_name_runs() {
             chain_of_anna(&given, PLACE),
             ["openid-connect s", expected.trim_end()],
         );
+    }
+}
+
+#[test]
+fn of_two_groups_at_the_same_place_the_first_one_counts() {
+    let given = ["g", "i"];
+    for (groups, expected) in [
+        (&[GOLD, SILVER][..], "throttling g"),
+        (&[SILVER, GOLD], "throttling i"),
+        (&[SILVER], "throttling i"),
+    ] {
+        let chain = chain_of(&anna_in(groups), &given, PLACE);
+        assert_eq!(chain, ["openid-connect s", expected]);
+    }
+    // A place that says more comes before the order of the groups.
+    let chain = chain_of(&anna_in(&[GOLD, SILVER]), &["g", "ri"], PLACE);
+    assert_eq!(chain, ["openid-connect s", "throttling ri"]);
+}
+
+#[test]
+fn a_plugin_of_a_group_is_for_its_members_alone() {
+    for caller in [bob(), anna_in(&[SILVER])] {
+        let chain = chain_of(&caller, &["g", "rg", "sg", "rsg", ""], PLACE);
+        assert_eq!(chain, ["openid-connect s", "throttling"]);
     }
 }
 
@@ -106,13 +157,13 @@ fn a_plugin_of_a_consumer_is_no_plugin_of_everybody() {
     let chain = Chains::of([link("throttling", "c")].into_iter()).chain(PLACE);
     assert!(chain.links.is_empty());
     let scoped = chain.scoped.expect("it can apply");
-    let bob = Uuid::from_u128(9);
+    let (anna, bob) = (anna_in(&[]), bob());
     assert!(
         scoped
-            .chain(PLACE, Some(bob), &chain.links, (&*chain.links, 0))
+            .chain(PLACE, Some(&bob), &chain.links, (&*chain.links, 0))
             .is_none()
     );
-    let anna = scoped.chain(PLACE, Some(ANNA), &chain.links, (&*chain.links, 0));
+    let anna = scoped.chain(PLACE, Some(&anna), &chain.links, (&*chain.links, 0));
     assert_eq!(shown(&anna.expect("a chain")), ["throttling c"]);
 }
 
@@ -126,7 +177,15 @@ fn only_routes_that_a_consumers_plugin_reaches_look_for_it() {
         route: Uuid::from_u128(7),
         service: None,
     };
-    for (place, reached) in [("rc", false), ("sc", false), ("rsc", false), ("c", true)] {
+    for (place, reached) in [
+        ("rc", false),
+        ("sc", false),
+        ("rsc", false),
+        ("c", true),
+        ("rg", false),
+        ("sg", false),
+        ("g", true),
+    ] {
         let chains = Chains::of([link("throttling", place)].into_iter());
         assert!(chains.chain(PLACE).scoped.is_some(), "{place}");
         assert_eq!(chains.chain(elsewhere).scoped.is_some(), reached, "{place}");
@@ -147,7 +206,7 @@ fn what_has_run_is_not_run_again() {
     let scoped = chain.scoped.expect("it can apply");
     assert!(
         scoped
-            .chain(PLACE, Some(ANNA), &chain.links, (&*chain.links, 1))
+            .chain(PLACE, Some(&anna_in(&[])), &chain.links, (&*chain.links, 1))
             .is_none()
     );
 }
@@ -173,10 +232,10 @@ fn whoever_turns_out_to_be_somebody_else_loses_the_plugins_of_the_first() {
     let chain = Chains::of(links.into_iter()).chain(PLACE);
     let scoped = chain.scoped.expect("it can apply");
     let base: &[Link] = &chain.links;
-    let anna = scoped.chain(PLACE, Some(ANNA), base, (base, 1));
+    let anna = scoped.chain(PLACE, Some(&anna_in(&[])), base, (base, 1));
     let anna = anna.expect("a chain of her own");
     assert_eq!(shown(&anna), ["openid-connect", "throttling c"]);
-    for other in [None, Some(Uuid::from_u128(9))] {
+    for other in [None, Some(&bob())] {
         let rest = scoped.chain(PLACE, other, base, (&*anna, 1));
         let rest = rest.expect("another chain");
         assert_eq!(shown(&rest), ["openid-connect", "throttling r"]);

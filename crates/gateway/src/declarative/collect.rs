@@ -11,8 +11,6 @@ use doorward_core::yaml::PathSegment;
 /// Lists of the format that can't be served here, at the top of a document or
 /// in a record.
 const NOT_SERVED: &[&str] = &[
-    "consumer_groups",
-    "consumer_group_consumers",
     "consumer_group_plugins",
     "partials",
     "groups",
@@ -127,6 +125,20 @@ fn is_not_served(key: &str) -> bool {
     NOT_SERVED.contains(&key)
 }
 
+/// What the list of this name in a record of this kind is: consumers that belong to a
+/// group, or groups that a consumer belongs to. The field of a membership that each of
+/// its items stands for, and what names one.
+fn memberships(kind: Kind, list: &str) -> Option<(&'static str, &'static str)> {
+    match (kind, list) {
+        (Kind::Consumer, "groups") => Some(("consumer_group", "name")),
+        (Kind::ConsumerGroup, "consumers") => Some(("consumer", "username")),
+        _ => None,
+    }
+}
+
+/// What an item of such a list may tell besides what names it.
+const OF_MEMBERS: &[&str] = &["id", "custom_id", "tags", "created_at", "updated_at"];
+
 /// What may be nested in a record of this kind: what refers to it by its name.
 fn children(kind: Kind) -> impl Iterator<Item = Kind> {
     Kind::ALL.into_iter().filter(move |child| {
@@ -188,15 +200,18 @@ impl Collector<'_> {
         &mut self,
         kind: Kind,
         record: Map<String, Value>,
-        path: Vec<PathSegment>,
+        mut path: Vec<PathSegment>,
         parent: Option<usize>,
     ) {
         let mut own = Map::new();
         let mut nested = Vec::new();
+        let mut members = None;
         let nestable: Vec<Kind> = children(kind).collect();
         for (key, value) in record {
             if let Some(child) = nestable.iter().find(|child| child.plural() == key) {
                 nested.push((*child, value));
+            } else if let Some(field) = memberships(kind, &key) {
+                members = Some((key, field, value));
             } else if is_not_served(&key) {
                 let mut path = path.clone();
                 path.push(key.as_str().into());
@@ -234,6 +249,51 @@ impl Collector<'_> {
             let mut path = path.clone();
             path.push(child.plural().into());
             self.list(child, value, &path, Some(position));
+        }
+        if let Some((key, field, value)) = members {
+            path.push(key.as_str().into());
+            self.members(field, value, &path, position);
+        }
+    }
+
+    /// The memberships that a list in a record stands for.
+    fn members(
+        &mut self,
+        (field, key): (&'static str, &'static str),
+        value: Value,
+        path: &[PathSegment],
+        parent: usize,
+    ) {
+        let list = match value {
+            Value::Array(list) => list,
+            Value::Null => return,
+            _ => return self.report.wrong(path, "expected an array"),
+        };
+        for (index, item) in list.into_iter().enumerate() {
+            let mut path = path.to_vec();
+            path.push(index.into());
+            let reference = match item {
+                Value::Object(mut item) => {
+                    let is_right = |name: &str| name == key || OF_MEMBERS.contains(&name);
+                    let wrong = item.keys().find(|name| !is_right(name));
+                    if let Some(name) = wrong.filter(|name| !header::is_comment(name)) {
+                        path.push(name.as_str().into());
+                        self.report.wrong(&path, "unknown field");
+                        continue;
+                    }
+                    let by_name = item.remove(key).map(|name| json!({"name": name}));
+                    by_name.or_else(|| Some(json!({"id": item.remove("id")?})))
+                }
+                Value::String(_) => Some(item),
+                _ => None,
+            };
+            let Some(reference) = reference else {
+                let message = format!("expected a name, or a record with {key} or id");
+                self.report.wrong(&path, message);
+                continue;
+            };
+            let record = Map::from_iter([(field.to_owned(), reference)]);
+            self.record(Kind::GroupMembership, record, path, Some(parent));
         }
     }
 }

@@ -244,7 +244,9 @@ impl Linker<'_> {
             Some(_) => format!("no {} named '{name}' is declared", kind.singular()),
             None => format!("expected the id of one of the {}", kind.plural()),
         };
-        self.wrong(&item.place, Some(field), message);
+        // An item of a list in another record is what it refers to.
+        let is_item = item.kind == Kind::GroupMembership && !is_own_list(&item.place);
+        self.wrong(&item.place, Some(field).filter(|_| !is_item), message);
         None
     }
 
@@ -363,6 +365,12 @@ impl Linker<'_> {
     }
 }
 
+/// Whether a membership stands in a list of memberships.
+fn is_own_list(place: &Place) -> bool {
+    let list = place.path.iter().rev().nth(1);
+    list.is_some_and(|list| *list == Kind::GroupMembership.plural().into())
+}
+
 const TIMES: [&str; 2] = ["created_at", "updated_at"];
 
 /// A document that does not tell the times of a record means those it has.
@@ -465,9 +473,10 @@ fn identity(kind: Kind, record: &Map<String, Value>) -> Option<String> {
     let text = |field: &str| record.get(field).and_then(Value::as_str);
     match kind {
         Kind::Key => Some(["kid", "set"].map(shown).join(" ")),
-        Kind::Service | Kind::Route | Kind::Upstream | Kind::KeySet => {
+        Kind::Service | Kind::Route | Kind::Upstream | Kind::KeySet | Kind::ConsumerGroup => {
             text("name").map(str::to_owned)
         }
+        Kind::GroupMembership => Some(["consumer", "consumer_group"].map(shown).join(" ")),
         Kind::Vault => text("prefix").map(str::to_owned),
         Kind::Sni => text("name").map(|name| folded(kind, name)),
         Kind::Consumer => match (text("username"), text("custom_id")) {
@@ -477,8 +486,12 @@ fn identity(kind: Kind, record: &Map<String, Value>) -> Option<String> {
         },
         Kind::Plugin => {
             let mut place = ["name", "service", "route"].map(shown).join(" ");
-            if record.get("consumer").is_some_and(|to| !to.is_null()) {
+            let is_set = |field: &str| record.get(field).is_some_and(|to| !to.is_null());
+            if is_set("consumer") {
                 place = format!("{place} {}", shown("consumer"));
+            }
+            if is_set("consumer_group") {
+                place = format!("{place} group {}", shown("consumer_group"));
             }
             Some(place)
         }

@@ -1,3 +1,4 @@
+mod groups;
 mod kinds;
 
 use std::path::Path;
@@ -185,7 +186,7 @@ fn every_error_names_file_line_and_key() {
              \x20   config:\n\
              \x20     issuer: http://a\n\
              \x20     leeway: -1\n\
-             consumer_groups:\n\
+             partials:\n\
              - name: u\n"),
         [
             "r.yaml:2: bogus: unknown field",
@@ -194,9 +195,9 @@ fn every_error_names_file_line_and_key() {
             "r.yaml:10: services[1].routes[0].paths[1]: should start with: / (fixed path) or ~/ (regex path)",
             unknown.as_str(),
             "r.yaml:16: services[1].plugins[0].config.leeway: value should be between 0 and 86400",
-            "r.yaml:17: consumer_groups: 'consumer_groups' can't be served here; expected one of: \
-             vaults, key_sets, keys, ca_certificates, certificates, snis, consumers, keyauth_credentials, \
-             basicauth_credentials, jwt_secrets, hmacauth_credentials, oauth2_credentials, acls, upstreams, targets, \
+            "r.yaml:17: partials: 'partials' can't be served here; expected one of: \
+             vaults, key_sets, keys, ca_certificates, certificates, snis, consumers, consumer_groups, \
+             consumer_group_consumers, keyauth_credentials, basicauth_credentials, jwt_secrets, hmacauth_credentials, oauth2_credentials, acls, upstreams, targets, \
              services, routes, plugins",
         ]
     );
@@ -310,16 +311,15 @@ fn skipped(text: &str) -> (Vec<String>, Declared) {
 
 #[test]
 fn what_nobody_runs_is_left_out_by_file_line_and_name() {
-    let text = "_format_version: '3.0'\nconsumer_groups:\n- name: gold\nplugins:\n\
-        - name: pre-function\n- name: cors\n- name: cors\n  consumer_group: gold\n";
+    let text = "_format_version: '3.0'\npartials:\n- name: gold\nplugins:\n\
+        - name: pre-function\n- name: cors\n";
     let (told, declared) = skipped(text);
     assert_eq!(
         told,
         [
-            "r.yaml:2: consumer_groups: 'consumer_groups' can't be served here",
+            "r.yaml:2: partials: 'partials' can't be served here",
             "r.yaml:5: plugins[0].name: 'pre-function' is a plugin that Doorward does not run: \
              it runs code of the configuration",
-            "r.yaml:8: plugins[2].consumer_group: 'cors' of a group of consumers is not run",
         ]
     );
     assert_eq!(declared.entities.items.len(), 1);

@@ -54,8 +54,6 @@ const TASK: &str = "nothing takes its place here";
 
 /// The field by which log plugins run code.
 const LUA_FIELDS: &str = "custom_fields_by_lua";
-/// The field by which a plugin belongs to a group of consumers.
-const GROUP: &str = "consumer_group";
 
 /// A plugin that can't be what its record says.
 pub(super) struct Unsupported {
@@ -115,10 +113,6 @@ pub(super) fn plugin(record: &Map<String, Value>) -> Option<Unsupported> {
         };
         return unsupported(&["name"], message);
     }
-    if record.get(GROUP).is_some_and(|group| !group.is_null()) {
-        let message = format!("'{name}' of a group of consumers is not run");
-        return unsupported(&[GROUP], message);
-    }
     let lua = record
         .get("config")
         .and_then(|config| config.get(LUA_FIELDS));
@@ -155,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn code_and_groups_of_consumers_are_told_by_their_field() {
+    fn code_is_told_by_its_field() {
         let code = json!({"name": "cors", "config": {"custom_fields_by_lua": {"a": "return 1"}}});
         let found = plugin(code.as_object().expect("a record")).expect("found");
         assert_eq!(found.field, ["config", "custom_fields_by_lua"]);
@@ -167,9 +161,8 @@ mod tests {
         let mixed = json!({"name": "cors", "config":
             {"custom_fields_by_lua": {"a": "return nil", "b": "return 1"}}});
         assert!(message(&mixed).is_some());
-        assert!(message(&json!({"name": "cors", "consumer_group": "gold"})).is_some());
         assert_eq!(
-            message(&json!({"name": "cors", "consumer_group": null})),
+            message(&json!({"name": "cors", "consumer_group": "gold"})),
             None
         );
     }

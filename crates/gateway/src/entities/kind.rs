@@ -20,6 +20,10 @@ pub enum Kind {
     Sni,
     /// Whom requests come from.
     Consumer,
+    /// Groups of consumers.
+    ConsumerGroup,
+    /// Who belongs to which group.
+    GroupMembership,
     /// What consumers prove themselves by.
     Credential(Scheme),
     /// Groups of targets.
@@ -66,7 +70,7 @@ const fn link(field: &'static str, to: Kind, on_delete: OnDelete) -> Link {
 
 impl Kind {
     /// Every kind; each one after those that it refers to.
-    pub const ALL: [Kind; 18] = [
+    pub const ALL: [Kind; 20] = [
         Kind::Vault,
         Kind::KeySet,
         Kind::Key,
@@ -74,6 +78,8 @@ impl Kind {
         Kind::Certificate,
         Kind::Sni,
         Kind::Consumer,
+        Kind::ConsumerGroup,
+        Kind::GroupMembership,
         Kind::Credential(Scheme::KeyAuth),
         Kind::Credential(Scheme::BasicAuth),
         Kind::Credential(Scheme::Jwt),
@@ -97,6 +103,8 @@ impl Kind {
             Kind::Certificate => "certificates",
             Kind::Sni => "snis",
             Kind::Consumer => "consumers",
+            Kind::ConsumerGroup => "consumer_groups",
+            Kind::GroupMembership => "consumer_group_consumers",
             Kind::Credential(scheme) => scheme.plural(),
             Kind::Upstream => "upstreams",
             Kind::Target => "targets",
@@ -117,6 +125,8 @@ impl Kind {
             Kind::Certificate => "certificate",
             Kind::Sni => "sni",
             Kind::Consumer => "consumer",
+            Kind::ConsumerGroup => "consumer_group",
+            Kind::GroupMembership => "consumer_group_consumer",
             Kind::Credential(scheme) => scheme.singular(),
             Kind::Upstream => "upstream",
             Kind::Target => "target",
@@ -130,15 +140,19 @@ impl Kind {
     /// record of this kind, besides its id.
     pub const fn key(self) -> Option<&'static str> {
         match self {
-            Kind::Service | Kind::Route | Kind::Upstream | Kind::Sni | Kind::KeySet | Kind::Key => {
-                Some("name")
-            }
+            Kind::Service
+            | Kind::Route
+            | Kind::Upstream
+            | Kind::Sni
+            | Kind::KeySet
+            | Kind::Key
+            | Kind::ConsumerGroup => Some("name"),
             Kind::Vault => Some("prefix"),
             Kind::Consumer => Some("username"),
             Kind::Credential(scheme) => scheme.key(),
             Kind::Plugin => Some("instance_name"),
-            // A target is unique within its upstream only.
-            Kind::CaCertificate | Kind::Certificate | Kind::Target => None,
+            // A target is unique within its upstream only, a member within its group.
+            Kind::CaCertificate | Kind::Certificate | Kind::Target | Kind::GroupMembership => None,
         }
     }
 
@@ -149,7 +163,16 @@ impl Kind {
             | Kind::KeySet
             | Kind::CaCertificate
             | Kind::Certificate
-            | Kind::Consumer => &[],
+            | Kind::Consumer
+            | Kind::ConsumerGroup => &[],
+            Kind::GroupMembership => {
+                &const {
+                    [
+                        link("consumer", Kind::Consumer, Cascade),
+                        link("consumer_group", Kind::ConsumerGroup, Cascade),
+                    ]
+                }
+            }
             Kind::Key => &const { [link("set", Kind::KeySet, Cascade)] },
             Kind::Sni => &const { [link("certificate", Kind::Certificate, Cascade)] },
             Kind::Credential(_) => &const { [link("consumer", Kind::Consumer, Cascade)] },
@@ -170,6 +193,7 @@ impl Kind {
                         link("service", Kind::Service, Cascade),
                         link("route", Kind::Route, Cascade),
                         link("consumer", Kind::Consumer, Cascade),
+                        link("consumer_group", Kind::ConsumerGroup, Cascade),
                         link(plugin::CERTIFICATE, Kind::Certificate, Restrict),
                         link(plugin::AUTHORITIES, Kind::CaCertificate, Restrict),
                     ]

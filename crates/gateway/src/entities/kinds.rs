@@ -6,6 +6,7 @@ use super::{Column, Entities, Entity, Kind, Table, Unique};
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
 use doorward_core::model::consumer::Consumer;
+use doorward_core::model::consumer_group::{ConsumerGroup, GroupMembership};
 use doorward_core::model::key::{Key, KeySet};
 use doorward_core::model::plugin::{AUTHORITIES, CERTIFICATE, Plugin};
 use doorward_core::model::route::{Reference, Route};
@@ -96,12 +97,18 @@ impl Entity for Plugin {
 
     /// One plugin of a name at each place.
     fn unique(&self) -> Vec<Unique<'_>> {
-        let place = Unique::of(vec![
-            ("consumer", id_of(self.consumer)),
-            ("name", Column::Text(self.name.as_str().into())),
-            ("route", id_of(self.route)),
-            ("service", id_of(self.service)),
-        ]);
+        // Told only if there is one: without groups all is as in the edition without them.
+        let group = self.consumer_group;
+        let group = group.map(|group| ("consumer_group", Column::Id(Some(group.id))));
+        let place = [("consumer", id_of(self.consumer))]
+            .into_iter()
+            .chain(group)
+            .chain([
+                ("name", Column::Text(self.name.as_str().into())),
+                ("route", id_of(self.route)),
+                ("service", id_of(self.service)),
+            ]);
+        let place = Unique::of(place.collect());
         Unique::text("instance_name", self.instance_name.as_deref())
             .chain([place])
             .collect()
@@ -112,6 +119,7 @@ impl Entity for Plugin {
             link("service", self.service),
             link("route", self.route),
             link("consumer", self.consumer),
+            link("consumer_group", self.consumer_group),
             self.certificate().map(|id| (CERTIFICATE, id)),
         ]
         .into_iter()
@@ -133,6 +141,41 @@ impl Entity for Consumer {
             .chain(Unique::text("custom_id", self.custom_id.as_deref()))
             .collect()
     }
+}
+
+impl Entity for ConsumerGroup {
+    basics!(ConsumerGroup, consumer_groups);
+
+    fn key(&self) -> Option<&str> {
+        Some(&self.name)
+    }
+
+    fn unique(&self) -> Vec<Unique<'_>> {
+        Unique::text("name", Some(&self.name)).collect()
+    }
+}
+
+impl Entity for GroupMembership {
+    basics!(GroupMembership, group_memberships);
+
+    fn unique(&self) -> Vec<Unique<'_>> {
+        vec![group_membership(self.consumer.id, self.consumer_group.id)]
+    }
+
+    fn references(&self) -> Vec<(&'static str, Uuid)> {
+        vec![
+            ("consumer", self.consumer.id),
+            ("consumer_group", self.consumer_group.id),
+        ]
+    }
+}
+
+/// What is unique about the membership of a consumer in a group.
+pub fn group_membership(consumer: Uuid, group: Uuid) -> Unique<'static> {
+    Unique::of(vec![
+        ("consumer", Column::Id(Some(consumer))),
+        ("consumer_group", Column::Id(Some(group))),
+    ])
 }
 
 impl Entity for Upstream {

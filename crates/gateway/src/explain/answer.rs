@@ -157,7 +157,7 @@ pub struct ExplainedFilter {
     pub instance_name: Option<String>,
     /// Higher runs first.
     pub priority: i32,
-    /// `route`, `service`, `consumer`, several of them, or `global`.
+    /// `route`, `service`, `consumer`, `consumer_group`, several of them, or `global`.
     pub scope: String,
     /// Where it comes from.
     pub origin: From,

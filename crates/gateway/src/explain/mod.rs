@@ -22,12 +22,12 @@ use http::{HeaderName, StatusCode};
 use ipnet::IpNet;
 use pingora::http::RequestHeader;
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::admit;
 use super::answer::no_route;
 use super::chain::{self, Link};
 use super::choose::{self, Arrival, Unrouted};
+use super::consumers::ConsumerIndex;
 use super::edge::https::HttpsRedirect;
 use super::edge::probes::ProbePaths;
 use super::entities::{Entities, Record};
@@ -38,6 +38,7 @@ use doorward_core::model::plugin::Plugin;
 use doorward_core::model::route::Route;
 use doorward_net::http::authority;
 use doorward_net::http::reply::{Reply, ReplyBody};
+use doorward_plugin_api::consumers::Caller;
 use doorward_plugin_api::filter::Filter;
 use filter_explanation::Ahead;
 
@@ -271,12 +272,10 @@ impl Witness<'_> {
         explanation: &mut Explanation,
         entities: &Entities,
     ) -> Vec<Arc<dyn Filter>> {
-        let consumer = question
-            .consumer
-            .as_deref()
-            .and_then(|name| consumer_id(self.snapshot.entities(), name));
-        let chain = match (consumer, &route.scoped) {
-            (Some(consumer), Some(scoped)) => {
+        let named = question.consumer.as_deref();
+        let caller = named.and_then(|name| caller(entities, name));
+        let chain = match (&caller, &route.scoped) {
+            (Some(caller), Some(scoped)) => {
                 // Consumers are found by authentication.
                 let done = route
                     .filters
@@ -284,7 +283,7 @@ impl Witness<'_> {
                     .position(|link| AUTHENTICATION.contains(&&*link.record.value.name));
                 let done = done.map_or(0, |at| at + 1);
                 let current = (&*route.filters, done);
-                scoped.chain(route.place, Some(consumer), &route.filters, current)
+                scoped.chain(route.place, Some(caller), &route.filters, current)
             }
             _ => None,
         };
@@ -295,9 +294,8 @@ impl Witness<'_> {
         explanation.filters = chain.iter().map(|link| shown(link, entities)).collect();
         for record in self.snapshot.entities().plugins.iter() {
             let plugin = &record.value;
-            let of_consumer = plugin.consumer.map(|c| c.id);
             if !chain::applies(plugin, route.place)
-                || (of_consumer.is_some() && of_consumer != consumer)
+                || !is_for(plugin, caller.as_ref())
                 || chain.iter().any(|link| link.record.value.id == plugin.id)
             {
                 continue;
@@ -338,12 +336,20 @@ const AUTHENTICATION: &[&str] = &[
     "hmac-auth",
 ];
 
-fn consumer_id(entities: &Entities, name: &str) -> Option<Uuid> {
-    if let Some(record) = entities.consumers.by_key(name) {
-        return Some(record.value.id);
-    }
-    let id = name.parse().ok()?;
-    Some(entities.consumers.get(id)?.value.id)
+fn caller(entities: &Entities, name: &str) -> Option<Caller> {
+    let id = match entities.consumers.by_key(name) {
+        Some(record) => record.value.id,
+        None => name.parse().ok()?,
+    };
+    ConsumerIndex::new(entities).by_id(id)
+}
+
+/// Whether a plugin is for everybody, for the caller or for a group of it.
+fn is_for(plugin: &Plugin, caller: Option<&Caller>) -> bool {
+    let is_caller = |id| caller.is_some_and(|caller| caller.id == id);
+    let has_group = |id| caller.is_some_and(|caller| caller.consumer_groups().contains(&id));
+    plugin.consumer.is_none_or(|to| is_caller(to.id))
+        && plugin.consumer_group.is_none_or(|to| has_group(to.id))
 }
 
 fn shown(link: &Link, entities: &Entities) -> ExplainedFilter {
@@ -365,6 +371,7 @@ fn scope(plugin: &Plugin) -> String {
         ("route", plugin.route.is_some()),
         ("service", plugin.service.is_some()),
         ("consumer", plugin.consumer.is_some()),
+        ("consumer_group", plugin.consumer_group.is_some()),
     ];
     let parts: Vec<&str> = parts
         .iter()

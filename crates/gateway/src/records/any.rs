@@ -11,6 +11,7 @@ use crate::entities::{Item, Kind, Origin, Scheme};
 use doorward_core::model::ca_certificate::CaCertificate;
 use doorward_core::model::certificate::Certificate;
 use doorward_core::model::consumer::Consumer;
+use doorward_core::model::consumer_group::{ConsumerGroup, GroupMembership};
 use doorward_core::model::credential::{
     Acl, BasicAuth, Credential, HmacAuth, Jwt, KeyAuth, OAuth2,
 };
@@ -97,6 +98,8 @@ pub fn any(kind: Kind) -> &'static dyn AnyResource {
         Kind::Certificate => &Of::<Certificate>(PhantomData),
         Kind::Sni => &Of::<Sni>(PhantomData),
         Kind::Consumer => &Of::<Consumer>(PhantomData),
+        Kind::ConsumerGroup => &Of::<ConsumerGroup>(PhantomData),
+        Kind::GroupMembership => &Of::<GroupMembership>(PhantomData),
         Kind::Credential(Scheme::KeyAuth) => &Of::<Credential<KeyAuth>>(PhantomData),
         Kind::Credential(Scheme::BasicAuth) => &Of::<Credential<BasicAuth>>(PhantomData),
         Kind::Credential(Scheme::Jwt) => &Of::<Credential<Jwt>>(PhantomData),

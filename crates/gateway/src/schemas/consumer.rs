@@ -1,4 +1,4 @@
-//! The Consumer schema.
+//! The schemas of consumers, and of their groups.
 
 use std::sync::LazyLock;
 
@@ -14,6 +14,30 @@ pub fn consumer() -> &'static Schema {
         let mut fields = common();
         fields.extend([name("username"), name("custom_id")]);
         Schema::new(fields).check(some_name)
+    });
+    &SCHEMA
+}
+
+/// The fields of a group of consumers.
+pub fn consumer_group() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        let mut fields = common();
+        let name = Field::new("name", Type::checked(checks::some_text));
+        fields.push(name.required().unique());
+        Schema::new(fields)
+    });
+    &SCHEMA
+}
+
+/// The fields of the membership of a consumer in a group.
+pub fn group_membership() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        let mut fields = common();
+        fields.extend([
+            Field::new("consumer", Type::Foreign("consumers")).required(),
+            Field::new("consumer_group", Type::Foreign("consumer_groups")).required(),
+        ]);
+        Schema::new(fields)
     });
     &SCHEMA
 }

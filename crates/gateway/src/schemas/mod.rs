@@ -20,7 +20,7 @@ mod tests;
 pub use address::target as full_target;
 pub use certificate::{ca_certificate, certificate, sni};
 pub use certificate::{cert_digest, cert_end};
-pub use consumer::consumer;
+pub use consumer::{consumer, consumer_group, group_membership};
 pub use credential::{MAX_TTL, credential};
 pub use key::{key, key_set};
 pub use plugin::{plugin, plugin_of};

@@ -102,6 +102,7 @@ pub fn plugin_of(config: &Schema) -> Schema {
         Field::new("service", Type::Foreign("services")),
         Field::new("route", Type::Foreign("routes")),
         Field::new("consumer", Type::Foreign("consumers")),
+        Field::new("consumer_group", Type::Foreign("consumer_groups")),
         Field::new("enabled", Type::Boolean)
             .default(true)
             .required(),
@@ -113,24 +114,43 @@ pub fn plugin_of(config: &Schema) -> Schema {
         let description = "The reference of the same name, in the older dialect.";
         schema.input(name, id, &[], description)
     };
-    let schema = Schema::new(fields).shorthand(nest_references);
+    let schema = Schema::new(fields)
+        .shorthand(nest_references)
+        .check(of_one_or_of_many);
     REFERENCES
         .iter()
         .fold(schema, |schema, (name, _)| flat(schema, name))
 }
 
 /// References of the older dialect, and what they stand for.
-const REFERENCES: [(&str, &str); 3] = [
+const REFERENCES: [(&str, &str); 4] = [
     ("service_id", "service"),
     ("route_id", "route"),
     ("consumer_id", "consumer"),
+    ("consumer_group_id", "consumer_group"),
 ];
 
 /// It would never run: it does before the consumer is known.
 fn of_no_consumer(plugin: &Map<String, Value>, violations: &mut Violations) {
-    if plugin.get("consumer").is_some_and(|value| !value.is_null()) {
-        violations.put("consumer", "value must be null");
+    for field in ["consumer", "consumer_group"] {
+        if is_set(plugin, field) {
+            violations.put(field, "value must be null");
+        }
     }
+}
+
+/// One for a consumer and for a group, too, would run for hardly anybody.
+fn of_one_or_of_many(plugin: &Map<String, Value>, violations: &mut Violations) {
+    if is_set(plugin, "consumer") && is_set(plugin, "consumer_group") {
+        let fields = "'consumer', 'consumer_group'";
+        violations.put_entity(format!(
+            "only one of these fields must be non-empty: {fields}"
+        ));
+    }
+}
+
+fn is_set(plugin: &Map<String, Value>, field: &str) -> bool {
+    plugin.get(field).is_some_and(|value| !value.is_null())
 }
 
 /// `service_id: x` is `service: {id: x}` in the older dialect; the nested form

@@ -151,15 +151,17 @@ pub(super) fn chains(filters: &Filters, changed: &[Uuid], previous: Option<&Snap
     for id in changed {
         let (old, new) = (previous.filters.get(*id), filters.get(*id));
         if let Some(old) = old {
-            match old.record.value.consumer {
-                Some(_) => scoped = true,
-                None => chains.remove(&old.record.value),
+            if old.record.value.is_of_callers() {
+                scoped = true;
+            } else {
+                chains.remove(&old.record.value);
             }
         }
         if let Some(new) = new {
-            match new.record.value.consumer {
-                Some(_) => scoped = true,
-                None => chains.add(new.link()),
+            if new.record.value.is_of_callers() {
+                scoped = true;
+            } else {
+                chains.add(new.link());
             }
         }
     }
@@ -224,7 +226,7 @@ pub(super) type Place = (Option<Uuid>, Option<Uuid>);
 #[derive(Default)]
 pub(super) struct Replaced {
     places: HashSet<Place, RandomState>,
-    /// Whether one of them was for a consumer.
+    /// Whether one of them was for a consumer or a group.
     scoped: bool,
 }
 
@@ -244,8 +246,8 @@ impl Replaced {
 
     fn add(&mut self, plugin: &Plugin) {
         let (service, route) = (plugin.service.map(|s| s.id), plugin.route.map(|r| r.id));
-        // Those of consumers are looked for by the narrower of the two.
-        let scoped = plugin.consumer.is_some();
+        // Those of consumers and groups are looked for by the narrower of the two.
+        let scoped = plugin.is_of_callers();
         let service = service.filter(|_| !(scoped && route.is_some()));
         self.places.insert((service, route));
         self.scoped |= scoped;

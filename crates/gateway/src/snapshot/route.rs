@@ -30,7 +30,7 @@ pub struct LiveRoute {
     pub place: Place,
     /// Filters in the order in which they run.
     pub filters: Box<[Link]>,
-    /// Plugins of consumers, if any can apply here.
+    /// Plugins of consumers and groups, if any can apply here.
     pub scoped: Option<Arc<Scoped>>,
     /// Headers that filters vouch for and clients may not send.
     pub owned_headers: Box<[HeaderName]>,

@@ -403,7 +403,8 @@ fn warnings(
     }
     if !fields.claims.consumer_groups_claim.is_empty() {
         warn(
-            "consumer_groups_claim: there are no consumer groups, so no token names one".to_owned(),
+            "consumer_groups_claim: consumers have the groups of their records, and tokens name none"
+                .to_owned(),
         );
     }
     if fields.tokens.hide_credentials

@@ -110,7 +110,7 @@ fn what_can_not_be_served_is_refused_with_what_can() {
         bad("_format_version: \"3.0\"\n\
              _workspace: other\n\
              _info: {defaults: {svc: {}}}\n\
-             consumer_groups: [{name: a}]\n\
+             partials: [{name: a}]\n\
              keys: []\n\
              consumers:\n\
              - username: u\n\
@@ -119,14 +119,15 @@ fn what_can_not_be_served_is_refused_with_what_can() {
         [
             "r.yaml:2: _workspace: expected one of: default",
             "r.yaml:3: _info.defaults.svc: unknown field; expected one of: vault, set, key, ca_certificate, \
-             certificate, sni, consumer, keyauth_credential, basicauth_credential, jwt_secret, \
+             certificate, sni, consumer, consumer_group, consumer_group_consumer, keyauth_credential, basicauth_credential, jwt_secret, \
              hmacauth_credential, oauth2_credential, acl, upstream, target, service, route, plugin",
-            "r.yaml:4: consumer_groups: 'consumer_groups' can't be served here; expected one of: \
-             vaults, key_sets, keys, ca_certificates, certificates, snis, consumers, keyauth_credentials, \
+            "r.yaml:4: partials: 'partials' can't be served here; expected one of: \
+             vaults, key_sets, keys, ca_certificates, certificates, snis, consumers, consumer_groups, \
+             consumer_group_consumers, keyauth_credentials, \
              basicauth_credentials, jwt_secrets, hmacauth_credentials, oauth2_credentials, acls, upstreams, targets, \
              services, routes, plugins",
             "r.yaml:8: consumers[0].mtls_auth_credentials: 'mtls_auth_credentials' can't be served \
-             here; expected one of: keyauth_credentials, basicauth_credentials, jwt_secrets, \
+             here; expected one of: consumer_group_consumers, keyauth_credentials, basicauth_credentials, jwt_secrets, \
              hmacauth_credentials, oauth2_credentials, acls, plugins",
             "r.yaml:9: consumers[0].plugins[0]._config: no 'nope' among _plugin_configs",
             "r.yaml:9: consumers[0].plugins[0].config.rate: required field missing",

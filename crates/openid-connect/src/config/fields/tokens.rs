@@ -121,8 +121,8 @@ config! {
         /// Whether names of consumers are the same in capitals and in small letters.
         #[field(default(false))]
         pub(crate) by_username_ignore_case: bool,
-        /// Refuses every token, unless `consumer_groups_optional`: there are no groups of
-        /// consumers.
+        /// Refuses every token, unless `consumer_groups_optional`: consumers have the groups
+        /// of their records, and tokens name none.
         pub(crate) consumer_groups_claim: Texts,
         /// Whether tokens pass although `consumer_groups_claim` is set.
         #[field(default(false))]
