@@ -185,6 +185,64 @@ async fn members_are_added_listed_and_parted_from_either_side() {
 }
 
 #[tokio::test]
+async fn members_are_named_in_forms_too() {
+    let (door, _upstream) = stored().await;
+    let path = "/consumer_groups/gold/consumers";
+    let both = [("consumer", "anna"), ("consumer", "bert")];
+    door.admin_form(path, &both).await.expect(201);
+    assert_eq!(members(&door, path).await, ["anna", "bert"]);
+    let path = "/consumers/anna/consumer_groups";
+    let group = [("group", "silver")];
+    door.admin_form(path, &group).await.expect(201);
+}
+
+#[tokio::test]
+async fn the_calls_of_the_imitated_gateways_tool_come_to_rest() {
+    let (door, _upstream) = stored().await;
+    let id = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+    let group = json!({"id": id, "name": "lead", "tags": ["team"]});
+    let path = format!("/consumer_groups/{id}");
+    let made = door.admin_json(Method::PUT, &path, &group).await;
+    assert_eq!(made.expect(200).json()["name"], "lead");
+    let anna = door.admin_get("/consumers/anna").await.expect(200).json();
+    let member = json!({"consumer": anna["id"]});
+    let added = door.admin_post(&format!("{path}/consumers"), &member).await;
+    let added = added.expect(201).json();
+    assert_eq!(added["consumer_group"]["id"], id);
+    let plugin = ends(418, &json!({"consumer_group": {"id": id}}));
+    let plugin = door
+        .admin_post("/plugins", &plugin)
+        .await
+        .expect(201)
+        .json();
+    // It reads groups, each by its name, their members, and plugins for themselves.
+    let listed = door
+        .admin_get("/consumer_groups?size=1000&tags=team")
+        .await
+        .expect(200)
+        .json();
+    assert_eq!(names(&listed["data"], "name"), ["lead"]);
+    let read = "/consumer_groups/lead?list_consumers=false";
+    let read = door.admin_get(read).await.expect(200).json();
+    assert_eq!(read, json!({"consumer_group": listed["data"][0]}));
+    let all = members(&door, "/consumer_groups/lead/consumers").await;
+    assert_eq!(all, ["anna"]);
+    let plugins = door
+        .admin_get("/plugins?size=1000")
+        .await
+        .expect(200)
+        .json();
+    let plugins = plugins["data"].as_array().expect("a list").iter();
+    let of_group = plugins.filter(|one| one["consumer_group"] == json!({"id": id}));
+    let of_group: Vec<_> = of_group.map(|one| one["id"].clone()).collect();
+    assert_eq!(of_group, [plugin["id"].clone()]);
+    let anna = anna["id"].as_str().expect("an id");
+    let member = format!("{path}/consumers/{anna}");
+    door.admin_delete(&member).await.expect(204);
+    door.admin_delete(&path).await.expect(204);
+}
+
+#[tokio::test]
 async fn a_list_of_members_has_pages() {
     let (door, _upstream) = stored().await;
     let both = json!({"consumer": ["anna", "bert"]});
@@ -452,7 +510,7 @@ async fn what_a_client_says_of_groups_chooses_no_plugin() {
 #[tokio::test]
 async fn plugins_that_run_before_the_consumer_is_known_are_for_no_group() {
     let (door, _upstream) = stored().await;
-    for name in ["key-auth", "acl", "cors", "bot-detection"] {
+    for name in ["key-auth", "acl", "cors", "bot-detection", "correlation-id"] {
         let plugin = json!({"name": name, "consumer_group": {"name": "gold"},
             "config": if name == "acl" { json!({"allow": ["a"]}) } else { json!({}) }});
         let refused = door
@@ -543,4 +601,61 @@ async fn records_of_files_are_changed_in_their_files() {
     door.admin_delete("/consumer_groups/silver/consumers/carl")
         .await
         .expect(204);
+}
+
+/// A file of the commercial edition: one plugin of the group is not run here.
+const COMMERCIAL: &str = "_format_version: '3.0'
+consumer_groups:
+- name: tin
+  plugins:
+  - {name: rate-limiting-advanced, config: {limit: [5], window_size: [30]}}
+  - {name: request-termination, config: {status_code: 418}}
+consumers:
+- {username: dora, keyauth_credentials: [{key: doras}], groups: [{name: tin}]}
+";
+
+#[tokio::test]
+async fn an_import_without_what_is_not_run_keeps_groups_and_members() {
+    let (door, _upstream) = stored().await;
+    let keys = "plugins: [{name: key-auth}]\nservices:\n- name: api\n  protocol: internal\n  \
+                host: echo\n  routes: [{name: api, paths: [/api]}]\n";
+    door.write("foreign.yaml", &format!("{COMMERCIAL}{keys}"));
+    let import = ["config", "import", "foreign.yaml", "-c", "doorward.yaml"];
+    let output = door.run(&[&import[..], &["--skip-unsupported"]].concat());
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    let left_out: Vec<&str> = told
+        .lines()
+        .filter(|line| line.contains("left out: foreign"))
+        .collect();
+    assert_eq!(left_out.len(), 1, "{told}");
+    assert!(
+        left_out[0].contains("foreign.yaml:5: consumer_groups[0].plugins[0].name"),
+        "{told}"
+    );
+    assert_eq!(
+        members(&door, "/consumer_groups/tin/consumers").await,
+        ["dora"]
+    );
+    assert_eq!(status(&door, "/api", "doras").await, 418);
+}
+
+#[tokio::test]
+async fn check_takes_groups_and_names_the_line_of_a_group_that_there_is_not() {
+    let door = Setup::new().lay_out();
+    door.write("main.yaml", "entities: [groups.yaml]\n");
+    let check = |text: &str| {
+        door.write("groups.yaml", text);
+        let output = door.run(&["check", "-c", "main.yaml"]);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), told)
+    };
+    let good = "_format_version: '3.0'\nconsumers:\n- username: anna\n  groups:\n  \
+                - {name: gold}\nconsumer_groups:\n- name: gold\n";
+    let (code, told) = check(good);
+    assert_eq!(code, Some(0), "{told}");
+    let (code, told) = check(&good.replace("- name: gold", "- name: tin"));
+    assert_eq!(code, Some(1), "{told}");
+    let line = "groups.yaml:5: consumers[0].groups[0]: no consumer_group named 'gold' is declared";
+    assert!(told.contains(line), "{told}");
 }

@@ -99,8 +99,8 @@ pub struct Kind {
     pub name: &'static str,
     /// Higher runs first.
     pub priority: i32,
-    /// Whether it can belong to a consumer: only what runs after
-    /// authentication can.
+    /// Whether it can belong to a consumer or a group of consumers: only what runs
+    /// after authentication can.
     pub of_consumers: bool,
     /// The fields of its `config`, with their defaults and constraints.
     pub schema: fn() -> &'static Schema,

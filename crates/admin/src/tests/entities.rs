@@ -115,6 +115,7 @@ async fn the_openid_connect_plugin_is_created_as_the_interface_shows() {
         json!({
             "id": "ID", "name": "openid-connect", "instance_name": null,
             "service": {"id": service}, "service_id": service, "route": null, "consumer": null,
+            "consumer_group": null,
             "enabled": true, "created_at": NOW_MS, "updated_at": NOW_SECS,
             "protocols": ["grpc","grpcs","http","https"], "tags": null, "config": "CONFIG"
         })

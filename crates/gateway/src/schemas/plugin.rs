@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{checks, common};
 use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_plugin_api::Kind;
 use doorward_plugins::REGISTRY;
 
 /// The protocols that plugins can be limited to, all by default.
@@ -77,6 +78,11 @@ pub fn plugin(name: Option<&Value>) -> Result<&'static Schema, Violations> {
                 } else {
                     schema.check(of_no_consumer)
                 };
+                let schema = if takes_groups(kind) {
+                    schema
+                } else {
+                    schema.check(of_no_group)
+                };
                 (kind.name, schema)
             })
             .collect()
@@ -90,6 +96,17 @@ pub fn plugin(name: Option<&Value>) -> Result<&'static Schema, Violations> {
         }),
         None | Some(Value::Null) => Err(Violations::of("name", "required field missing")),
         Some(_) => Err(Violations::of("name", "expected a string")),
+    }
+}
+
+/// Whether plugins of a kind may be for a group of consumers: those that may be for one
+/// consumer, with the exceptions of the imitated gateway.
+fn takes_groups(kind: &Kind) -> bool {
+    match kind.name {
+        "standard-webhooks" => true,
+        // For one consumer they are accepted, though they run before it is known.
+        "correlation-id" | "zipkin" => false,
+        _ => kind.of_consumers,
     }
 }
 
@@ -132,10 +149,15 @@ const REFERENCES: [(&str, &str); 4] = [
 
 /// It would never run: it does before the consumer is known.
 fn of_no_consumer(plugin: &Map<String, Value>, violations: &mut Violations) {
-    for field in ["consumer", "consumer_group"] {
-        if is_set(plugin, field) {
-            violations.put(field, "value must be null");
-        }
+    if is_set(plugin, "consumer") {
+        violations.put("consumer", "value must be null");
+    }
+}
+
+/// The same of a group of consumers.
+fn of_no_group(plugin: &Map<String, Value>, violations: &mut Violations) {
+    if is_set(plugin, "consumer_group") {
+        violations.put("consumer_group", "value must be null");
     }
 }
 

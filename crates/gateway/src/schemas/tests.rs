@@ -420,7 +420,8 @@ fn a_plugin_has_the_defaults_of_the_imitated_gateway() {
         Value::Object(made(&schema, json!({"name":"x"})).expect("is fine")),
         json!({
             "id":null,"created_at":null,"updated_at":null,"tags":null,"name":"x",
-            "instance_name":null,"service":null,"route":null,"consumer":null,"enabled":true,
+            "instance_name":null,"service":null,"route":null,"consumer":null,
+            "consumer_group":null,"enabled":true,
             "protocols":["grpc","grpcs","http","https"],"config":{}
         })
     );

@@ -46,6 +46,7 @@ fn route(number: u8, service: Option<u8>, path: u8) -> Arc<Record<Route>> {
     }))
 }
 
+/// A plugin, where the third consumer is a group.
 fn plugin(
     number: u8,
     [service, route, consumer]: [Option<u8>; 3],
@@ -55,7 +56,8 @@ fn plugin(
         "id": id(number), "name": "throttling", "enabled": rate > 1, "created_at": 1,
         "service": service.map(|s| json!({"id": id(s)})),
         "route": route.map(|r| json!({"id": id(r)})),
-        "consumer": consumer.map(|c| json!({"id": id(c)})),
+        "consumer": consumer.filter(|c| *c < 3).map(|c| json!({"id": id(c)})),
+        "consumer_group": consumer.filter(|c| *c == 3).map(|c| json!({"id": id(c)})),
         "config": {"rate": {"numberOfRequests": rate, "duration": "1 s"}},
     }))
 }
@@ -98,7 +100,7 @@ fn apply(entities: &mut Entities, step: &Step) {
 type Plugins = Vec<(Uuid, Value)>;
 
 /// What requests meet: of each route its service as configured, its filters
-/// and those of consumers.
+/// and those of consumers and groups.
 fn seen(snapshot: &Snapshot) -> Vec<(Uuid, Option<(Uuid, usize)>, Plugins, Plugins)> {
     let plugin_of = |link: &Link| {
         let plugin = &link.record.value;
