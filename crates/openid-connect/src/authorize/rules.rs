@@ -38,7 +38,7 @@ pub(crate) struct Rules {
     groups: Required,
     roles: Required,
     forbidden: Vec<String>,
-    /// There are no groups of consumers, so a rule that asks for one is not met.
+    /// Tokens name no consumer groups, so a rule that asks for one is not met.
     needs_group: bool,
     /// Whether claims that are told elsewhere are asked for: what depends on
     /// them is checked when they are known.
