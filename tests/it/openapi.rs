@@ -304,11 +304,7 @@ fn samples() -> Vec<(&'static str, Value)> {
 
 /// The paths below a consumer, what their records are called, and what makes one there.
 const CREDENTIALS: [(&str, &str, &str); 6] = [
-    (
-        "key-auth",
-        "keyauth_credentials",
-        r#"{"key": "0123456789abcdef", "ttl": 1000}"#,
-    ),
+    ("key-auth", "keyauth_credentials", r#"{"ttl": 1000}"#),
     (
         "basic-auth",
         "basicauth_credentials",
