@@ -46,6 +46,8 @@ pub(crate) enum Case {
     Throttle,
     /// The same by two rates, and clients are told.
     Told,
+    /// A trace of which one in a hundred is kept.
+    Traced,
     /// Bearer and throttling by its subject.
     Both,
     /// No token where one is needed.
@@ -57,11 +59,12 @@ pub(crate) enum Case {
 }
 
 /// All of them, in the order in which a round takes them.
-pub(crate) const CASES: [Case; 18] = [
+pub(crate) const CASES: [Case; 19] = [
     Case::Floor,
     // Next to each other what is compared most closely.
     Case::Throttle,
     Case::Plain,
+    Case::Traced,
     Case::Told,
     Case::Brokered,
     Case::PlainToken,
@@ -96,6 +99,7 @@ impl Case {
             Self::Brokered => "brokered, cached token",
             Self::Throttle => "throttling",
             Self::Told => "throttling, 2 rates, told",
+            Self::Traced => "traced, 1 in 100 kept",
             Self::Both => "bearer and throttling",
             Self::Unauthorized => "refused 401",
             Self::NotFound => "refused 404",
@@ -114,6 +118,7 @@ impl Case {
             Self::Brokered => "/brokered/x",
             Self::Throttle => "/throttle/x",
             Self::Told => "/told/x",
+            Self::Traced => "/everyday/opentelemetry/x",
             Self::Both => "/both/x",
             Self::NotFound => "/nowhere/x",
             Self::Throttled => "/limited/x",
@@ -124,7 +129,7 @@ impl Case {
     fn shows(self) -> bool {
         let nothing = matches!(
             self,
-            Self::Floor | Self::Nginx | Self::Plain | Self::Throttle | Self::Told
+            Self::Floor | Self::Nginx | Self::Plain | Self::Throttle | Self::Told | Self::Traced
         );
         !nothing && self.status() == 200 && !self.is_cold()
     }

@@ -50,6 +50,7 @@ const RATIOS: &[(&str, Case, Case, Option<f64>)] = &[
         Case::Plain,
         Some(1.03),
     ),
+    ("traced / no plugin", Case::Traced, Case::Plain, Some(1.02)),
     (
         "401 / no plugin",
         Case::Unauthorized,
