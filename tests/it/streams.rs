@@ -127,7 +127,12 @@ async fn a_stream_has_the_form_of_http1_at_its_upstream() {
     let door = Setup::new().services(&service).start().await;
     let client = client(&door).await;
     let stream = Stream {
-        fields: &[("te", "trailers"), ("cookie", "a=1"), ("cookie", "b=2")],
+        fields: &[
+            ("te", "trailers"),
+            ("te", "trailers"),
+            ("cookie", "a=1"),
+            ("cookie", "b=2"),
+        ],
         ..Stream::new("GET", "/a/b?c=d")
     };
     let (status, _) = stream.exchange(&door, client).await.expect("no error");

@@ -186,8 +186,11 @@ impl Forwarder {
 /// Gives a request of HTTP/2 the form that it has in HTTP/1.1: the authority is in `Host`
 /// alone (RFC 9113 §8.3.1).
 fn translate(request: &mut RequestHeader) -> Result<()> {
-    if !head::takes_trailers(request) {
-        request.remove_header(&header::TE);
+    let trailers = head::takes_trailers(request);
+    request.remove_header(&header::TE);
+    if trailers {
+        // The one coding that goes on, said once.
+        request.insert_header(header::TE, "trailers")?;
     }
     let mut target = request.uri.clone().into_parts();
     if let Some(authority) = target.authority.take() {
