@@ -150,7 +150,7 @@ pub struct Control {
     /// What the store said of the entities in force; see `Store::entities_revision`.
     revision: AtomicI64,
     /// Held from the look at the entities until the change is handed in.
-    writer: Mutex<()>,
+    writer: Arc<Mutex<()>>,
     uncommitted: parking_lot::Mutex<Uncommitted>,
     /// Tells when nothing is uncommitted.
     committed: watch::Sender<()>,
@@ -186,7 +186,7 @@ impl Control {
             retired: parking_lot::Mutex::default(),
             changes: watch::Sender::new(()),
             revision: AtomicI64::new(revision),
-            writer: Mutex::new(()),
+            writer: Arc::default(),
             uncommitted: parking_lot::Mutex::default(),
             committed: watch::Sender::new(()),
             compacting: AtomicBool::new(false),
@@ -258,7 +258,7 @@ impl Control {
         F: FnOnce(&Entities) -> Result<(Vec<Change>, R), E> + Send,
         E: From<ChangeError>,
     {
-        let alone = self.writer.lock().await;
+        let alone = self.writer.clone().lock_owned().await;
         let base = self.base().await.map_err(ChangeError::from)?;
         let current = &base.state.entities;
         let (changes, answer) = edit(current)?;
@@ -276,7 +276,8 @@ impl Control {
                 .map_err(|error| self.first_violation(current, record, error))?;
         }
         let previous = base.state.snapshot.clone();
-        let (candidate, snapshot) = self.compile_change(candidate, previous).await?;
+        let compiled = self.compile_change(alone, candidate, previous).await?;
+        let (alone, candidate, snapshot) = compiled;
         complete(|record| audit_events::change(record, current, &writes));
         let commit = self.hand_in(&base, writes, candidate, snapshot);
         let commit = commit.map_err(ChangeError::from)?;

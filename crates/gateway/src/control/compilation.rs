@@ -4,6 +4,7 @@
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
+use tokio::sync::OwnedMutexGuard;
 use tokio::task::spawn_blocking;
 
 use super::{ChangeError, Control};
@@ -26,19 +27,21 @@ impl Control {
         Ok(off_the_workers(check).await??)
     }
 
-    /// Compiles what a change leads to.
+    /// Compiles what a change leads to. The writer's lock goes with it: where the client
+    /// leaves meanwhile, the next change waits for the end of this compilation.
     ///
     /// # Errors
     /// The first entity that can't be in force.
     pub(super) async fn compile_change(
         self: &Arc<Self>,
+        alone: OwnedMutexGuard<()>,
         entities: Entities,
         previous: Arc<Snapshot>,
-    ) -> Result<(Entities, Snapshot), ChangeError> {
+    ) -> Result<(OwnedMutexGuard<()>, Entities, Snapshot), ChangeError> {
         let control = self.clone();
         let compile = move || {
             let snapshot = Snapshot::compile(&entities, &control.context, Some(&previous))?;
-            Ok((entities, snapshot))
+            Ok((alone, entities, snapshot))
         };
         off_the_workers(compile).await?
     }
