@@ -116,9 +116,9 @@ impl Page {
         })
     }
 
-    /// The same, with as many records as there may be where nobody says how many.
-    pub(super) fn at_its_largest(self) -> Self {
-        let size = self.size.or(Some(MAX_SIZE));
+    /// The same, with all records where nobody says how many.
+    pub(super) fn or_whole(self) -> Self {
+        let size = self.size.or(Some(usize::MAX));
         Self { size, ..self }
     }
 
