@@ -361,6 +361,19 @@ async fn plugins_and_members_of_a_group_go_with_it_and_members_with_their_consum
     assert_eq!(members(&door, path).await, ["anna"]);
     let host = [("apikey", "annas"), ("host", "one.test")];
     assert_eq!(door.get_with("/", &host).await.status, 418);
+    let ids = door
+        .admin_get("/consumer_groups/gold")
+        .await
+        .expect(200)
+        .json();
+    let id = |record: &Value| record["id"].as_str().expect("an id").to_owned();
+    let (gold, anna) = (id(&ids["consumer_group"]), id(&ids["consumers"][0]));
+    let came = door
+        .admin_get("/audit?kind=entity.create")
+        .await
+        .expect(200);
+    let member = format!("\"target\":\"consumer_groups/{gold}/consumers/{anna}\"");
+    assert!(came.body.contains(&member), "{}", came.body);
     door.admin_delete("/consumer_groups/gold").await.expect(204);
     assert_eq!(door.get_with("/", &host).await.status, 200);
     door.admin_get(&plugin).await.expect(404);
@@ -368,7 +381,8 @@ async fn plugins_and_members_of_a_group_go_with_it_and_members_with_their_consum
     assert_eq!(left.expect(200).json()["data"], json!([]));
     let told = door.admin_get("/audit?kind=entity.delete&size=1").await;
     let told = told.expect(200).body;
-    assert!(told.contains("delete consumer_group_consumers/"), "{told}");
+    let ended = format!("delete consumer_groups/{gold}/consumers/{anna}");
+    assert!(told.contains(&ended), "{told}");
 }
 
 #[tokio::test]
@@ -438,6 +452,8 @@ async fn of_two_groups_of_a_consumer_the_plugin_of_the_first_by_name_runs() {
         explained.contains("\"scope\":\"consumer_group\""),
         "{explained}"
     );
+    let reason = "that of a group whose name comes before runs";
+    assert!(explained.contains(reason), "{explained}");
 }
 
 #[tokio::test]

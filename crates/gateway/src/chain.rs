@@ -32,6 +32,11 @@ pub struct Link {
 }
 
 impl Link {
+    /// Whether `plugin` says as much about where it applies as this one.
+    pub(super) fn is_level_with(&self, plugin: &Plugin) -> bool {
+        self.rank == rank(plugin)
+    }
+
     /// The filter of the plugin `record`.
     pub(super) fn new(record: Arc<Record<Plugin>>, filter: Arc<dyn Filter>) -> Self {
         let kind = plugins::kind(&record.value.name);

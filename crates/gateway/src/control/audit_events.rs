@@ -1,5 +1,8 @@
 //! The audit event of a change to the entities.
 
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
 use super::{Difference, Entities};
 use crate::entities::{Item, Kind};
 use doorward_core::model::audit::{self, AuditRecord, Detail};
@@ -20,7 +23,7 @@ pub(super) fn change(record: &mut AuditRecord, current: &Entities, writes: &[Ent
                 None => audit::Kind::EntityCreate,
                 Some(_) => audit::Kind::EntityUpdate,
             });
-            record.set_target(&format!("{}/{}", new.kind, new.id));
+            record.set_target(&place(new.kind, new.id, &new.doc));
             if let Some(name) = &new.key {
                 record.set_detail("name", name.as_str());
             }
@@ -30,7 +33,7 @@ pub(super) fn change(record: &mut AuditRecord, current: &Entities, writes: &[Ent
                 record.set_detail("members", members.collect::<Detail>());
             }
         }
-        Some(EntityWrite::Delete(kind, id)) => record.set_target(&format!("{kind}/{id}")),
+        Some(EntityWrite::Delete(kind, id)) => record.set_target(&old_place(current, kind, *id)),
         None => {}
     }
     if all.len() > 1 {
@@ -54,10 +57,29 @@ fn step(current: &Entities, write: &EntityWrite) -> String {
                 None => "create",
                 Some(_) => "update",
             };
-            format!("{verb} {}/{}", new.kind, new.id)
+            format!("{verb} {}", place(new.kind, new.id, &new.doc))
         }
-        EntityWrite::Delete(kind, id) => format!("delete {kind}/{id}"),
+        EntityWrite::Delete(kind, id) => format!("delete {}", old_place(current, kind, *id)),
     }
+}
+
+/// How a record is named: a membership by those whom it joins, since its own id is told
+/// nowhere else.
+fn place(kind: &str, id: Uuid, doc: &Map<String, Value>) -> String {
+    let of = |field: &str| doc.get(field)?.get("id")?.as_str();
+    if kind == Kind::GroupMembership.plural()
+        && let (Some(group), Some(consumer)) = (of("consumer_group"), of("consumer"))
+    {
+        return format!("consumer_groups/{group}/consumers/{consumer}");
+    }
+    format!("{kind}/{id}")
+}
+
+/// How a record is named that is still there.
+fn old_place(current: &Entities, kind: &str, id: Uuid) -> String {
+    let table = Kind::of_plural(kind).map(|kind| current.table(kind));
+    let old = table.and_then(|table| table.item(id));
+    place(kind, id, &old.map_or_else(Map::new, |old| old.doc()))
 }
 
 fn old(current: &Entities, kind: &str, new: &StoredEntity) -> Option<std::sync::Arc<dyn Item>> {

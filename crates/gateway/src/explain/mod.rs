@@ -305,6 +305,10 @@ impl Witness<'_> {
                 .find(|link| link.record.value.name == plugin.name);
             let reason = match winner {
                 _ if !plugin.enabled => "it is disabled".to_owned(),
+                Some(winner) if winner.is_level_with(plugin) => format!(
+                    "that of a group whose name comes before runs: {}",
+                    winner.record.value.id
+                ),
                 Some(winner) => format!(
                     "a more specific one runs: {} ({})",
                     scope(&winner.record.value),
