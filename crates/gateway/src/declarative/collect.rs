@@ -281,8 +281,9 @@ impl Collector<'_> {
                         self.report.wrong(&path, "unknown field");
                         continue;
                     }
-                    let by_name = item.remove(key).map(|name| json!({"name": name}));
-                    by_name.or_else(|| Some(json!({"id": item.remove("id")?})))
+                    let mut named = |field| item.remove(field).filter(|name| !name.is_null());
+                    let by_name = named(key).map(|name| json!({"name": name}));
+                    by_name.or_else(|| Some(json!({"id": named("id")?})))
                 }
                 Value::String(_) => Some(item),
                 _ => None,

@@ -14,7 +14,7 @@ consumer_groups:
 - name: silver
   consumers:
   - username: anna
-  - {id: 6ba7b810-9dad-11d1-80b4-00c04fd430c8}
+  - {id: 6ba7b810-9dad-11d1-80b4-00c04fd430c8, username: null, custom_id: null}
 - name: bronze
 consumers:
 - username: anna
