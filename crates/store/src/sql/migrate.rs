@@ -44,6 +44,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0028_acme.sql"),
     include_str!("migrations/0029_undos.sql"),
     include_str!("migrations/0030_nodes.sql"),
+    include_str!("migrations/0031_consumer_groups.sql"),
 ];
 
 /// How many there are.

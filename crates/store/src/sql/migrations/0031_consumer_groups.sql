@@ -1,0 +1,3 @@
+-- Entities are of two more kinds, `consumer_groups` and `consumer_group_consumers`, and
+-- plugins may be for a group. No table changes, but a program that knows none of this
+-- would run such a plugin for everybody: it refuses the store.
