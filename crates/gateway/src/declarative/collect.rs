@@ -175,13 +175,18 @@ impl Collector<'_> {
         }
     }
 
+    /// The items of a list; none if it is null or no list, which is told.
+    fn items(&mut self, value: Value, path: &[PathSegment]) -> Vec<Value> {
+        match value {
+            Value::Array(items) => return items,
+            Value::Null => {}
+            _ => self.report.wrong(path, "expected an array"),
+        }
+        Vec::new()
+    }
+
     fn list(&mut self, kind: Kind, value: Value, path: &[PathSegment], parent: Option<usize>) {
-        let list = match value {
-            Value::Array(list) => list,
-            Value::Null => return,
-            _ => return self.report.wrong(path, "expected an array"),
-        };
-        for (index, item) in list.into_iter().enumerate() {
+        for (index, item) in self.items(value, path).into_iter().enumerate() {
             let mut path = path.to_vec();
             path.push(index.into());
             match item {
@@ -264,12 +269,7 @@ impl Collector<'_> {
         path: &[PathSegment],
         parent: usize,
     ) {
-        let list = match value {
-            Value::Array(list) => list,
-            Value::Null => return,
-            _ => return self.report.wrong(path, "expected an array"),
-        };
-        for (index, item) in list.into_iter().enumerate() {
+        for (index, item) in self.items(value, path).into_iter().enumerate() {
             let mut path = path.to_vec();
             path.push(index.into());
             let reference = match item {
