@@ -56,7 +56,7 @@ pub(super) async fn inspect(
     if !may_have_body(&request.method, response.status) {
         if is_whole(response.status) {
             // All filters let the head pass, and it is all that comes.
-            body_filters.piece(&mut None, true);
+            body_filters.end_without_body();
         }
         body_filters.0.clear();
         return None;

@@ -23,6 +23,13 @@ impl BodyFilters {
         }
     }
 
+    /// Tells each that the answer is over, which has no body: what one adds is for nobody.
+    pub(crate) fn end_without_body(&mut self) {
+        for filter in &mut self.0 {
+            filter.piece(&mut None, true);
+        }
+    }
+
     /// What is still held back, where trailers end the answer.
     pub(crate) fn rest(&mut self, trailers: &HeaderMap) -> Option<Bytes> {
         if self.0.is_empty() {

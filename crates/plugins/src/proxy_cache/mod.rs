@@ -322,9 +322,6 @@ fn tell(
     }
 }
 
-/// Statuses of answers without a body (RFC 9110 §6.4.1).
-const HAVE_NO_BODY: [u16; 2] = [204, 304];
-
 /// Stores an answer once its body has come to its end, and no filter has replaced it.
 struct Recording {
     /// Whether the head is all that comes, though it may tell of a body.
@@ -378,9 +375,6 @@ impl BodyFilter for Recording {
         let mut body = std::mem::take(&mut self.body).freeze();
         if self.is_head {
             storable.store_length();
-        }
-        if self.is_head || HAVE_NO_BODY.contains(&self.status) {
-            // No client gets what another filter adds.
             body = Bytes::new();
         } else if storable.length.is_some_and(|length| length != body.len()) {
             return;
