@@ -561,12 +561,8 @@ async fn plugins_that_run_before_the_consumer_is_known_are_for_no_group() {
         refused.body
     );
     let nowhere = ends(418, &json!({"consumer_group": {"name": "tin"}}));
-    let refused = door
-        .admin_post("/plugins", &nowhere)
-        .await
-        .expect(400)
-        .json();
-    assert_eq!(refused["name"], "foreign keys unresolved");
+    let refused = door.admin_post("/plugins", &nowhere).await.expect(400);
+    assert_eq!(refused.json()["name"], "foreign keys unresolved");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -193,8 +193,7 @@ pub trait Filter: Send + Sync + 'static {
 
     /// Whether a filter that observes wants to know of this request, of which
     /// `exchange` has what filters have found out. Nothing is put together for one of
-    /// which nobody wants to know. It is asked when the filters have decided, and again
-    /// at the end: a filter that has said no does not change its mind.
+    /// which nobody wants to know. It is asked once the filters have decided: a no is final.
     fn observes_request(&self, _: &Exchange) -> bool {
         self.observes()
     }
@@ -391,8 +390,7 @@ pub struct Exchange {
     /// What the route knows of the request, where a filter of it wants to know
     /// ([`Filter::needs_route`]).
     pub route_context: Option<Box<RouteContext>>,
-    /// What filters remember until the upstream's request is made: each finds its
-    /// own by its type.
+    /// What filters remember of the request: each finds its own by its type.
     pub notes: SmallVec<[Box<dyn Any + Send + Sync>; 2]>,
     /// The request body, if a filter had to read it: at most 64 KiB, where the filter
     /// has no limit of its own and sends it on as the replacement.
