@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use prost::Message;
 use url::Url;
 
-use super::protobuf;
 use crate::http::outbound::{GrpcError, Options, Outbound, OutboundError};
 
 /// The port of collectors where an address of gRPC names none.
@@ -35,6 +38,20 @@ impl Signal {
             Self::Logs => "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
         }
     }
+
+    /// Whether an answer, an `Export…ServiceResponse`, says that some entries were
+    /// refused. One that is no such message says nothing.
+    fn refuses_some(self, answer: &[u8]) -> bool {
+        let refused = match self {
+            Self::Metrics => ExportMetricsServiceResponse::decode(answer)
+                .map(|answer| answer.partial_success.map(|part| part.rejected_data_points)),
+            Self::Traces => ExportTraceServiceResponse::decode(answer)
+                .map(|answer| answer.partial_success.map(|part| part.rejected_spans)),
+            Self::Logs => ExportLogsServiceResponse::decode(answer)
+                .map(|answer| answer.partial_success.map(|part| part.rejected_log_records)),
+        };
+        refused.is_ok_and(|count| count.unwrap_or_default() != 0)
+    }
 }
 
 /// How a message is carried.
@@ -47,6 +64,7 @@ enum Protocol {
 /// The address of a collector.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
+    signal: Signal,
     protocol: Protocol,
     /// What is asked: http or https.
     url: Url,
@@ -73,8 +91,11 @@ impl Endpoint {
         url.set_fragment(None);
         let scheme = match url.scheme() {
             "http" | "https" => {
-                let protocol = Protocol::Http;
-                return Ok(Self { protocol, url });
+                return Ok(Self {
+                    signal,
+                    protocol: Protocol::Http,
+                    url,
+                });
             }
             "grpc" => "http",
             "grpcs" => "https",
@@ -89,8 +110,11 @@ impl Endpoint {
         url.set_port(Some(port))
             .map_err(|()| EndpointError::Scheme)?;
         url.set_path(signal.method());
-        let protocol = Protocol::Grpc;
-        Ok(Self { protocol, url })
+        Ok(Self {
+            signal,
+            protocol: Protocol::Grpc,
+            url,
+        })
     }
 
     /// Whether the address names a place of its server, as one of gRPC does by itself.
@@ -174,7 +198,7 @@ impl Collector {
                 answer.body
             }
         };
-        if refuses_some(&answer) {
+        if self.endpoint.signal.refuses_some(&answer) {
             return Err(CollectorError::Partial);
         }
         Ok(())
@@ -193,17 +217,6 @@ pub const OWN_HEADERS: [HeaderName; 9] = [
     header::HOST,
     header::ACCEPT,
 ];
-
-/// Whether an answer, an `Export…ServiceResponse`, says that some entries were refused.
-/// One that is no such message says nothing.
-fn refuses_some(answer: &[u8]) -> bool {
-    // `partial_success`, whose number of entries comes first and is not 0.
-    let partial = answer.strip_prefix(&[0x0a]);
-    let partial = partial.and_then(protobuf::split_varint);
-    let rejected = partial.and_then(|(_, message)| message.strip_prefix(&[0x08]));
-    let rejected = rejected.and_then(protobuf::split_varint);
-    rejected.is_some_and(|(count, _)| count != 0)
-}
 
 #[cfg(test)]
 mod tests;

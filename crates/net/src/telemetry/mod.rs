@@ -2,6 +2,7 @@
 
 pub mod access_log;
 pub mod acme;
+pub mod attributes;
 pub mod certificate_warnings;
 pub mod client_aborts;
 pub mod collector;
@@ -20,7 +21,6 @@ pub mod log_socket;
 pub mod metrics;
 pub mod otlp;
 pub mod process_log;
-pub mod protobuf;
 pub mod refused_requests;
 mod repeats;
 pub mod spool;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use prometheus::proto::{MetricFamily, MetricType};
+use prost::Message;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::Telemetry;
@@ -136,7 +137,8 @@ impl Exporter {
             attributes: &self.target.attributes,
         };
         let times = Times::of_ms(self.started_ms, self.clock.now_ms());
-        for message in encoding::requests(&families, resource, times) {
+        for request in encoding::requests(&families, resource, times) {
+            let message = request.encode_to_vec();
             self.target
                 .collector
                 .export(&self.outbound, message)

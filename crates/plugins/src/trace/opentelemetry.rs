@@ -6,7 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs, SeverityNumber};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans};
 use pingora::http::{RequestHeader, ResponseHeader};
+use prost::{DecodeError, Message};
 use serde_json::{Map, Value};
 
 use super::context::Format;
@@ -21,7 +28,7 @@ use doorward_core::model::schema::{Schema, Type, Violations};
 use doorward_net::http::outbound::Outbound;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::collector::{Collector, CollectorError, Endpoint, Signal};
-use doorward_net::telemetry::{Metrics, protobuf};
+use doorward_net::telemetry::{Metrics, attributes};
 use doorward_plugin_api::config::read_for_check;
 use doorward_plugin_api::filter::{Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::record::RequestRecord;
@@ -115,13 +122,9 @@ fn check_headers(config: &Map<String, Value>, violations: &mut Violations) {
     }
 }
 
-/// Severities of log records (OpenTelemetry logs data model).
-const INFO: (u64, &str) = (9, "INFO");
-const WARN: (u64, &str) = (13, "WARN");
-const ERROR: (u64, &str) = (17, "ERROR");
-
 /// Sends spans, or records.
 struct OtlpSender {
+    signal: Signal,
     outbound: Arc<Outbound>,
     metrics: Arc<Metrics>,
     collector: Collector,
@@ -129,41 +132,67 @@ struct OtlpSender {
 }
 
 impl OtlpSender {
-    /// A request with these entries, each a field of its scope. Those of spans and of
-    /// records have the same numbers.
-    fn body(&self, entries: &[Vec<u8>]) -> Vec<u8> {
-        let mut out = Vec::new();
-        protobuf::message(&mut out, 1, |out| {
-            protobuf::message(out, 1, |out| self.resource(out));
-            protobuf::message(out, 2, |out| {
-                protobuf::message(out, 1, |out| {
-                    protobuf::bytes(out, 1, b"kong-internal");
-                    protobuf::bytes(out, 2, b"0.1.0");
-                });
-                entries
-                    .iter()
-                    .for_each(|entry| out.extend_from_slice(entry));
-            });
-        });
-        out
+    /// A request with what the entries of a queue hold.
+    fn message(&self, entries: &[Vec<u8>]) -> Result<Vec<u8>, DecodeError> {
+        let (resource, scope) = (Some(self.resource()), Some(scope()));
+        if self.signal == Signal::Logs {
+            let mut scope_logs = merged::<ScopeLogs>(entries)?;
+            scope_logs.scope = scope;
+            let resource_logs = ResourceLogs {
+                resource,
+                scope_logs: vec![scope_logs],
+                ..ResourceLogs::default()
+            };
+            let resource_logs = vec![resource_logs];
+            return Ok(ExportLogsServiceRequest { resource_logs }.encode_to_vec());
+        }
+        let mut scope_spans = merged::<ScopeSpans>(entries)?;
+        scope_spans.scope = scope;
+        let resource_spans = ResourceSpans {
+            resource,
+            scope_spans: vec![scope_spans],
+            ..ResourceSpans::default()
+        };
+        let resource_spans = vec![resource_spans];
+        Ok(ExportTraceServiceRequest { resource_spans }.encode_to_vec())
     }
 
     /// What is the same for all entries. Attributes of the configuration go before.
-    fn resource(&self, out: &mut Vec<u8>) {
+    fn resource(&self) -> Resource {
         let (node, version) = self.metrics.kong.node();
         let own = [
             ("service.name", "kong"),
             ("service.instance.id", node),
             ("service.version", version),
         ];
-        protobuf::resource(out, &own, &self.attributes);
+        attributes::resource(&own, &self.attributes)
     }
+}
+
+/// The scope that the imitated gateway names.
+fn scope() -> InstrumentationScope {
+    InstrumentationScope {
+        name: "kong-internal".to_owned(),
+        version: "0.1.0".to_owned(),
+        ..InstrumentationScope::default()
+    }
+}
+
+/// One message with what all entries have: lists are joined (Protocol Buffers, encoding,
+/// "Last One Wins").
+fn merged<M: Message + Default>(entries: &[Vec<u8>]) -> Result<M, DecodeError> {
+    let mut message = M::default();
+    for entry in entries {
+        message.merge(&**entry)?;
+    }
+    Ok(message)
 }
 
 #[async_trait]
 impl Sender for OtlpSender {
     async fn send(&self, batch: &[Vec<u8>]) -> Result<(), String> {
-        let sent = self.collector.export(&self.outbound, self.body(batch));
+        let message = self.message(batch).map_err(|error| error.to_string())?;
+        let sent = self.collector.export(&self.outbound, message);
         match sent.await {
             Ok(()) => Ok(()),
             // What was refused would be refused again.
@@ -194,7 +223,7 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
         };
         let endpoint = Endpoint::parse(endpoint, signal);
         let endpoint = endpoint.map_err(|error| wrong(field, error.to_string()))?;
-        let sender = sender(endpoint, &config, parts)?;
+        let sender = sender((endpoint, signal), &config, parts)?;
         let limits = config.queue.limits(config.older());
         Ok(Some(Queue::new(KIND.name, parts, limits, sender)))
     };
@@ -227,7 +256,7 @@ impl Config {
 
 /// What sends to this endpoint.
 fn sender(
-    mut endpoint: Endpoint,
+    (mut endpoint, signal): (Endpoint, Signal),
     config: &Config,
     parts: &Parts,
 ) -> Result<OtlpSender, ConfigError> {
@@ -242,6 +271,7 @@ fn sender(
     let timeout: u64 = timeouts.into_iter().flatten().map(u64::from).sum();
     let attributes = config.resource_attributes.iter();
     Ok(OtlpSender {
+        signal,
         outbound: parts.outbound.clone(),
         metrics: parts.metrics.clone(),
         collector: Collector {
@@ -255,32 +285,32 @@ fn sender(
     })
 }
 
-/// The record of a request, as a field of its scope: the object that log plugins
-/// write, without secrets, and the span that it belongs to.
-fn log_record(trace: &Trace, record: &RequestRecord<'_>) -> Vec<u8> {
-    let mut out = Vec::new();
-    protobuf::message(&mut out, 2, |out| {
-        let end = nanos(record.started_ms, record.latencies.request);
-        protobuf::fixed64(out, 1, end);
-        let (number, text) = match record.response.status {
-            500.. => ERROR,
-            400.. => WARN,
-            _ => INFO,
-        };
-        protobuf::number(out, 2, number);
-        protobuf::bytes(out, 3, text.as_bytes());
-        let object = Value::Object(record::object(record)).to_string();
-        protobuf::message(out, 5, |out| protobuf::bytes(out, 1, object.as_bytes()));
-        if let Some(id) = record.request.id {
-            protobuf::text_attribute(out, 6, "request.id", id);
-        }
-        if let Some((trace_id, _)) = trace.context.trace_id {
-            protobuf::bytes(out, 9, &trace_id);
-        }
-        protobuf::bytes(out, 10, &trace.root);
-        protobuf::fixed64(out, 11, end);
-    });
-    out
+/// The record of a request: the object that log plugins write, without secrets, and the
+/// span that it belongs to.
+fn log_record(trace: &Trace, record: &RequestRecord<'_>) -> LogRecord {
+    let end = nanos(record.started_ms, record.latencies.request);
+    let (severity, name) = match record.response.status {
+        500.. => (SeverityNumber::Error, "ERROR"),
+        400.. => (SeverityNumber::Warn, "WARN"),
+        _ => (SeverityNumber::Info, "INFO"),
+    };
+    let object = Value::Object(record::object(record)).to_string();
+    let id = record.request.id;
+    let trace_id = trace.context.trace_id.map(|(id, _)| id.to_vec());
+    LogRecord {
+        time_unix_nano: end,
+        observed_time_unix_nano: end,
+        severity_number: severity.into(),
+        severity_text: name.to_owned(),
+        body: Some(attributes::text_value(object)),
+        attributes: id
+            .map(|id| attributes::text("request.id", id))
+            .into_iter()
+            .collect(),
+        trace_id: trace_id.unwrap_or_default(),
+        span_id: trace.root.to_vec(),
+        ..LogRecord::default()
+    }
 }
 
 #[async_trait]
@@ -338,10 +368,19 @@ impl Filter for OpenTelemetry {
             ))
         });
         if let Some(queue) = self.spans.as_ref().filter(|_| trace.sampled) {
-            queue.push(spans(trace, record));
+            let spans = spans(trace, record);
+            let entry = ScopeSpans {
+                spans,
+                ..ScopeSpans::default()
+            };
+            queue.push(entry.encode_to_vec());
         }
         if let Some(queue) = &self.records {
-            queue.push(log_record(trace, record));
+            let entry = ScopeLogs {
+                log_records: vec![log_record(trace, record)],
+                ..ScopeLogs::default()
+            };
+            queue.push(entry.encode_to_vec());
         }
     }
 }

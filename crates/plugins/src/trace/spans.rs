@@ -4,19 +4,16 @@
 use std::time::Duration;
 
 use http::Version;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
+use opentelemetry_proto::tonic::trace::v1::{Span, Status};
 
 use super::Trace;
 use super::ids::random_id;
 use doorward_core::calls::Callee;
-use doorward_net::telemetry::protobuf;
+use doorward_net::telemetry::attributes::{number, text};
 use doorward_plugin_api::record::{RequestRecord, Try, Wait, Waiter};
-
-/// Kinds of spans.
-const INTERNAL: u64 = 1;
-const SERVER: u64 = 2;
-const CLIENT: u64 = 3;
-/// The code of a span's status that says that it failed.
-const FAILED: u64 = 2;
 
 /// Nanoseconds since the epoch.
 pub(super) fn nanos(start_ms: i64, after: Duration) -> u64 {
@@ -25,113 +22,109 @@ pub(super) fn nanos(start_ms: i64, after: Duration) -> u64 {
     start.saturating_mul(1_000_000).saturating_add(after)
 }
 
-/// What a span begins with.
-struct Span<'a> {
-    id: [u8; 8],
-    parent: Option<[u8; 8]>,
-    name: &'a str,
-    kind: u64,
-    /// From when to when, in nanoseconds since the epoch.
-    times: (u64, u64),
-}
-
-/// The spans of a request, each a field of its scope: of itself, of whoever had to wait
-/// inside the process and what they asked of others and of the store, and of each try
-/// at an upstream.
-pub(super) fn spans(trace: &Trace, record: &RequestRecord<'_>) -> Vec<u8> {
-    let mut out = Vec::new();
-    protobuf::message(&mut out, 2, |out| root(out, trace, record));
+/// The spans of a request: of itself, of whoever had to wait inside the process and what
+/// they asked of others and of the store, and of each try at an upstream.
+pub(super) fn spans(trace: &Trace, record: &RequestRecord<'_>) -> Vec<Span> {
+    let mut spans = vec![root(trace, record)];
     for wait in record.waits {
-        waiter(&mut out, trace, record, wait);
+        waiter(&mut spans, trace, record, wait);
     }
     let tries = record.upstream.tries.unwrap_or_default();
     for (at, this) in tries.iter().enumerate() {
-        let next = tries.get(at + 1);
-        protobuf::message(&mut out, 2, |out| {
-            balancer(out, trace, record, (at, this, next));
-        });
+        spans.push(balancer(trace, record, (at, this, tries.get(at + 1))));
     }
-    out
+    spans
+}
+
+/// A span of `trace` with what all of them have.
+fn span(
+    trace: &Trace,
+    (id, parent): ([u8; 8], Option<[u8; 8]>),
+    (name, kind): (&str, SpanKind),
+    (began, ended): (u64, u64),
+) -> Span {
+    let trace_id = trace.context.trace_id.map(|(id, _)| id.to_vec());
+    Span {
+        trace_id: trace_id.unwrap_or_default(),
+        span_id: id.to_vec(),
+        parent_span_id: parent.map(Vec::from).unwrap_or_default(),
+        name: name.to_owned(),
+        kind: kind.into(),
+        start_time_unix_nano: began,
+        end_time_unix_nano: ended,
+        ..Span::default()
+    }
+}
+
+/// The status of a span of what may have failed.
+fn status(has_failed: bool) -> Option<Status> {
+    has_failed.then(|| Status {
+        code: StatusCode::Error.into(),
+        ..Status::default()
+    })
 }
 
 /// The span of a filter or an upstream inside that waited, and those of what it asked.
-fn waiter(out: &mut Vec<u8>, trace: &Trace, record: &RequestRecord<'_>, wait: &Wait) {
+fn waiter(spans: &mut Vec<Span>, trace: &Trace, record: &RequestRecord<'_>, wait: &Wait) {
     let id = random_id();
     let at = |after| nanos(record.started_ms, wait.after + after);
     let name = match &wait.waiter {
         Waiter::Filter(label) => &*format!("kong.access.plugin.{label}"),
         Waiter::Upstream => "kong.internal.upstream",
     };
-    protobuf::message(out, 2, |out| {
-        let span = Span {
-            id,
-            parent: Some(trace.root),
-            name,
-            kind: INTERNAL,
-            times: (at(Duration::ZERO), at(wait.took)),
+    spans.push(span(
+        trace,
+        (id, Some(trace.root)),
+        (name, SpanKind::Internal),
+        (at(Duration::ZERO), at(wait.took)),
+    ));
+    let calls = wait.calls.iter().map(|call| {
+        let name = match call.what {
+            Callee::Server { .. } => "kong.internal.request",
+            Callee::Store { .. } => "kong.database.query",
         };
-        head(out, trace, &span);
+        Span {
+            attributes: callee(&call.what),
+            status: status(call.what.failed()),
+            ..span(
+                trace,
+                (random_id(), Some(id)),
+                (name, SpanKind::Client),
+                (at(call.after), at(call.after + call.took)),
+            )
+        }
     });
-    for call in &wait.calls {
-        protobuf::message(out, 2, |out| {
-            let span = Span {
-                id: random_id(),
-                parent: Some(id),
-                name: match call.what {
-                    Callee::Server { .. } => "kong.internal.request",
-                    Callee::Store { .. } => "kong.database.query",
-                },
-                kind: CLIENT,
-                times: (at(call.after), at(call.after + call.took)),
-            };
-            head(out, trace, &span);
-            callee(out, &call.what);
-        });
-    }
+    spans.extend(calls);
 }
 
-fn callee(out: &mut Vec<u8>, what: &Callee) {
-    let mut text = |name, value: &str| protobuf::text_attribute(out, 9, name, value);
+fn callee(what: &Callee) -> Vec<KeyValue> {
     match what {
         Callee::Server {
             method,
             url,
             status,
         } => {
-            text("http.method", method.as_str());
-            text("http.url", url);
-            if let Some(status) = status {
-                protobuf::number_attribute(out, 9, "http.status_code", u64::from(*status));
-            }
+            let status = status.map(|status| number("http.status_code", status));
+            let asked = [
+                text("http.method", method.as_str()),
+                text("http.url", &**url),
+            ];
+            asked.into_iter().chain(status).collect()
         }
         Callee::Store {
             system,
             resource,
             writes,
             ..
-        } => {
-            text("db.system", system);
-            text("db.operation", if *writes { "write" } else { "read" });
-            text("db.collection.name", resource);
-        }
-    }
-    if what.failed() {
-        failed(out);
+        } => vec![
+            text("db.system", *system),
+            text("db.operation", if *writes { "write" } else { "read" }),
+            text("db.collection.name", *resource),
+        ],
     }
 }
 
-fn root(out: &mut Vec<u8>, trace: &Trace, record: &RequestRecord<'_>) {
-    let span = Span {
-        id: trace.root,
-        parent: trace.context.span_id,
-        name: "kong",
-        kind: SERVER,
-        times: (
-            nanos(record.started_ms, Duration::ZERO),
-            nanos(record.started_ms, record.latencies.request),
-        ),
-    };
-    head(out, trace, &span);
+fn root(trace: &Trace, record: &RequestRecord<'_>) -> Span {
     let facts = &record.request;
     let scheme = if facts.secure { "https" } else { "http" };
     // Without the query, which may hold a secret.
@@ -143,85 +136,71 @@ fn root(out: &mut Vec<u8>, trace: &Trace, record: &RequestRecord<'_>) {
         _ => "1.1",
     };
     let url = format!("{scheme}://{}:{}{path}", facts.host(), facts.port);
-    let mut text = |name, value: &str| protobuf::text_attribute(out, 9, name, value);
-    text("http.method", facts.method.as_str());
-    text("http.url", &url);
-    text("http.host", facts.host());
-    text("http.scheme", scheme);
-    text("http.flavor", version);
-    text("http.client_ip", &client);
-    text("net.peer.ip", &client);
-    if let Some(id) = facts.id {
-        text("kong.request.id", id);
-    }
+    let mut attributes = vec![
+        text("http.method", facts.method.as_str()),
+        text("http.url", url),
+        text("http.host", facts.host()),
+        text("http.scheme", scheme),
+        text("http.flavor", version),
+        text("http.client_ip", &*client),
+        text("net.peer.ip", client),
+    ];
+    attributes.extend(facts.id.map(|id| text("kong.request.id", id)));
     let paths = record.route.and_then(|route| route.paths.as_ref());
-    if let Some(path) = paths.and_then(|paths| paths.first()) {
-        text("http.route", path);
-    }
-    let status = record.response.status;
-    protobuf::number_attribute(out, 9, "http.status_code", u64::from(status));
-    if status >= 500 {
-        failed(out);
+    let path = paths.and_then(|paths| paths.first());
+    attributes.extend(path.map(|path| text("http.route", &**path)));
+    let code = record.response.status;
+    attributes.push(number("http.status_code", code));
+    Span {
+        attributes,
+        status: status(code >= 500),
+        ..span(
+            trace,
+            (trace.root, trace.context.span_id),
+            ("kong", SpanKind::Server),
+            (
+                nanos(record.started_ms, Duration::ZERO),
+                nanos(record.started_ms, record.latencies.request),
+            ),
+        )
     }
 }
 
 /// The span of a try. The upstream knows the last one as its parent: it is the one
 /// that the request names.
 fn balancer(
-    out: &mut Vec<u8>,
     trace: &Trace,
     record: &RequestRecord<'_>,
     (at, this, next): (usize, &Try, Option<&Try>),
-) {
+) -> Span {
     let latencies = &record.latencies;
     let began = match at {
         0 => nanos(record.started_ms, latencies.gateway),
         _ => nanos(this.started_ms, Duration::ZERO),
     };
-    let ended = match next {
-        Some(next) => nanos(next.started_ms, Duration::ZERO),
-        None => nanos(record.started_ms, latencies.request),
+    let (id, ended) = match next {
+        Some(next) => (random_id(), nanos(next.started_ms, Duration::ZERO)),
+        None => (trace.proxy, nanos(record.started_ms, latencies.request)),
     };
-    let span = Span {
-        id: match next {
-            Some(_) => random_id(),
-            None => trace.proxy,
-        },
-        parent: Some(trace.root),
-        name: "kong.balancer",
-        kind: CLIENT,
-        times: (began, ended.max(began)),
-    };
-    head(out, trace, &span);
     let ip = this.address.ip().to_canonical().to_string();
-    protobuf::number_attribute(out, 9, "try_count", at as u64 + 1);
-    protobuf::text_attribute(out, 9, "net.peer.ip", &ip);
-    protobuf::number_attribute(out, 9, "net.peer.port", u64::from(this.address.port()));
-    if let Some(service) = record.service {
-        protobuf::text_attribute(out, 9, "net.peer.name", &service.host);
+    let count = i64::try_from(at + 1).unwrap_or(i64::MAX);
+    let mut attributes = vec![
+        number("try_count", count),
+        text("net.peer.ip", ip),
+        number("net.peer.port", this.address.port()),
+    ];
+    let service = record.service;
+    attributes.extend(service.map(|service| text("net.peer.name", &*service.host)));
+    let failure = this.failure;
+    attributes.extend(failure.map(|status| number("http.status_code", status)));
+    Span {
+        attributes,
+        status: status(failure.is_some()),
+        ..span(
+            trace,
+            (id, Some(trace.root)),
+            ("kong.balancer", SpanKind::Client),
+            (began, ended.max(began)),
+        )
     }
-    if let Some(status) = this.failure {
-        protobuf::number_attribute(out, 9, "http.status_code", u64::from(status));
-        failed(out);
-    }
-}
-
-/// Says that a span failed.
-fn failed(out: &mut Vec<u8>) {
-    protobuf::message(out, 15, |out| protobuf::number(out, 3, FAILED));
-}
-
-/// What all spans begin with.
-fn head(out: &mut Vec<u8>, trace: &Trace, span: &Span<'_>) {
-    if let Some((trace_id, _)) = trace.context.trace_id {
-        protobuf::bytes(out, 1, &trace_id);
-    }
-    protobuf::bytes(out, 2, &span.id);
-    if let Some(parent) = span.parent {
-        protobuf::bytes(out, 4, &parent);
-    }
-    protobuf::bytes(out, 5, span.name.as_bytes());
-    protobuf::number(out, 6, span.kind);
-    protobuf::fixed64(out, 7, span.times.0);
-    protobuf::fixed64(out, 8, span.times.1);
 }

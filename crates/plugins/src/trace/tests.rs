@@ -13,6 +13,7 @@ use crate::testing::{decide, plugin, session};
 use doorward_core::calls::{Call, Callee};
 use doorward_core::hex;
 use doorward_core::model::schema::Schema;
+use doorward_net::telemetry::attributes;
 use doorward_plugin_api::config;
 use doorward_plugin_api::config::FieldValue;
 use doorward_plugin_api::record::{RequestFacts, RequestRecord, Try, UpstreamFacts, Wait, Waiter};
@@ -336,16 +337,6 @@ fn a_caller_decides_for_zipkin_and_a_no_decides_for_all() {
     assert!(sampled(false, 1.0, "1"));
 }
 
-/// Parts of a message in the order in which they stand there.
-fn places(message: &[u8], parts: &[&str]) -> Vec<usize> {
-    let find = |part: &str| {
-        let mut windows = message.windows(part.len());
-        windows.position(|window| window == part.as_bytes())
-    };
-    let places = parts.iter().map(|part| find(part).expect(part));
-    places.collect()
-}
-
 #[test]
 fn each_try_and_each_wait_and_what_was_asked_meanwhile_has_a_span() {
     let propagation = propagation(&json!({}));
@@ -419,29 +410,46 @@ fn each_try_and_each_wait_and_what_was_asked_meanwhile_has_a_span() {
             started_ms: record.started_ms,
             secret_fields: &[],
         };
-        let written = spans::spans(&trace, &record);
-        let named = [
+        let spans = spans::spans(&trace, &record);
+        let names = spans.iter().map(|span| &*span.name);
+        let expected = [
+            "kong",
             "kong.access.plugin.key-auth",
             "kong.internal.request",
-            "https://idp.test/keys",
             "kong.database.query",
-            "sessions",
             "kong.internal.upstream",
             "kong.balancer",
+            "kong.balancer",
         ];
-        assert!(places(&written, &named).is_sorted());
-        let tries = written
-            .windows(13)
-            .filter(|window| window == b"kong.balancer");
-        assert_eq!(tries.count(), 2);
-        // The upstream knows the last one alone.
-        let known = written.windows(8).filter(|window| *window == trace.proxy);
-        assert_eq!(known.count(), 1);
-        let of_root = written.windows(8).filter(|window| *window == trace.root);
-        assert_eq!(
-            of_root.count(),
-            5,
-            "itself, the filter, the upstream inside, and two tries"
-        );
+        assert_eq!(names.collect::<Vec<_>>(), expected);
+        let has = |at: usize, name: &str, value: &str| {
+            let expected = attributes::text(name, value);
+            assert!(spans[at].attributes.contains(&expected), "{:?}", spans[at]);
+        };
+        has(2, "http.url", "https://idp.test/keys");
+        has(3, "db.operation", "read");
+        has(3, "db.collection.name", "sessions");
+        // What could not be asked failed, and so did the first try.
+        let failed = spans.iter().map(|span| span.status.is_some());
+        let expected = [false, false, true, false, false, true, false];
+        assert_eq!(failed.collect::<Vec<_>>(), expected);
+        let (root, filter) = (trace.root.to_vec(), spans[1].span_id.clone());
+        let parents = spans.iter().map(|span| span.parent_span_id.clone());
+        let expected = [
+            Vec::new(),
+            root.clone(),
+            filter.clone(),
+            filter,
+            root.clone(),
+            root.clone(),
+            root,
+        ];
+        assert_eq!(parents.collect::<Vec<_>>(), expected);
+        // The upstream knows the last try alone.
+        let known = spans.iter().map(|span| span.span_id == trace.proxy);
+        assert_eq!(known.filter(|is_known| *is_known).count(), 1);
+        assert_eq!(spans[6].span_id, trace.proxy);
+        let of_trace = trace.context.trace_id.map(|(id, _)| id.to_vec()).unwrap();
+        assert!(spans.iter().all(|span| span.trace_id == of_trace));
     });
 }

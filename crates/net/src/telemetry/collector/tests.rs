@@ -200,16 +200,20 @@ async fn a_message_that_was_taken_in_part_is_told_apart() {
 
 #[test]
 fn a_refusal_of_some_entries_is_noticed() {
-    assert!(!refuses_some(b""));
-    assert!(!refuses_some(&[0x0a, 0]));
-    assert!(refuses_some(&[0x0a, 2, 0x08, 3]));
-    assert!(refuses_some(&[0x0a, 4, 0x08, 3, 0x12, 0]));
-    // With a long message, whose length takes two bytes.
-    let long = [&[0x0a, 0x83, 0x01, 0x08, 3, 0x12, 0x7e][..], &[b'x'; 126]].concat();
-    assert!(refuses_some(&long));
-    // A warning alone, and no such message.
-    assert!(!refuses_some(&[0x0a, 3, 0x12, 1, b'x']));
-    assert!(!refuses_some(b"{}"));
+    for signal in [Signal::Metrics, Signal::Traces, Signal::Logs] {
+        let refuses_some = |answer: &[u8]| signal.refuses_some(answer);
+        assert!(!refuses_some(b""));
+        assert!(!refuses_some(&[0x0a, 0]));
+        assert!(refuses_some(&[0x0a, 2, 0x08, 3]));
+        assert!(refuses_some(&[0x0a, 4, 0x08, 3, 0x12, 0]));
+        // With the message first, and with a long one, whose length takes two bytes.
+        assert!(refuses_some(&[0x0a, 5, 0x12, 1, b'x', 0x08, 3]));
+        let long = [&[0x0a, 0x82, 0x01, 0x08, 3, 0x12, 0x7e][..], &[b'x'; 126]].concat();
+        assert!(refuses_some(&long));
+        // A warning alone, and no such message.
+        assert!(!refuses_some(&[0x0a, 3, 0x12, 1, b'x']));
+        assert!(!refuses_some(b"{}"));
+    }
 }
 
 #[test]

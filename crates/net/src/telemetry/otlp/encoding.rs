@@ -1,14 +1,22 @@
 //! Families of metrics as messages of OTLP (opentelemetry-proto,
 //! `metrics/v1/metrics.proto`).
 
-use prometheus::proto::{Histogram, Metric, MetricFamily, MetricType};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
+use opentelemetry_proto::tonic::metrics::v1::{
+    AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint,
+    ResourceMetrics, ScopeMetrics, Sum,
+};
+use prometheus::proto::{self, MetricFamily, MetricType};
 
-use crate::telemetry::protobuf;
+use crate::telemetry::attributes;
 
 /// Most numbers in one request: collectors refuse long ones.
 const POINTS: usize = 2000;
-/// `AGGREGATION_TEMPORALITY_CUMULATIVE`: sums since the start.
-const CUMULATIVE: u64 = 2;
+/// Sums count since the start.
+const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
 
 /// What says whose the numbers are.
 #[derive(Clone, Copy)]
@@ -43,138 +51,139 @@ pub(super) fn requests(
     families: &[MetricFamily],
     resource: Resource<'_>,
     times: Times,
-) -> Vec<Vec<u8>> {
+) -> Vec<ExportMetricsServiceRequest> {
     let mut requests = Vec::new();
     let (mut metrics, mut points) = (Vec::new(), 0);
     for family in families {
         for part in family.get_metric().chunks(POINTS) {
             if points + part.len() > POINTS {
-                requests.push(request(&metrics, resource));
-                metrics.clear();
+                requests.push(request(std::mem::take(&mut metrics), resource));
                 points = 0;
             }
             points += part.len();
-            metric(&mut metrics, family, part, times);
+            metrics.push(metric(family, part, times));
         }
     }
     if points > 0 {
-        requests.push(request(&metrics, resource));
+        requests.push(request(metrics, resource));
     }
     requests
 }
 
-/// `ExportMetricsServiceRequest`.
-fn request(metrics: &[u8], of: Resource<'_>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(metrics.len() + 512);
-    protobuf::message(&mut out, 1, |out| {
-        protobuf::message(out, 1, |out| resource(out, of));
-        protobuf::message(out, 2, |out| {
-            protobuf::message(out, 1, |out| {
-                protobuf::bytes(out, 1, b"doorward");
-                protobuf::bytes(out, 2, env!("CARGO_PKG_VERSION").as_bytes());
-            });
-            out.extend_from_slice(metrics);
-        });
-    });
-    out
-}
-
-fn resource(out: &mut Vec<u8>, of: Resource<'_>) {
+fn request(metrics: Vec<Metric>, of: Resource<'_>) -> ExportMetricsServiceRequest {
     let own = [
         ("service.name", "doorward"),
         ("service.instance.id", of.node),
         ("service.version", env!("CARGO_PKG_VERSION")),
     ];
-    protobuf::resource(out, &own, of.attributes);
-}
-
-/// Appends a metric with these of its points.
-fn metric(out: &mut Vec<u8>, family: &MetricFamily, points: &[Metric], times: Times) {
-    protobuf::message(out, 2, |out| {
-        protobuf::bytes(out, 1, family.name().as_bytes());
-        protobuf::bytes(out, 2, family.help().as_bytes());
-        if let Some(unit) = unit(family.name()) {
-            protobuf::bytes(out, 3, unit.as_bytes());
-        }
-        match family.get_field_type() {
-            MetricType::COUNTER => protobuf::message(out, 7, |out| {
-                for point in points {
-                    let value = point.get_counter().get_value();
-                    number_point(out, point, value, (Some(times.start), times.now));
-                }
-                protobuf::number(out, 2, CUMULATIVE);
-                // They only grow.
-                protobuf::number(out, 3, 1);
-            }),
-            MetricType::HISTOGRAM => protobuf::message(out, 9, |out| {
-                for point in points {
-                    histogram_point(out, point, point.get_histogram(), times);
-                }
-                protobuf::number(out, 2, CUMULATIVE);
-            }),
-            // There are no others but gauges.
-            _ => protobuf::message(out, 5, |out| {
-                for point in points {
-                    let value = point.get_gauge().get_value();
-                    number_point(out, point, value, (None, times.now));
-                }
-            }),
-        }
-    });
-}
-
-/// The unit that a name ends with (UCUM).
-fn unit(name: &str) -> Option<&'static str> {
-    let name = name.strip_suffix("_total").unwrap_or(name);
-    if name.ends_with("_seconds") {
-        Some("s")
-    } else if name.ends_with("_bytes") {
-        Some("By")
-    } else {
-        None
+    let scope = InstrumentationScope {
+        name: "doorward".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..InstrumentationScope::default()
+    };
+    let scope_metrics = ScopeMetrics {
+        scope: Some(scope),
+        metrics,
+        ..ScopeMetrics::default()
+    };
+    let resource_metrics = ResourceMetrics {
+        resource: Some(attributes::resource(&own, of.attributes)),
+        scope_metrics: vec![scope_metrics],
+        ..ResourceMetrics::default()
+    };
+    ExportMetricsServiceRequest {
+        resource_metrics: vec![resource_metrics],
     }
 }
 
-/// Appends a `NumberDataPoint`.
-fn number_point(out: &mut Vec<u8>, point: &Metric, value: f64, (start, now): (Option<u64>, u64)) {
-    protobuf::message(out, 1, |out| {
-        if let Some(start) = start {
-            protobuf::fixed64(out, 2, start);
-        }
-        protobuf::fixed64(out, 3, now);
-        protobuf::fixed64(out, 4, value.to_bits());
-        labels(out, 7, point);
-    });
+/// A metric with these of its points.
+fn metric(family: &MetricFamily, points: &[proto::Metric], times: Times) -> Metric {
+    let points = points.iter();
+    let data = match family.get_field_type() {
+        MetricType::COUNTER => Data::Sum(Sum {
+            data_points: points
+                .map(|point| NumberDataPoint {
+                    start_time_unix_nano: times.start,
+                    ..number_point(point, point.get_counter().get_value(), times)
+                })
+                .collect(),
+            aggregation_temporality: CUMULATIVE,
+            // They only grow.
+            is_monotonic: true,
+        }),
+        MetricType::HISTOGRAM => Data::Histogram(Histogram {
+            data_points: points.map(|point| histogram_point(point, times)).collect(),
+            aggregation_temporality: CUMULATIVE,
+        }),
+        // There are no others but gauges.
+        _ => Data::Gauge(Gauge {
+            data_points: points
+                .map(|point| number_point(point, point.get_gauge().get_value(), times))
+                .collect(),
+        }),
+    };
+    Metric {
+        name: family.name().to_owned(),
+        description: family.help().to_owned(),
+        unit: unit(family.name()).to_owned(),
+        data: Some(data),
+        ..Metric::default()
+    }
 }
 
-/// Appends a `HistogramDataPoint`. The text format counts what is below each bound,
-/// this one what is between two of them.
-fn histogram_point(out: &mut Vec<u8>, point: &Metric, histogram: &Histogram, times: Times) {
+/// The unit that a name ends with (UCUM); empty: none.
+fn unit(name: &str) -> &'static str {
+    let name = name.strip_suffix("_total").unwrap_or(name);
+    if name.ends_with("_seconds") {
+        "s"
+    } else if name.ends_with("_bytes") {
+        "By"
+    } else {
+        ""
+    }
+}
+
+/// A number as of now.
+fn number_point(point: &proto::Metric, value: f64, times: Times) -> NumberDataPoint {
+    NumberDataPoint {
+        attributes: labels(point),
+        time_unix_nano: times.now,
+        value: Some(Value::AsDouble(value)),
+        ..NumberDataPoint::default()
+    }
+}
+
+/// The text format counts what is below each bound, this one what is between two of
+/// them.
+fn histogram_point(point: &proto::Metric, times: Times) -> HistogramDataPoint {
+    let histogram = point.get_histogram();
     let total = histogram.get_sample_count();
     let finite = histogram.get_bucket().iter();
     let finite = finite.filter(|bucket| bucket.upper_bound().is_finite());
-    let (mut counts, mut bounds) = (Vec::new(), Vec::new());
+    let (mut bucket_counts, mut explicit_bounds) = (Vec::new(), Vec::new());
     let mut below = 0;
     for bucket in finite {
         let count = bucket.cumulative_count();
-        counts.extend_from_slice(&count.saturating_sub(below).to_le_bytes());
-        bounds.extend_from_slice(&bucket.upper_bound().to_le_bytes());
+        bucket_counts.push(count.saturating_sub(below));
+        explicit_bounds.push(bucket.upper_bound());
         below = count;
     }
-    counts.extend_from_slice(&total.saturating_sub(below).to_le_bytes());
-    protobuf::message(out, 1, |out| {
-        protobuf::fixed64(out, 2, times.start);
-        protobuf::fixed64(out, 3, times.now);
-        protobuf::fixed64(out, 4, total);
-        protobuf::fixed64(out, 5, histogram.get_sample_sum().to_bits());
-        protobuf::bytes(out, 6, &counts);
-        protobuf::bytes(out, 7, &bounds);
-        labels(out, 9, point);
-    });
+    bucket_counts.push(total.saturating_sub(below));
+    HistogramDataPoint {
+        attributes: labels(point),
+        start_time_unix_nano: times.start,
+        time_unix_nano: times.now,
+        count: total,
+        sum: Some(histogram.get_sample_sum()),
+        bucket_counts,
+        explicit_bounds,
+        ..HistogramDataPoint::default()
+    }
 }
 
-fn labels(out: &mut Vec<u8>, field: u8, point: &Metric) {
-    for label in point.get_label() {
-        protobuf::text_attribute(out, field, label.name(), label.value());
-    }
+fn labels(point: &proto::Metric) -> Vec<KeyValue> {
+    let labels = point.get_label().iter();
+    labels
+        .map(|label| attributes::text(label.name(), label.value()))
+        .collect()
 }

@@ -89,7 +89,8 @@ fn encode(families: &[MetricFamily], attributes: &[(String, String)]) -> Vec<Vec
         node: "n1",
         attributes,
     };
-    requests(families, resource, Times::of_ms(TIMES.0, TIMES.1))
+    let requests = requests(families, resource, Times::of_ms(TIMES.0, TIMES.1));
+    requests.iter().map(Message::encode_to_vec).collect()
 }
 
 /// The metrics of a request.
