@@ -63,6 +63,43 @@ fn tokens_made_by_another_implementation_verify() {
     assert_eq!(claims["sub"], "s");
 }
 
+/// The claims as the crate jsonwebtoken reads them, which knows the same key.
+fn claims_by_jsonwebtoken(token: &str, key: &TestKey) -> jsonwebtoken::errors::Result<Value> {
+    let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
+    let jwk: jsonwebtoken::jwk::Jwk = serde_json::from_value(key.jwk()).unwrap();
+    let key = jsonwebtoken::DecodingKey::from_jwk(&jwk)?;
+    let mut validation = jsonwebtoken::Validation::new(jsonwebtoken::Algorithm::ES256);
+    validation.required_spec_claims.clear();
+    validation.validate_exp = false;
+    validation.validate_aud = false;
+    Ok(jsonwebtoken::decode(token, &key, &validation)?.claims)
+}
+
+/// Why the crate verifies no token here: ARCHITECTURE, "Dependencies that the design
+/// names". Once it refuses these too, that reason is gone.
+#[test]
+fn jsonwebtoken_takes_tokens_that_have_two_meanings() {
+    let key = TestKey::es256("k");
+    let set = set(&[&key]);
+    let critical = r#"{"alg":"ES256","kid":"k","crit":["exp2"],"exp2":1}"#;
+    let unencoded = r#"{"alg":"ES256","kid":"k","b64":false}"#;
+    for (header, claims, error) in [
+        (critical, r#"{"sub":"s"}"#, VerifyError::Critical),
+        (unencoded, r#"{"sub":"s"}"#, VerifyError::Critical),
+        (
+            &*header("ES256", "k"),
+            r#"{"sub":"s","scope":"admin","scope":"read"}"#,
+            VerifyError::Malformed,
+        ),
+    ] {
+        let token = key.sign(header, claims);
+        assert_eq!(claims_by_jsonwebtoken(&token, &key).unwrap()["sub"], "s");
+        assert_eq!(verify(&token, &set), Err(error));
+    }
+    let es512 = TestKey::ec("k", "ES512");
+    assert!(serde_json::from_value::<jsonwebtoken::Algorithm>(json!(es512.alg())).is_err());
+}
+
 #[test]
 fn alg_none_is_refused_in_any_spelling() {
     let key = TestKey::es256("k");
