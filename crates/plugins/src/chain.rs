@@ -11,6 +11,7 @@ mod cookies;
 mod field;
 mod header;
 mod location;
+pub(super) mod object;
 mod origin;
 mod path_rewrite;
 mod refused;
@@ -25,6 +26,7 @@ use serde_json::{Map, Value};
 use crate::{oauth2_client, resource_server, throttling, token_broker};
 use doorward_plugin_api::filter::Filter;
 use doorward_plugin_api::{ConfigError, Parts};
+use object::{Object, Reference};
 pub use refused::refused;
 use settings::Reading;
 pub use trust::Trust;
@@ -103,7 +105,7 @@ pub fn trust(
     named: ObjectLookup<'_>,
 ) -> Result<(Trust, Vec<String>), ConfigError> {
     let reading = Reading::new(parts, named);
-    let trust = trust::read(&reading.config(config))?;
+    let trust = trust::ClientTrust::read(&reading.config(config))?.read_trust()?;
     Ok((trust, reading.into_warnings()))
 }
 
@@ -120,7 +122,8 @@ pub fn check_client(
     const FIELD: &str = "handler";
     let config = Map::from_iter([(FIELD.to_owned(), handler.clone())]);
     let reading = Reading::new(parts, named);
-    resource_server::check_client(&reading.config(&config), FIELD)
+    let handler = reading.config(&config).field::<Reference>(&[FIELD])?;
+    resource_server::check_client(&handler)
 }
 
 #[cfg(test)]

@@ -12,8 +12,9 @@ use serde_json::{Map, Value};
 
 use super::ObjectLookup;
 use super::field::{self, is_gateways};
+use super::object::{AnyValue, Field, Object, object};
 use super::path_rewrite::with_path;
-use super::settings::{Reading, Settings};
+use super::settings::{Place, Reading, Settings};
 use doorward_expr::{self as expr, Expression, Scope};
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::Counter;
@@ -65,8 +66,8 @@ pub(super) fn build(
 
 impl AssignmentFilter {
     fn read(settings: &Settings<'_>, parts: &Parts) -> Result<Self, ConfigError> {
-        settings.known(&["onRequest", "onResponse"]);
-        let of_request = assignments(settings, "onRequest")?;
+        let fields = Fields::read(settings)?;
+        let of_request = assignments(&fields.on_request, true)?;
         let headers = of_request.iter().filter_map(|one| match &one.target {
             Target::Header(name) => Some(name),
             _ => None,
@@ -74,74 +75,96 @@ impl AssignmentFilter {
         Ok(Self {
             in_place: field::gateways_of(headers),
             of_request,
-            of_response: assignments(settings, "onResponse")?,
+            of_response: assignments(&fields.on_response, false)?,
             illegal: parts.metrics.decision("AssignmentFilter", "illegal_value"),
             warnings: Vec::new(),
         })
     }
 }
 
-fn assignments(settings: &Settings<'_>, name: &str) -> Result<Vec<Assignment>, ConfigError> {
-    let list = match settings.value(name) {
+object! {
+    struct Fields<'a> {
+        on_request as "onRequest": AnyValue,
+        on_response as "onResponse": AnyValue,
+    }
+    idle {}
+}
+
+object! {
+    /// One item of either list. Its values may be texts, numbers, true or false.
+    struct AssignmentFields<'a> {
+        target: AnyValue,
+        value: AnyValue,
+        condition: AnyValue,
+    }
+    idle {}
+}
+
+fn assignments(
+    list: &Field<'_, AnyValue>,
+    on_request: bool,
+) -> Result<Vec<Assignment>, ConfigError> {
+    let items = match list.value() {
         None => return Ok(Vec::new()),
-        Some(Value::Array(list)) if list.len() <= MAX_ASSIGNMENTS => list,
+        Some(Value::Array(items)) if items.len() <= MAX_ASSIGNMENTS => items,
         Some(_) => {
             let message = format!("must be a list of at most {MAX_ASSIGNMENTS} assignments");
-            return Err(settings.wrong(name, message));
+            return Err(list.wrong(message));
         }
     };
-    let on_request = name == "onRequest";
-    let read = |(i, item): (usize, &Value)| {
-        let place = |field: &str| format!("{name}.{i}.{field}");
+    let items = items.iter().enumerate();
+    let items = items.map(|(i, item)| Assignment::read(&list.at(i), item, on_request));
+    items.collect()
+}
+
+impl Assignment {
+    fn read(place: &Place<'_>, item: &Value, on_request: bool) -> Result<Self, ConfigError> {
         let Value::Object(item) = item else {
-            let message = "must be an object with `target` and `value`";
-            return Err(settings.wrong(&format!("{name}.{i}"), message));
+            return Err(place.wrong("must be an object with `target` and `value`"));
         };
-        let compile = |field: &str| {
-            let text = match item.get(field) {
-                None | Some(Value::Null) => return Ok(None),
-                Some(Value::String(text)) => text.clone(),
-                Some(value @ (Value::Bool(_) | Value::Number(_))) => format!("${{{value}}}"),
-                Some(_) => return Err(settings.wrong(&place(field), "must be a text")),
-            };
-            let compiled = settings.compile(&place(field), &text)?;
-            if on_request && compiled.needs_response() {
-                let message = "looks at the response, and there is none yet";
-                Err(settings.wrong(&place(field), message))
-            } else {
-                Ok(Some(compiled))
-            }
-        };
-        for field in item.keys() {
-            if !["condition", "target", "value"].contains(&field.as_str()) {
-                settings.warn(&place(field), "has no meaning here and is ignored");
-            }
-        }
-        let target = item.get("target").and_then(Value::as_str);
-        let target = target.and_then(|text| target_of(text, on_request));
+        let fields = AssignmentFields::read(&place.inner(item))?;
+        let text = fields.target.value().and_then(Value::as_str);
+        let target = text.and_then(|text| target_of(text, on_request));
         let target = target.ok_or_else(|| {
             let all = if on_request {
                 "${attributes.name}, ${request.headers['Name']}, ${request.method} or \
-                     ${request.uri.path}"
+                 ${request.uri.path}"
             } else {
                 "${response.headers['Name']} or ${response.status}"
             };
-            settings.wrong(&place("target"), format!("must be one of: {all}"))
+            fields.target.wrong(format!("must be one of: {all}"))
         })?;
         if let Target::Header(name) = &target {
-            field::name(settings, &place("target"), name.as_str())?;
+            field::name(&fields.target, name.as_str())?;
         }
-        let value = match compile("value")? {
+        let value = match compiled(&fields.value, on_request)? {
             Some(value) => value,
-            None => settings.compile(&place("value"), "${null}")?,
+            None => fields.value.compile("${null}")?,
         };
-        Ok(Assignment {
-            condition: compile("condition")?,
+        Ok(Self {
+            condition: compiled(&fields.condition, on_request)?,
             target,
             value,
         })
+    }
+}
+
+/// The expression of a field, if it has one.
+fn compiled(
+    field: &Field<'_, AnyValue>,
+    on_request: bool,
+) -> Result<Option<Expression>, ConfigError> {
+    let text = match field.value() {
+        None => return Ok(None),
+        Some(Value::String(text)) => text.clone(),
+        Some(value @ (Value::Bool(_) | Value::Number(_))) => format!("${{{value}}}"),
+        Some(_) => return Err(field.wrong("must be a text")),
     };
-    list.iter().enumerate().map(read).collect()
+    let compiled = field.compile(&text)?;
+    if on_request && compiled.needs_response() {
+        return Err(field.wrong("looks at the response, and there is none yet"));
+    }
+    Ok(Some(compiled))
 }
 
 /// What a text such as `${request.headers['X-A']}` names.

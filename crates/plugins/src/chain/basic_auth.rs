@@ -11,6 +11,7 @@ use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use serde_json::{Map, Value};
 
+use super::object::{Object, object};
 use super::settings::{Reading, Settings};
 use super::{ObjectLookup, field};
 use doorward_expr::{Expression, Scope};
@@ -18,6 +19,18 @@ use doorward_net::http::session::Session;
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Parts};
+
+object! {
+    /// The filter's fields. What the upstream's 401 leads to is a step in front of it.
+    struct Fields<'a> {
+        username: Expression,
+        password: Expression,
+    }
+    idle {
+        "failureHandler",
+        "cacheHeader": "credentials are sent with each request",
+    }
+}
 
 /// Gives credentials.
 struct BasicAuth {
@@ -42,22 +55,15 @@ pub(super) fn build(
 
 impl BasicAuth {
     fn read(settings: &Settings<'_>, parts: &Parts) -> Result<Self, ConfigError> {
-        // What the upstream's 401 leads to is a step in front of this one.
-        settings.known(&["username", "password", "failureHandler", "cacheHeader"]);
-        settings.idle(&["cacheHeader"], "credentials are sent with each request");
-        let text = |name: &str| {
-            let text = settings.expression(name)?;
-            text.ok_or_else(|| settings.wrong(name, "is required"))
-        };
-        let (username, password) = (text("username")?, text("password")?);
-        if let Some(name) = username.constant()
+        let fields = Fields::read(settings)?;
+        if let Some(name) = fields.username.value.constant()
             && !matches!(&name, doorward_expr::Value::Text(name) if !name.contains(':'))
         {
-            return Err(settings.wrong("username", "must be a text without a colon"));
+            return Err(fields.username.wrong("must be a text without a colon"));
         }
         Ok(Self {
-            username,
-            password,
+            username: fields.username.value,
+            password: fields.password.value,
             missing: parts
                 .metrics
                 .decision("HttpBasicAuthFilter", "no_credentials"),

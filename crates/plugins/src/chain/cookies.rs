@@ -11,10 +11,21 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
 
 use super::ObjectLookup;
+use super::object::{Field, Object, object};
 use super::settings::{Reading, Settings};
 use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Parts};
+
+object! {
+    struct Fields<'a> {
+        managed: Vec<String>,
+        default_action as "defaultAction": Option<String>,
+        suppressed: Vec<String>,
+        relayed: Vec<String>,
+    }
+    idle {}
+}
 
 /// Lets cookies pass or not.
 struct Cookies {
@@ -36,29 +47,29 @@ pub(super) fn build(
 impl Cookies {
     fn read(settings: &Settings<'_>) -> Result<Self, ConfigError> {
         const KEEPS: &str = "would keep cookies in a session of the gateway, which keeps none";
-        settings.known(&["managed", "suppressed", "relayed", "defaultAction"]);
-        let names = |field: &str| {
-            let names = settings.list(field)?.into_iter();
-            let names = names.map(|name| settings.evaluated(field, name));
+        let fields = Fields::read(settings)?;
+        let names = |field: &Field<'_, Vec<String>>| {
+            let names = field.value.iter().map(|name| field.evaluated(name));
             names.collect::<Result<Vec<_>, _>>()
         };
-        if !names("managed")?.is_empty() {
+        if !names(&fields.managed)?.is_empty() {
             let message = format!("{KEEPS}: name them in `relayed` or `suppressed`");
-            return Err(settings.wrong("managed", message));
+            return Err(fields.managed.wrong(message));
         }
-        let action = settings.text("defaultAction")?;
-        let relays = match action.map(|word| word.to_uppercase()).as_deref() {
+        let action = &fields.default_action;
+        let word = action.value.as_ref().map(|word| word.to_uppercase());
+        let relays = match word.as_deref() {
             Some("RELAY") => true,
             Some("SUPPRESS") => false,
             None | Some("MANAGE") => {
                 let message = format!("is MANAGE, which {KEEPS}: write RELAY or SUPPRESS");
-                return Err(settings.wrong("defaultAction", message));
+                return Err(action.wrong(message));
             }
-            Some(_) => return Err(settings.wrong("defaultAction", "expected RELAY or SUPPRESS")),
+            Some(_) => return Err(action.wrong("expected RELAY or SUPPRESS")),
         };
         Ok(Self {
-            suppressed: names("suppressed")?,
-            relayed: names("relayed")?,
+            suppressed: names(&fields.suppressed)?,
+            relayed: names(&fields.relayed)?,
             relays,
             warnings: Vec::new(),
         })

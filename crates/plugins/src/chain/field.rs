@@ -5,7 +5,8 @@ use http::uri::Authority;
 use http::{HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
-use super::settings::Settings;
+use super::object::{Field, TextLists};
+use super::settings::Place;
 use doorward_expr::{Expression, Scope, Value};
 use doorward_plugin_api::ConfigError;
 use doorward_plugin_api::filter::Exchange;
@@ -54,18 +55,13 @@ pub(super) struct Illegal;
 impl Source {
     /// Reads the value `text`, at `place`, of the field `name`; `None`: it is
     /// always null.
-    fn read(
-        settings: &Settings<'_>,
-        place: &str,
-        name: &HeaderName,
-        text: &str,
-    ) -> Result<Option<Self>, ConfigError> {
-        let expression = settings.compile(place, text)?;
+    fn read(place: &Place<'_>, name: &HeaderName, text: &str) -> Result<Option<Self>, ConfigError> {
+        let expression = place.compile(text)?;
         let fixed = match expression.constant() {
             None => return Ok(Some(Self::Evaluated(expression))),
             Some(Value::Text(text)) => text.into_owned(),
             Some(_) => {
-                settings.warn(place, "has a value that is never a text: nothing is added");
+                place.warn("has a value that is never a text: nothing is added");
                 return Ok(None);
             }
         };
@@ -74,7 +70,7 @@ impl Source {
         } else {
             "has a character that a header field can't have"
         };
-        let value = legal(name, &fixed).map_err(|_| settings.wrong(place, message))?;
+        let value = legal(name, &fixed).map_err(|_| place.wrong(message))?;
         Ok(Some(Self::Fixed(value)))
     }
 
@@ -109,40 +105,35 @@ pub(super) fn legal(name: &HeaderName, text: &str) -> Result<HeaderValue, Illega
 }
 
 /// A field name that route files may give or take, at `place`.
-pub(super) fn name(
-    settings: &Settings<'_>,
-    place: &str,
-    name: &str,
-) -> Result<HeaderName, ConfigError> {
-    let name = settings.evaluated(place, name)?;
+pub(super) fn name(place: &Place<'_>, name: &str) -> Result<HeaderName, ConfigError> {
+    let name = place.evaluated(name)?;
     let parsed = HeaderName::from_bytes(name.as_bytes())
-        .map_err(|_| settings.wrong(place, format!("{name:?} is no name of a header field")))?;
+        .map_err(|_| place.wrong(format!("{name:?} is no name of a header field")))?;
     if FRAMING.contains(&parsed.as_str()) {
         let message = format!(
             "{name} belongs to the connection or says where a message ends: the gateway writes \
              it itself"
         );
-        return Err(settings.wrong(place, message));
+        return Err(place.wrong(message));
     }
     Ok(parsed)
 }
 
-/// The fields with their values that `key` gives, in its order. `objection` is
+/// The fields with their values that `lists` gives, in its order. `objection` is
 /// what is wrong with a field that is given so many values, if anything is.
 pub(super) fn sources(
-    settings: &Settings<'_>,
-    key: &str,
+    lists: &Field<'_, TextLists>,
     objection: impl Fn(&HeaderName, usize) -> Option<&'static str>,
 ) -> Result<Vec<(HeaderName, Source)>, ConfigError> {
     let mut sources = Vec::new();
-    for (given, texts) in settings.lists(key)? {
-        let place = format!("{key}.{given}");
-        let name = name(settings, &place, &given)?;
+    for (given, texts) in &lists.value {
+        let place = lists.at(given);
+        let name = name(&place, given)?;
         if let Some(message) = objection(&name, texts.len()) {
-            return Err(settings.wrong(&place, message));
+            return Err(place.wrong(message));
         }
         for text in texts {
-            let source = Source::read(settings, &place, &name, &text)?;
+            let source = Source::read(&place, &name, text)?;
             sources.extend(source.map(|source| (name.clone(), source)));
         }
     }

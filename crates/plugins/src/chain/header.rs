@@ -13,11 +13,21 @@ use serde_json::{Map, Value};
 
 use super::ObjectLookup;
 use super::field::{self, Source, is_gateways};
+use super::object::{Object, TextLists, object};
 use super::settings::{Reading, Settings};
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Parts};
+
+object! {
+    struct Fields<'a> {
+        message_type as "messageType": String,
+        remove: Vec<String>,
+        add: TextLists,
+    }
+    idle {}
+}
 
 /// Changes header fields.
 struct HeaderFilter {
@@ -45,23 +55,27 @@ pub(super) fn build(
 
 impl HeaderFilter {
     fn read(settings: &Settings<'_>, parts: &Parts) -> Result<Self, ConfigError> {
-        settings.known(&["messageType", "remove", "add"]);
-        let of_request = match settings.required("messageType")?.to_uppercase().as_str() {
+        let fields = Fields::read(settings)?;
+        let message_type = &fields.message_type;
+        let of_request = match message_type.value.to_uppercase().as_str() {
             "REQUEST" => true,
             "RESPONSE" => false,
-            _ => return Err(settings.wrong("messageType", "expected REQUEST or RESPONSE")),
+            _ => return Err(message_type.wrong("expected REQUEST or RESPONSE")),
         };
-        let removed = settings.list("remove")?;
-        let removed = removed
-            .into_iter()
-            .map(|name| field::name(settings, "remove", name))
+        let remove = &fields.remove;
+        let removed = remove
+            .value
+            .iter()
+            .map(|name| field::name(remove, name))
             .collect::<Result<Vec<_>, _>>()?;
-        let added = field::sources(settings, "add", |name, given| {
+        let added = field::sources(&fields.add, |name, given| {
             let unclear = of_request && *name == HOST && (given != 1 || !removed.contains(&HOST));
             unclear.then_some("a request has one Host: name it in `remove` too, and give one value")
         })?;
         if removed.is_empty() && added.is_empty() {
-            settings.warn("add", "and remove are empty: the filter does nothing");
+            fields
+                .add
+                .warn("and remove are empty: the filter does nothing");
         }
         let names = removed.iter().chain(added.iter().map(|(name, _)| name));
         let in_place = field::gateways_of(names.filter(|_| of_request));

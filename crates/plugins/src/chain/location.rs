@@ -12,12 +12,20 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
 use url::{Position, Url};
 
+use super::object::{Object, object};
 use super::settings::{Reading, Settings};
 use super::{ObjectLookup, origin};
 use doorward_expr::Expression;
 use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Parts};
+
+object! {
+    struct Fields<'a> {
+        base_uri as "baseURI": Option<Expression>,
+    }
+    idle {}
+}
 
 /// Rewrites redirects.
 struct LocationHeader {
@@ -36,15 +44,14 @@ pub(super) fn build(
 
 impl LocationHeader {
     fn read(settings: &Settings<'_>) -> Result<Self, ConfigError> {
-        settings.known(&["baseURI"]);
-        let base = settings.expression("baseURI")?;
-        if let Some(fixed) = base.as_ref().and_then(Expression::constant)
+        let base = Fields::read(settings)?.base_uri;
+        if let Some(fixed) = base.value.as_ref().and_then(Expression::constant)
             && !matches!(&fixed, doorward_expr::Value::Text(text) if origin::http_url(text).is_some())
         {
-            return Err(settings.wrong("baseURI", "must be an http or https URL"));
+            return Err(base.wrong("must be an http or https URL"));
         }
         Ok(Self {
-            base,
+            base: base.value,
             warnings: Vec::new(),
         })
     }

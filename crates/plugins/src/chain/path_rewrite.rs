@@ -12,6 +12,7 @@ use http::{HeaderValue, StatusCode, Uri};
 use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
 
+use super::object::{AnyValue, Object, object};
 use super::settings::{Reading, Settings};
 use super::{ObjectLookup, origin};
 use doorward_net::http::path::with_path_and_query;
@@ -22,6 +23,16 @@ use doorward_plugin_api::{ConfigError, Parts};
 
 /// Most mappings of a filter.
 const MAX_MAPPINGS: usize = 1000;
+
+object! {
+    struct Fields<'a> {
+        /// Paths to paths.
+        mappings: AnyValue,
+    }
+    idle {
+        "failureHandler": "every path that is rewritten is one",
+    }
+}
 
 /// Rewrites paths.
 struct PathRewrite {
@@ -43,21 +54,20 @@ pub(super) fn build(
 
 impl PathRewrite {
     fn read(settings: &Settings<'_>) -> Result<Self, ConfigError> {
-        settings.known(&["mappings", "failureHandler"]);
-        settings.idle(&["failureHandler"], "every path that is rewritten is one");
-        let mappings = match settings.value("mappings") {
+        let field = Fields::read(settings)?.mappings;
+        let mappings = match field.value() {
             Some(Value::Object(mappings)) if !mappings.is_empty() => mappings,
-            _ => return Err(settings.wrong("mappings", "is required: an object of paths")),
+            _ => return Err(field.wrong("is required: an object of paths")),
         };
         if mappings.len() > MAX_MAPPINGS {
             let message = format!("has more than {MAX_MAPPINGS} entries");
-            return Err(settings.wrong("mappings", message));
+            return Err(field.wrong(message));
         }
         let mut there: Vec<(String, String)> = Vec::with_capacity(mappings.len());
         for (from, to) in mappings {
-            let place = format!("mappings.{from}");
+            let place = field.at(from);
             let path = |text: &str| {
-                let text = settings.evaluated(&place, text)?;
+                let text = place.evaluated(text)?;
                 let good = text.starts_with('/')
                     && !text.starts_with("//")
                     && !text.contains(['?', '#'])
@@ -65,13 +75,13 @@ impl PathRewrite {
                 if good {
                     Ok(text.trim_end_matches('/').to_owned())
                 } else {
-                    Err(settings.wrong(&place, "must map a path to a path: `/a`: `/b`"))
+                    Err(place.wrong("must map a path to a path: `/a`: `/b`"))
                 }
             };
             let from = path(from)?;
             let to = path(to.as_str().unwrap_or_default())?;
             if there.iter().any(|(known, _)| *known == from) {
-                return Err(settings.wrong(&place, "is the same path as one before it"));
+                return Err(place.wrong("is the same path as one before it"));
             }
             there.push((from, to));
         }

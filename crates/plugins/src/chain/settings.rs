@@ -5,14 +5,15 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::fmt::Display;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use url::Url;
 
 use super::ObjectLookup;
-use doorward_expr::duration::{self, Length};
+use super::object::{Field, FieldType, GivenValue};
 use doorward_expr::{self as expr, Constants, Expression};
 use doorward_plugin_api::filter::Filter;
 use doorward_plugin_api::{ConfigError, Parts};
@@ -49,8 +50,8 @@ impl<'a> Reading<'a> {
     pub(crate) fn config(&'a self, config: &'a Map<String, Value>) -> Settings<'a> {
         Settings {
             reading: self,
-            path: String::new(),
-            config: Cow::Borrowed(config),
+            path: "".into(),
+            config: Rc::new(config.clone()),
             depth: 0,
         }
     }
@@ -78,11 +79,12 @@ impl<'a> Reading<'a> {
 }
 
 /// The `config` of an object.
+#[derive(Clone)]
 pub(crate) struct Settings<'a> {
     reading: &'a Reading<'a>,
     /// Of the object: empty, or with a dot at its end.
-    path: String,
-    config: Cow<'a, Map<String, Value>>,
+    path: Rc<str>,
+    config: Rc<Map<String, Value>>,
     depth: u8,
 }
 
@@ -97,209 +99,77 @@ pub(crate) struct Declared<'a> {
 }
 
 impl<'a> Settings<'a> {
-    /// Says that a file is about to be read, so that its changes are noticed.
-    pub(crate) fn looks_at(&self, file: &Path) {
-        self.reading.constants.looks_at(file);
+    /// The field that has one of these names: its current name, then others.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a value that the type refuses.
+    pub(crate) fn field<T: FieldType<'a>>(
+        &self,
+        names: &[&'static str],
+    ) -> Result<Field<'a, T>, ConfigError> {
+        let given = names.iter().find(|name| self.value(name).is_some());
+        let place = self.place(given.or(names.first()).copied().unwrap_or_default());
+        let value = T::read(&place)?;
+        Ok(Field { place, value })
     }
 
-    /// The error of the field `name`.
-    pub(crate) fn wrong(&self, name: &str, message: impl Into<String>) -> ConfigError {
-        wrong(format!("{}{name}", self.path), message)
+    /// The field of such names, which has this value if it is absent.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a value that the type refuses.
+    pub(crate) fn field_or<T: GivenValue<'a>>(
+        &self,
+        names: &[&'static str],
+        default: impl FnOnce() -> T,
+    ) -> Result<Field<'a, T>, ConfigError> {
+        let Field { place, value } = self.field::<Option<T>>(names)?;
+        let value = value.unwrap_or_else(default);
+        Ok(Field { place, value })
     }
 
-    /// Says what an operator should know of the field `name`.
-    pub(crate) fn warn(&self, name: &str, message: &str) {
-        let warning = format!("{}{name} {message}", self.path);
-        self.reading.warnings.borrow_mut().push(warning);
+    /// The member whose name the file chooses.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a value that the type refuses.
+    pub(crate) fn member<T: GivenValue<'a>>(
+        &self,
+        name: &str,
+    ) -> Result<Field<'a, Option<T>>, ConfigError> {
+        let place = self.place(name);
+        let value = FieldType::read(&place)?;
+        Ok(Field { place, value })
     }
 
-    /// Warns of fields that mean nothing here.
-    pub(crate) fn known(&self, names: &[&str]) {
-        for name in self.config.keys().filter(|n| !names.contains(&n.as_str())) {
-            self.warn(name, "has no meaning here and is ignored");
+    /// The place of the field `name`.
+    fn place(&self, name: &str) -> Place<'a> {
+        Place {
+            settings: self.clone(),
+            name: name.into(),
         }
     }
 
-    /// Says that fields are accepted and have no effect.
-    pub(crate) fn idle(&self, names: &[&str], reason: &str) {
-        for name in names.iter().filter(|name| self.has(name)) {
-            self.warn(name, &format!("has no effect: {reason}"));
+    /// Warns of fields that mean nothing here: those without a name among `known` and
+    /// `idle`. The idle ones are accepted, and some have a reason for it that is told.
+    pub(crate) fn warn_of_others(&self, known: &[&str], idle: &[(&str, Option<&str>)]) {
+        let is_known = |name: &str| {
+            let mut names = known.iter().chain(idle.iter().map(|(name, _)| name));
+            names.any(|known| *known == name)
+        };
+        for name in self.config.keys().filter(|name| !is_known(name)) {
+            self.place(name).warn("has no meaning here and is ignored");
         }
-    }
-
-    /// Whether a field is there and not null.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.value(name).is_some()
+        for (name, reason) in idle {
+            if let Some(reason) = reason
+                && self.value(name).is_some()
+            {
+                self.place(name).warn(&format!("has no effect: {reason}"));
+            }
+        }
     }
 
     /// The value of a field that is not null.
-    pub(crate) fn value(&self, name: &str) -> Option<&Value> {
+    fn value(&self, name: &str) -> Option<&Value> {
         self.config.get(name).filter(|value| !value.is_null())
-    }
-
-    /// The first of these fields that is there: its current name, then others.
-    pub(crate) fn one_of<'n>(&self, names: &[&'n str]) -> Option<&'n str> {
-        names.iter().copied().find(|name| self.has(name))
-    }
-
-    /// A text.
-    pub(crate) fn text(&self, name: &str) -> Result<Option<String>, ConfigError> {
-        match self.value(name) {
-            None => Ok(None),
-            Some(Value::String(text)) => self.evaluated(name, text).map(Some),
-            Some(_) => Err(self.wrong(name, "must be a text")),
-        }
-    }
-
-    /// A text that must be there and not be empty.
-    pub(crate) fn required(&self, name: &str) -> Result<String, ConfigError> {
-        let text = self.text(name)?.filter(|text| !text.is_empty());
-        text.ok_or_else(|| self.wrong(name, "is required"))
-    }
-
-    /// A text that may be an expression without a request.
-    pub(crate) fn evaluated(&self, name: &str, text: &str) -> Result<String, ConfigError> {
-        if !text.contains("${") {
-            return Ok(text.to_owned());
-        }
-        match expr::at_load_with(text, self.reading.constants) {
-            Ok(expr::Value::Text(text)) => Ok(text.into_owned()),
-            Ok(expr::Value::Integer(number)) => Ok(number.to_string()),
-            Ok(expr::Value::Bool(flag)) => Ok(flag.to_string()),
-            Ok(_) => Err(self.wrong(name, "the expression does not give a text")),
-            Err(fault) => Err(self.wrong(name, fault.to_string())),
-        }
-    }
-
-    /// True or false, also as text.
-    pub(crate) fn flag(&self, name: &str, default: bool) -> Result<bool, ConfigError> {
-        let flag = match self.value(name) {
-            None => Some(default),
-            Some(Value::Bool(flag)) => Some(*flag),
-            Some(Value::String(text)) => {
-                let text = self.evaluated(name, text)?;
-                let is = |word: &str| text.eq_ignore_ascii_case(word);
-                is("true").then_some(true).or(is("false").then_some(false))
-            }
-            Some(_) => None,
-        };
-        flag.ok_or_else(|| self.wrong(name, "must be true or false"))
-    }
-
-    /// A duration such as `10 seconds`.
-    pub(crate) fn length(&self, name: &str) -> Result<Option<Length>, ConfigError> {
-        let message = "must be a text such as `10 seconds`";
-        match self.value(name) {
-            None => Ok(None),
-            Some(Value::String(_)) => {
-                let text = self.text(name)?.unwrap_or_default();
-                let length = duration::parse(&text);
-                length
-                    .map(Some)
-                    .map_err(|fault| self.wrong(name, fault.to_string()))
-            }
-            Some(_) => Err(self.wrong(name, message)),
-        }
-    }
-
-    /// An absolute URL of HTTP.
-    pub(crate) fn url(&self, name: &str) -> Result<Option<Url>, ConfigError> {
-        let Some(text) = self.text(name)? else {
-            return Ok(None);
-        };
-        let url = Url::parse(&text).ok();
-        let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
-        url.map(Some)
-            .ok_or_else(|| self.wrong(name, "must be an http or https URL"))
-    }
-
-    /// Texts: a list of them, or one alone.
-    pub(crate) fn list(&self, name: &str) -> Result<Vec<&str>, ConfigError> {
-        let wrong = || self.wrong(name, "must be a list of texts");
-        match self.value(name) {
-            None => Ok(Vec::new()),
-            Some(Value::String(text)) => Ok(vec![text]),
-            Some(Value::Array(items)) => items
-                .iter()
-                .map(|item| item.as_str().ok_or_else(wrong))
-                .collect(),
-            Some(_) => Err(wrong()),
-        }
-    }
-
-    /// A list of texts, or one alone, for each of the names in an object.
-    pub(crate) fn lists(&self, name: &str) -> Result<Vec<(String, Vec<String>)>, ConfigError> {
-        let object = match self.value(name) {
-            None => return Ok(Vec::new()),
-            Some(Value::Object(object)) => object,
-            Some(_) => return Err(self.wrong(name, "must be an object of lists of texts")),
-        };
-        let inner = Settings {
-            reading: self.reading,
-            path: format!("{}{name}.", self.path),
-            config: Cow::Borrowed(object),
-            depth: self.depth,
-        };
-        let entry = |key: &String| {
-            let texts = inner.list(key)?.into_iter().map(str::to_owned);
-            Ok((key.clone(), texts.collect()))
-        };
-        object.keys().map(entry).collect()
-    }
-
-    /// Compiles the text of the field `name`.
-    pub(crate) fn compile(&self, name: &str, text: &str) -> Result<Expression, ConfigError> {
-        let compiled = Expression::compile_with(text, self.reading.constants)
-            .map_err(|fault| self.wrong(name, fault.to_string()))?;
-        for unknown in compiled.unknown() {
-            self.warn(name, &format!("is null in part: {unknown}"));
-        }
-        Ok(compiled)
-    }
-
-    /// An expression.
-    pub(crate) fn expression(&self, name: &str) -> Result<Option<Expression>, ConfigError> {
-        match self.value(name) {
-            None => Ok(None),
-            Some(Value::String(text)) => self.compile(name, text).map(Some),
-            Some(_) => Err(self.wrong(name, "must be a text")),
-        }
-    }
-
-    /// An object inside this one.
-    pub(crate) fn object(&self, name: &str) -> Result<Option<Settings<'a>>, ConfigError> {
-        match self.value(name) {
-            None => Ok(None),
-            Some(Value::Object(object)) => Ok(Some(Settings {
-                reading: self.reading,
-                path: format!("{}{name}.", self.path),
-                config: Cow::Owned(object.clone()),
-                depth: self.depth,
-            })),
-            Some(_) => Err(self.wrong(name, "must be an object")),
-        }
-    }
-
-    /// The object that a field names or holds.
-    pub(crate) fn declared(&self, name: &str) -> Result<Option<Declared<'a>>, ConfigError> {
-        let value = self.value(name);
-        value
-            .map(|value| self.resolve(&format!("{}{name}", self.path), value))
-            .transpose()
-    }
-
-    /// The objects that a list names or holds; one may stand alone.
-    pub(crate) fn all_declared(&self, name: &str) -> Result<Vec<Declared<'a>>, ConfigError> {
-        let field = format!("{}{name}", self.path);
-        match self.value(name) {
-            None => Ok(Vec::new()),
-            Some(Value::Array(items)) => items
-                .iter()
-                .enumerate()
-                .map(|(index, item)| self.resolve(&format!("{field}[{index}]"), item))
-                .collect(),
-            Some(single) => Ok(vec![self.resolve(&field, single)?]),
-        }
     }
 
     fn resolve(&self, field: &str, value: &Value) -> Result<Declared<'a>, ConfigError> {
@@ -340,11 +210,113 @@ impl<'a> Settings<'a> {
             field: field.to_owned(),
             settings: Settings {
                 reading: self.reading,
-                path: format!("{field}.config."),
-                config: Cow::Owned(config),
+                path: format!("{field}.config.").into(),
+                config: Rc::new(config),
                 depth: self.depth + 1,
             },
         })
+    }
+}
+
+/// The place of a field in the `config` of an object.
+#[derive(Clone)]
+pub(crate) struct Place<'a> {
+    settings: Settings<'a>,
+    name: Rc<str>,
+}
+
+impl<'a> Place<'a> {
+    /// The place of something inside.
+    pub(crate) fn at(&self, inner: impl Display) -> Self {
+        Self {
+            settings: self.settings.clone(),
+            name: format!("{}.{inner}", self.name).into(),
+        }
+    }
+
+    /// The value that is not null.
+    pub(crate) fn value(&self) -> Option<&Value> {
+        self.settings.value(&self.name)
+    }
+
+    /// Whether there is a value that is not null.
+    pub(crate) fn is_given(&self) -> bool {
+        self.value().is_some()
+    }
+
+    /// The error of the field.
+    pub(crate) fn wrong(&self, message: impl Into<String>) -> ConfigError {
+        wrong(self.path(), message)
+    }
+
+    /// Says what an operator should know of the field.
+    pub(crate) fn warn(&self, message: &str) {
+        let warning = format!("{} {message}", self.path());
+        self.settings.reading.warnings.borrow_mut().push(warning);
+    }
+
+    /// Says that a file is about to be read, so that its changes are noticed.
+    pub(crate) fn looks_at(&self, file: &Path) {
+        self.settings.reading.constants.looks_at(file);
+    }
+
+    /// A text that may be an expression without a request.
+    pub(crate) fn evaluated(&self, text: &str) -> Result<String, ConfigError> {
+        if !text.contains("${") {
+            return Ok(text.to_owned());
+        }
+        match expr::at_load_with(text, self.settings.reading.constants) {
+            Ok(expr::Value::Text(text)) => Ok(text.into_owned()),
+            Ok(expr::Value::Integer(number)) => Ok(number.to_string()),
+            Ok(expr::Value::Bool(flag)) => Ok(flag.to_string()),
+            Ok(_) => Err(self.wrong("the expression does not give a text")),
+            Err(fault) => Err(self.wrong(fault.to_string())),
+        }
+    }
+
+    /// Compiles a text.
+    pub(crate) fn compile(&self, text: &str) -> Result<Expression, ConfigError> {
+        let compiled = Expression::compile_with(text, self.settings.reading.constants)
+            .map_err(|fault| self.wrong(fault.to_string()))?;
+        for unknown in compiled.unknown() {
+            self.warn(&format!("is null in part: {unknown}"));
+        }
+        Ok(compiled)
+    }
+
+    /// The `config` that an object inside is.
+    pub(super) fn inner(&self, object: &Map<String, Value>) -> Settings<'a> {
+        Settings {
+            path: format!("{}.", self.path()).into(),
+            config: Rc::new(object.clone()),
+            ..self.settings.clone()
+        }
+    }
+
+    /// The object that the value names or holds.
+    pub(super) fn declared(&self) -> Result<Option<Declared<'a>>, ConfigError> {
+        let value = self.value();
+        value
+            .map(|value| self.settings.resolve(&self.path(), value))
+            .transpose()
+    }
+
+    /// The objects that a list names or holds; one may stand alone.
+    pub(super) fn all_declared(&self) -> Result<Vec<Declared<'a>>, ConfigError> {
+        let field = self.path();
+        match self.value() {
+            None => Ok(Vec::new()),
+            Some(Value::Array(items)) => items
+                .iter()
+                .enumerate()
+                .map(|(index, item)| self.settings.resolve(&format!("{field}[{index}]"), item))
+                .collect(),
+            Some(single) => Ok(vec![self.settings.resolve(&field, single)?]),
+        }
+    }
+
+    fn path(&self) -> String {
+        format!("{}{}", self.settings.path, self.name)
     }
 }
 

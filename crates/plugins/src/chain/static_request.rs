@@ -14,6 +14,7 @@ use url::form_urlencoded::Serializer;
 
 use super::ObjectLookup;
 use super::field::{self, Source};
+use super::object::{Field, Object, TextLists, object};
 use super::settings::{Reading, Settings};
 use doorward_expr::{Expression, Scope};
 use doorward_net::http::path::with_path_and_query;
@@ -27,6 +28,18 @@ use doorward_plugin_api::{ConfigError, Parts};
 /// known: they stay, or the next request would begin in the wrong place.
 const KEPT: [HeaderName; 5] = [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, EXPECT];
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
+
+object! {
+    struct Fields<'a> {
+        method: String,
+        version: Option<String>,
+        headers: TextLists,
+        uri: Expression,
+        entity: Option<Expression>,
+        form: TextLists,
+    }
+    idle {}
+}
 
 /// Replaces requests.
 struct StaticRequest {
@@ -75,28 +88,27 @@ pub(super) fn build(
 
 impl StaticRequest {
     fn read(settings: &Settings<'_>, parts: &Parts) -> Result<Self, ConfigError> {
-        settings.known(&["method", "uri", "version", "headers", "form", "entity"]);
-        let method = settings.required("method")?;
-        let method = Method::from_bytes(method.as_bytes()).ok();
+        let fields = Fields::read(settings)?;
+        let method = Method::from_bytes(fields.method.value.as_bytes()).ok();
         let method = method.filter(|method| *method != Method::CONNECT);
-        let method = method
-            .ok_or_else(|| settings.wrong("method", "must be a method other than CONNECT"))?;
+        let method =
+            method.ok_or_else(|| fields.method.wrong("must be a method other than CONNECT"))?;
         if method == Method::HEAD {
-            settings.warn("method", "is GET for clients that do not ask with HEAD");
+            let message = "is GET for clients that do not ask with HEAD";
+            fields.method.warn(message);
         }
-        if settings
-            .text("version")?
-            .is_some_and(|version| version != "HTTP/1.1")
-        {
-            settings.warn("version", "has no effect: the upstream's protocol decides");
+        let version = fields.version.value.as_deref();
+        if version.is_some_and(|version| version != "HTTP/1.1") {
+            let message = "has no effect: the upstream's protocol decides";
+            fields.version.warn(message);
         }
-        let headers = field::sources(settings, "headers", |name, given| {
+        let headers = field::sources(&fields.headers, |name, given| {
             (*name == HOST && given != 1).then_some("a request has one Host")
         })?;
         let decision = |decision| parts.metrics.decision("StaticRequestFilter", decision);
         Ok(Self {
-            uri: Target::read(settings)?,
-            content: Content::read(settings)?,
+            uri: Target::read(fields.uri)?,
+            content: Content::read(fields.entity, &fields.form)?,
             in_place: field::gateways_of(headers.iter().map(|(name, _)| name)),
             method,
             headers,
@@ -216,38 +228,36 @@ impl Filter for StaticRequest {
 }
 
 impl Target {
-    fn read(settings: &Settings<'_>) -> Result<Self, ConfigError> {
-        let expression = settings.expression("uri")?;
-        let expression = expression.ok_or_else(|| settings.wrong("uri", "is required"))?;
-        let fixed = match expression.constant() {
-            None => return Ok(Self::Evaluated(expression)),
+    fn read(uri: Field<'_, Expression>) -> Result<Self, ConfigError> {
+        let fixed = match uri.value.constant() {
+            None => return Ok(Self::Evaluated(uri.value)),
             Some(doorward_expr::Value::Text(text)) => target(&text),
             Some(_) => None,
         };
         let message = "must be an http or https URL, or a path that begins with /";
-        fixed
-            .map(Self::Fixed)
-            .ok_or_else(|| settings.wrong("uri", message))
+        fixed.map(Self::Fixed).ok_or_else(|| uri.wrong(message))
     }
 }
 
 impl Content {
-    fn read(settings: &Settings<'_>) -> Result<Self, ConfigError> {
-        let entity = settings.expression("entity")?;
+    fn read(
+        entity: Field<'_, Option<Expression>>,
+        form: &Field<'_, TextLists>,
+    ) -> Result<Self, ConfigError> {
         let mut fields = Vec::new();
-        for (name, texts) in settings.lists("form")? {
-            let place = format!("form.{name}");
-            let name = settings.evaluated(&place, &name)?;
+        for (name, texts) in &form.value {
+            let place = form.at(name);
+            let name = place.evaluated(name)?;
             for text in texts {
-                fields.push((name.clone(), settings.compile(&place, &text)?));
+                fields.push((name.clone(), place.compile(text)?));
             }
         }
-        match entity {
-            Some(_) if settings.has("form") => {
-                Err(settings.wrong("entity", "give either `form` or `entity`, not both"))
+        match entity.value {
+            Some(_) if form.is_given() => {
+                Err(entity.wrong("give either `form` or `entity`, not both"))
             }
             Some(entity) => Ok(Self::Entity(entity)),
-            None if settings.has("form") => Ok(Self::Form(fields)),
+            None if form.is_given() => Ok(Self::Form(fields)),
             None => Ok(Self::Nothing),
         }
     }

@@ -7,7 +7,8 @@ use url::Url;
 use super::endpoints::Endpoints;
 use super::registration;
 use crate::chain::ObjectLookup;
-use crate::chain::settings::{Reading, Settings};
+use crate::chain::object::{AnyValue, Field, Object, Reference, object};
+use crate::chain::settings::{Declared, Reading};
 use doorward_core::hex;
 use doorward_expr::Expression;
 use doorward_expr::duration::Length;
@@ -43,10 +44,7 @@ impl Config {
         named: ObjectLookup<'_>,
     ) -> Result<Self, ConfigError> {
         let reading = Reading::new(parts, named);
-        let settings = reading.config(config);
-        known(&settings);
-        let read = read(&settings)?;
-        drop(settings);
+        let read = read(Fields::read(&reading.config(config))?)?;
         Ok(Self {
             warnings: reading.into_warnings(),
             ..read
@@ -54,66 +52,60 @@ impl Config {
     }
 }
 
-fn known(settings: &Settings<'_>) {
-    const DYNAMIC: &[&str] = &[
-        "metadata",
-        "discoveryHandler",
-        "discoverySecretId",
-        "tokenEndpointAuthMethod",
-        "tokenEndpointAuthSigningAlg",
-        "secretsProvider",
-        "issuerRepository",
-        "useDeprecatedIssuerRepository",
-    ];
-    const SERVED: &[&str] = &[
-        "clientEndpoint",
+object! {
+    /// The filter's fields.
+    struct Fields<'a> {
+        client_endpoint as "clientEndpoint": String,
+        registrations as "registrations" | "registration": Reference,
+        require_login as "requireLogin": bool = true,
+        login_handler as "loginHandler": AnyValue,
+        target: AnyValue,
+        prompt: Option<String>,
+        revokes_token as "revokeOauth2TokenOnLogout": bool = false,
+        cache_expiration as "cacheExpiration": Option<Length>,
+        ends_provider_session as "openIdEndSessionOnLogout": bool = false,
+        default_login_goto as "defaultLoginGoto": Option<Expression>,
+        default_logout_goto as "defaultLogoutGoto": Option<Expression>,
+        require_https as "requireHttps": bool = true,
+    }
+    idle {
         "failureHandler",
-        "loginHandler",
-        "registrations",
-        "registration",
-        "cacheExpiration",
-        "executor",
-        "target",
-        "defaultLoginGoto",
-        "defaultLogoutGoto",
-        "requireHttps",
-        "requireLogin",
-        "revokeOauth2TokenOnLogout",
-        "openIdEndSessionOnLogout",
-        "prompt",
-        "oAuth2SessionKey",
-    ];
-    settings.known(&[SERVED, DYNAMIC].concat());
-    settings.idle(DYNAMIC, NOT_DYNAMIC);
-    settings.idle(&["executor"], "it is not needed here");
-    settings.idle(
-        &["oAuth2SessionKey"],
-        "sessions are known by their clientEndpoint",
-    );
+        "metadata": NOT_DYNAMIC,
+        "discoveryHandler": NOT_DYNAMIC,
+        "discoverySecretId": NOT_DYNAMIC,
+        "tokenEndpointAuthMethod": NOT_DYNAMIC,
+        "tokenEndpointAuthSigningAlg": NOT_DYNAMIC,
+        "secretsProvider": NOT_DYNAMIC,
+        "issuerRepository": NOT_DYNAMIC,
+        "useDeprecatedIssuerRepository": NOT_DYNAMIC,
+        "executor": "it is not needed here",
+        "oAuth2SessionKey": "sessions are known by their clientEndpoint",
+    }
 }
 
-fn read(settings: &Settings<'_>) -> Result<Config, ConfigError> {
-    let base = ClientEndpoint::read(settings)?;
-    let (declared, name) = the_registration(settings)?;
+fn read(fields: Fields<'_>) -> Result<Config, ConfigError> {
+    let base = ClientEndpoint::read(&fields.client_endpoint)?;
+    let (declared, name) = the_registration(&fields.registrations)?;
     let mut plugin = registration::translate(&declared)?;
     let client = registration::client_id(&plugin);
     let client = client.unwrap_or_default().to_owned();
-    let require_login = settings.flag("requireLogin", true)?;
-    let is_optional = !require_login || settings.has("loginHandler");
-    if !require_login && settings.has("loginHandler") {
-        settings.warn("loginHandler", "has no effect: requireLogin is false");
+    let require_login = fields.require_login.value;
+    let is_optional = !require_login || fields.login_handler.is_given();
+    if !require_login && fields.login_handler.is_given() {
+        let message = "has no effect: requireLogin is false";
+        fields.login_handler.warn(message);
     }
-    let target = target(settings)?;
-    sign_in(settings, &base, &mut plugin)?;
-    sign_out(settings, &base, &mut plugin)?;
+    let target = target(&fields.target)?;
+    sign_in(fields.prompt.value, &base, &mut plugin);
+    sign_out(fields.revokes_token.value, &base, &mut plugin);
     sessions(&base, &mut plugin);
-    user_info(settings, &mut plugin)?;
+    user_info(fields.cache_expiration.value, &mut plugin);
     let paths = ["login", "callback"].map(|last| format!("{}/{last}", base.path));
     Ok(Config {
         embedding: Embedding {
             callback: (!base.is_absolute).then(|| format!("{}/callback", base.path)),
             login_paths: is_optional.then_some(paths),
-            ends_provider_session: settings.flag("openIdEndSessionOnLogout", false)?,
+            ends_provider_session: fields.ends_provider_session.value,
             client: client.clone(),
             endpoint: base.text.clone(),
             target: target.clone(),
@@ -121,11 +113,11 @@ fn read(settings: &Settings<'_>) -> Result<Config, ConfigError> {
         endpoints: Endpoints {
             base: base.path,
             registrations: name.into_iter().chain([client]).collect(),
-            default_login_goto: goto(settings, "defaultLoginGoto")?,
-            default_logout_goto: goto(settings, "defaultLogoutGoto")?,
+            default_login_goto: goto(fields.default_login_goto)?,
+            default_logout_goto: goto(fields.default_logout_goto)?,
         },
         plugin,
-        require_https: settings.flag("requireHttps", true)?,
+        require_https: fields.require_https.value,
         is_optional,
         target,
         warnings: Vec::new(),
@@ -141,10 +133,8 @@ struct ClientEndpoint {
 }
 
 impl ClientEndpoint {
-    fn read(settings: &Settings<'_>) -> Result<Self, ConfigError> {
-        const FIELD: &str = "clientEndpoint";
-        let text = settings.required(FIELD)?;
-        let text = text.trim_end_matches('/');
+    fn read(field: &Field<'_, String>) -> Result<Self, ConfigError> {
+        let text = field.value.trim_end_matches('/');
         let is_absolute = !text.starts_with('/');
         let base = Url::parse("http://client.invalid/").ok();
         let url = if is_absolute {
@@ -159,9 +149,7 @@ impl ClientEndpoint {
                 && url.fragment().is_none()
         };
         let message = "must be a path such as /home/openid, or an http or https URL";
-        let url = url
-            .filter(plain)
-            .ok_or_else(|| settings.wrong(FIELD, message))?;
+        let url = url.filter(plain).ok_or_else(|| field.wrong(message))?;
         Ok(Self {
             path: url.path().trim_end_matches('/').to_owned(),
             text: text.to_owned(),
@@ -172,13 +160,11 @@ impl ClientEndpoint {
 
 /// The one registration, and the name of its object if it has one.
 fn the_registration<'a>(
-    settings: &Settings<'a>,
-) -> Result<(crate::chain::settings::Declared<'a>, Option<String>), ConfigError> {
-    let field = settings.one_of(&["registrations", "registration"]);
-    let field = field.unwrap_or("registrations");
-    let mut all = settings.all_declared(field)?.into_iter();
+    field: &Field<'a, Reference>,
+) -> Result<(Declared<'a>, Option<String>), ConfigError> {
+    let mut all = field.all_declared()?.into_iter();
     let Some(first) = all.next() else {
-        return Err(settings.wrong("registrations", NO_REGISTRATION));
+        return Err(field.wrong(NO_REGISTRATION));
     };
     if let Some(second) = all.next() {
         return Err(ConfigError {
@@ -186,7 +172,7 @@ fn the_registration<'a>(
             message: ONE_REGISTRATION.to_owned(),
         });
     }
-    let single = match settings.value(field) {
+    let single = match field.value() {
         Some(Value::Array(items)) => items.first(),
         other => other,
     };
@@ -200,15 +186,12 @@ fn the_registration<'a>(
 
 /// The attribute in which later filters find the user: `None`, where it is
 /// `openid`, which expressions make of the token.
-fn target(settings: &Settings<'_>) -> Result<Option<Box<str>>, ConfigError> {
-    const FIELD: &str = "target";
+fn target(field: &Field<'_, AnyValue>) -> Result<Option<Box<str>>, ConfigError> {
     let message = "must be ${attributes.name}: the gateway keeps nothing else for later filters";
-    let Some(value) = settings.value(FIELD) else {
+    let Some(value) = field.value() else {
         return Ok(None);
     };
-    let text = value
-        .as_str()
-        .ok_or_else(|| settings.wrong(FIELD, message))?;
+    let text = value.as_str().ok_or_else(|| field.wrong(message))?;
     let inner = text
         .trim()
         .strip_prefix("${")
@@ -230,27 +213,22 @@ fn target(settings: &Settings<'_>) -> Result<Option<Box<str>>, ConfigError> {
     });
     let legal = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$');
     let name = name.filter(|name| !name.is_empty() && name.chars().all(legal));
-    match name.ok_or_else(|| settings.wrong(FIELD, message))? {
+    match name.ok_or_else(|| field.wrong(message))? {
         "openid" => Ok(None),
         name => Ok(Some(name.into())),
     }
 }
 
-fn goto(settings: &Settings<'_>, field: &str) -> Result<Option<Expression>, ConfigError> {
-    let expression = settings.expression(field)?;
-    match expression {
+fn goto(field: Field<'_, Option<Expression>>) -> Result<Option<Expression>, ConfigError> {
+    match &field.value {
         Some(expression) if expression.needs_response() || expression.needs_body() => {
-            Err(settings.wrong(field, "must look at neither the body nor the response"))
+            Err(field.wrong("must look at neither the body nor the response"))
         }
-        other => Ok(other),
+        _ => Ok(field.value),
     }
 }
 
-fn sign_in(
-    settings: &Settings<'_>,
-    base: &ClientEndpoint,
-    plugin: &mut Map<String, Value>,
-) -> Result<(), ConfigError> {
+fn sign_in(prompt: Option<String>, base: &ClientEndpoint, plugin: &mut Map<String, Value>) {
     let mut set = |name: &str, value: Value| plugin.insert(name.to_owned(), value);
     set("auth_methods", json!(["session", "authorization_code"]));
     // What the upstream gets is for later filters to say.
@@ -259,24 +237,17 @@ fn sign_in(
     if base.is_absolute {
         set("redirect_uri", json!([format!("{}/callback", base.text)]));
     }
-    if let Some(prompt) = settings.text("prompt")? {
+    if let Some(prompt) = prompt {
         set("authorization_query_args_names", json!(["prompt"]));
         set("authorization_query_args_values", json!([prompt]));
     }
-    Ok(())
 }
 
-fn sign_out(
-    settings: &Settings<'_>,
-    base: &ClientEndpoint,
-    plugin: &mut Map<String, Value>,
-) -> Result<(), ConfigError> {
-    let revoke = settings.flag("revokeOauth2TokenOnLogout", false)?;
+fn sign_out(revokes: bool, base: &ClientEndpoint, plugin: &mut Map<String, Value>) {
     let mut set = |name: &str, value: Value| plugin.insert(name.to_owned(), value);
     set("logout_uri_suffix", format!("{}/logout", base.path).into());
     set("logout_methods", json!(["GET", "POST"]));
-    set("logout_revoke", revoke.into());
-    Ok(())
+    set("logout_revoke", revokes.into());
 }
 
 /// Sessions are known by their `clientEndpoint`, as in the imitated gateway:
@@ -291,13 +262,12 @@ fn sessions(base: &ClientEndpoint, plugin: &mut Map<String, Value>) {
 }
 
 /// What userinfo says of users of OpenID providers.
-fn user_info(settings: &Settings<'_>, plugin: &mut Map<String, Value>) -> Result<(), ConfigError> {
-    let length = settings.length("cacheExpiration")?;
+fn user_info(cached_for: Option<Length>, plugin: &mut Map<String, Value>) {
     let scopes = plugin["scopes"].as_array();
     let of_user = scopes.is_some_and(|scopes| scopes.iter().any(|scope| scope == "openid"));
     let mut set = |name: &str, value: Value| plugin.insert(name.to_owned(), value);
     set("search_user_info", of_user.into());
-    match length {
+    match cached_for {
         Some(Length::Finite(length)) if length.is_zero() => {
             set("cache_user_info", false.into());
         }
@@ -312,5 +282,4 @@ fn user_info(settings: &Settings<'_>, plugin: &mut Map<String, Value>) -> Result
             set("cache_ttl_max", CACHE_SECONDS.into());
         }
     }
-    Ok(())
 }

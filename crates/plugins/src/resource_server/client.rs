@@ -9,9 +9,10 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use url::form_urlencoded::byte_serialize;
 
-use super::secrets;
+use super::secrets::{ClientSecret, Password};
+use crate::chain::object::{DeferredValue, Field, Object, Reference, TextLists, object};
 use crate::chain::settings::{Declared, Settings};
-use crate::chain::trust;
+use crate::chain::trust::ClientTrust;
 use doorward_core::model::secret::Secret;
 use doorward_expr::duration::Length;
 use doorward_net::http::outbound::Options;
@@ -25,6 +26,56 @@ const HANDLERS: &[&str] = &[
 const WANTED: &str = "a Chain of authentication filters, ClientHandler or ForgeRockClientHandler";
 const WANTED_FILTERS: &str = "ClientSecretBasicAuthenticationFilter, \
     ClientSecretPostAuthenticationFilter, HttpBasicAuthenticationClientFilter or HeaderFilter";
+
+object! {
+    /// A `Chain` of filters before a client handler.
+    pub(crate) struct Chain<'a> {
+        filters: Reference,
+        handler: Reference,
+    }
+}
+
+object! {
+    /// What a client handler says of its connections.
+    pub(crate) struct Connection<'a> {
+        so_timeout as "soTimeout": Option<Length>,
+        connection_timeout as "connectionTimeout": DeferredValue<Option<Length>>,
+        trust as ..: ClientTrust<'a>,
+    }
+}
+
+object! {
+    /// A filter that proves who the client is, by its secret.
+    pub(crate) struct ClientCredentials<'a> {
+        client_id as "clientId": String,
+        secret as ..: ClientSecret<'a>,
+    }
+}
+
+object! {
+    /// The same in the object of an endpoint, where both may be absent.
+    pub(super) struct DirectCredentials<'a> {
+        client_id as "clientId": Option<String>,
+        secret as ..: ClientSecret<'a>,
+    }
+}
+
+object! {
+    /// A filter that proves who a user is.
+    struct UserCredentials<'a> {
+        username: String,
+        password as ..: Password<'a>,
+        provider as "secretsProvider": Reference,
+    }
+}
+
+object! {
+    /// A `HeaderFilter` of requests.
+    struct FixedHeaders<'a> {
+        message_type as "messageType": String,
+        add: TextLists,
+    }
+}
 
 /// A client of an endpoint.
 #[derive(Debug, Default)]
@@ -43,13 +94,13 @@ pub(super) fn options() -> Options {
 }
 
 impl Client {
-    /// The client that the field `name` declares.
-    pub(super) fn read(settings: &Settings<'_>, name: &str) -> Result<Self, ConfigError> {
+    /// The client that a field declares.
+    pub(super) fn read(field: &Field<'_, Reference>) -> Result<Self, ConfigError> {
         let mut client = Self {
             options: options(),
             ..Self::default()
         };
-        if let Some(handler) = settings.declared(name)? {
+        if let Some(handler) = field.declared()? {
             client.handler(&handler)?;
         }
         Ok(client)
@@ -63,13 +114,13 @@ impl Client {
     }
 
     /// The credentials in the fields of an object, if it has any.
-    pub(super) fn direct(&mut self, settings: &Settings<'_>) -> Result<(), ConfigError> {
-        let secret = secrets::read(settings, "clientSecretId", "clientSecret")?;
-        match (settings.text("clientId")?, secret) {
+    pub(super) fn direct(&mut self, own: &DirectCredentials<'_>) -> Result<(), ConfigError> {
+        let secret = own.secret.read_secret()?;
+        match (&own.client_id.value, secret) {
             (None, None) => {}
-            (Some(id), Some(secret)) => self.basic(&id, &secret),
-            (Some(_), None) => return Err(settings.wrong("clientSecretId", "is required")),
-            (None, Some(_)) => return Err(settings.wrong("clientId", "is required")),
+            (Some(id), Some(secret)) => self.basic(id, &secret),
+            (Some(_), None) => return Err(own.secret.id.wrong("is required")),
+            (None, Some(_)) => return Err(own.client_id.wrong("is required")),
         }
         Ok(())
     }
@@ -78,12 +129,13 @@ impl Client {
         let settings = &handler.settings;
         match handler.kind.as_str() {
             "Chain" => {
-                for filter in settings.all_declared("filters")? {
+                let chain = Chain::read(settings)?;
+                for filter in chain.filters.all_declared()? {
                     self.filter(&filter)?;
                 }
-                match settings.declared("handler")? {
+                match chain.handler.declared()? {
                     Some(inner) => self.handler(&inner),
-                    None => Err(settings.wrong("handler", "is required")),
+                    None => Err(chain.handler.wrong("is required")),
                 }
             }
             kind if HANDLERS.contains(&kind) => self.connection(settings),
@@ -92,18 +144,17 @@ impl Client {
     }
 
     fn connection(&mut self, settings: &Settings<'_>) -> Result<(), ConfigError> {
-        for name in ["soTimeout", "connectionTimeout"] {
-            if let Some(Length::Finite(length)) = settings.length(name)?
-                && name == "soTimeout"
-                && !length.is_zero()
-            {
-                self.options.timeout = length.min(Duration::from_secs(60));
-            }
+        let connection = Connection::read(settings)?;
+        if let Some(Length::Finite(length)) = connection.so_timeout.value
+            && !length.is_zero()
+        {
+            self.options.timeout = length.min(Duration::from_secs(60));
         }
-        let trust = trust::read(settings)?;
+        connection.connection_timeout.read()?;
+        let trust = connection.trust.read_trust()?;
         if trust.certificate && !trust.host {
             let message = "has no effect here: the host of an endpoint is verified";
-            settings.warn("hostnameVerifier", message);
+            connection.trust.own.hostname_verifier.warn(message);
         }
         self.options.verify = trust.certificate;
         Ok(())
@@ -111,28 +162,23 @@ impl Client {
 
     fn filter(&mut self, filter: &Declared<'_>) -> Result<(), ConfigError> {
         let settings = &filter.settings;
-        let required = |secret: Option<Secret>, name: &str| {
-            secret.ok_or_else(|| settings.wrong(name, "is required"))
-        };
         match filter.kind.as_str() {
             "ClientSecretBasicAuthenticationFilter" => {
-                let id = settings.required("clientId")?;
-                let secret = secrets::read(settings, "clientSecretId", "clientSecret")?;
-                self.basic(&id, &required(secret, "clientSecretId")?);
+                let own = ClientCredentials::read(settings)?;
+                self.basic(&own.client_id.value, &own.secret.required()?);
             }
             "ClientSecretPostAuthenticationFilter" => {
-                let id = settings.required("clientId")?;
-                let secret = secrets::read(settings, "clientSecretId", "clientSecret")?;
-                let secret = required(secret, "clientSecretId")?;
-                self.form = vec![("client_id", Secret::new(id)), ("client_secret", secret)];
+                let own = ClientCredentials::read(settings)?;
+                let secret = own.secret.required()?;
+                let id = Secret::new(own.client_id.value);
+                self.form = vec![("client_id", id), ("client_secret", secret)];
             }
             "HttpBasicAuthenticationClientFilter" | "HttpBasicAuthFilter" => {
-                let name = settings.required("username")?;
-                let secret = secrets::read(settings, "passwordSecretId", "password")?;
-                let secret = required(secret, "passwordSecretId")?;
-                self.authorize(&name, secret.expose());
+                let own = UserCredentials::read(settings)?;
+                let secret = own.password.required(&own.provider)?;
+                self.authorize(&own.username.value, secret.expose());
             }
-            "HeaderFilter" => self.fixed_headers(settings)?,
+            "HeaderFilter" => self.fixed_headers(&FixedHeaders::read(settings)?)?,
             "TransactionIdOutboundFilter" => {}
             _ => return Err(filter.unfit(WANTED_FILTERS)),
         }
@@ -141,22 +187,19 @@ impl Client {
 
     /// The fields that a `HeaderFilter` adds, which must be the same for every
     /// request.
-    fn fixed_headers(&mut self, settings: &Settings<'_>) -> Result<(), ConfigError> {
-        if !settings
-            .required("messageType")?
-            .eq_ignore_ascii_case("REQUEST")
-        {
-            return Err(settings.wrong("messageType", "must be REQUEST here"));
+    fn fixed_headers(&mut self, fields: &FixedHeaders<'_>) -> Result<(), ConfigError> {
+        let message_type = &fields.message_type;
+        if !message_type.value.eq_ignore_ascii_case("REQUEST") {
+            return Err(message_type.wrong("must be REQUEST here"));
         }
-        for (name, texts) in settings.lists("add")? {
-            let place = format!("add.{name}");
+        for (name, texts) in &fields.add.value {
+            let place = fields.add.at(name);
             let name = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| settings.wrong(&place, "is no name of a header field"))?;
+                .map_err(|_| place.wrong("is no name of a header field"))?;
             for text in texts {
-                let value = settings.evaluated(&place, &text)?;
-                let mut value = HeaderValue::try_from(value).map_err(|_| {
-                    settings.wrong(&place, "has a character that a header field can't have")
-                })?;
+                let value = place.evaluated(text)?;
+                let mut value = HeaderValue::try_from(value)
+                    .map_err(|_| place.wrong("has a character that a header field can't have"))?;
                 value.set_sensitive(true);
                 self.headers.append(name.clone(), value);
             }

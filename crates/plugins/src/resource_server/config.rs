@@ -7,11 +7,13 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::answers::Answers;
-use super::client::Client;
+use super::client::{Client, DirectCredentials};
 use super::remote::{Lifetime, Protocol, Remote};
-use super::{Resolver, Scope, jwt, secrets};
+use super::secrets::Password;
+use super::{Resolver, Scope, jwt};
 use crate::chain::ObjectLookup;
-use crate::chain::settings::{Declared, Reading, Settings};
+use crate::chain::object::{DeferredValue, Field, FieldType, Object, Reference, object};
+use crate::chain::settings::{Declared, Place, Reading, Settings};
 use doorward_expr as expr;
 use doorward_expr::duration::Length;
 use doorward_plugin_api::{ConfigError, Parts};
@@ -21,6 +23,76 @@ const RESOLVERS: &str = "StatelessAccessTokenResolver, TokenIntrospectionAccessT
     ConfirmationKeyVerifierAccessTokenResolver";
 const MINUTE: Duration = Duration::from_secs(60);
 const NO_NOTIFICATIONS: &str = "nobody tells the gateway of revoked tokens; keep the cache short";
+
+object! {
+    /// The filter's fields.
+    struct Fields<'a> {
+        realm: String = "OpenIG".to_owned(),
+        require_https as "requireHttps" | "enforceHttps": bool = true,
+        scopes as "scopes" | "requiredScopes": ScopeList,
+        cache: Option<Settings<'a>>,
+        resolver as "accessTokenResolver": Reference,
+        // The older form, with the endpoint in the filter itself.
+        endpoint as "tokenInfoEndpoint": DeferredValue<Option<Url>>,
+        expiration as "cacheExpiration": DeferredValue<Option<Length>>,
+        handler as "providerHandler" | "httpHandler": Reference,
+    }
+    idle {
+        "executor",
+    }
+}
+
+object! {
+    /// How answers are remembered: a `CacheAccessTokenResolver`, or the filter's `cache`.
+    struct Cache<'a> {
+        unknown as "defaultTimeout": Length = Length::Finite(MINUTE),
+        most as "maxTimeout" | "maximumTimeToCache": Option<Length>,
+        enabled: Option<bool>,
+        delegate as "delegate" | "accessTokenResolver": Reference,
+    }
+    idle {
+        "executor",
+        "amService": NO_NOTIFICATIONS,
+        "onNotificationDisconnection": NO_NOTIFICATIONS,
+    }
+}
+
+object! {
+    /// A `ConfirmationKeyVerifierAccessTokenResolver`.
+    struct Confirmation<'a> {
+        delegate as "delegate" | "accessTokenResolver": Reference,
+    }
+    idle {}
+}
+
+object! {
+    /// A resolver with an endpoint, or the access manager that it belongs to.
+    struct Endpoint<'a> {
+        handler as "providerHandler": Reference,
+        credentials as ..: DirectCredentials<'a>,
+        url as "endpoint" | "tokenInfoEndpoint": Option<Url>,
+        manager as "amService": Reference,
+    }
+    idle {}
+}
+
+object! {
+    /// An `AmService`.
+    struct Manager<'a> {
+        url: Url,
+        realm: Option<String>,
+        agent: DeferredValue<Option<Settings<'a>>>,
+        secrets_provider as "secretsProvider": Reference,
+    }
+}
+
+object! {
+    /// The account by which the gateway is known to an access manager.
+    struct Agent<'a> {
+        username: String,
+        password as ..: Password<'a>,
+    }
+}
 
 /// What the filter works with.
 pub(super) struct Config {
@@ -42,35 +114,20 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let reading = Reading::new(parts, named);
         let settings = reading.config(config);
-        settings.known(&[
-            "accessTokenResolver",
-            "tokenInfoEndpoint",
-            "providerHandler",
-            "httpHandler",
-            "cache",
-            "cacheExpiration",
-            "executor",
-            "requireHttps",
-            "enforceHttps",
-            "realm",
-            "scopes",
-            "requiredScopes",
-        ]);
-        let realm = settings.text("realm")?.unwrap_or_else(|| "OpenIG".into());
-        let answers = Answers::new(&realm);
+        let fields = Fields::read(&settings)?;
         let message = "has a character that a header field can't have";
-        let answers = answers.ok_or_else(|| settings.wrong("realm", message))?;
-        let https = settings.one_of(&["requireHttps", "enforceHttps"]);
-        let require_https = settings.flag(https.unwrap_or("requireHttps"), true)?;
-        let scopes = scopes(&settings)?;
+        let answers = Answers::new(&fields.realm.value);
+        let answers = answers.ok_or_else(|| fields.realm.wrong(message))?;
+        let scopes = scopes(&fields.scopes)?;
         let mut build = Build {
             parts,
             lifetime: None,
             bound: false,
         };
-        let resolver = build.of_filter(&settings)?;
+        let resolver = build.of_filter(&fields)?;
         let bound = build.bound;
-        drop(settings);
+        let require_https = fields.require_https.value;
+        drop((settings, fields));
         Ok(Self {
             answers,
             require_https,
@@ -82,25 +139,31 @@ impl Config {
     }
 }
 
-fn scopes(settings: &Settings<'_>) -> Result<Vec<Scope>, ConfigError> {
-    let Some(name) = settings.one_of(&["scopes", "requiredScopes"]) else {
-        let message = "is required: a list of scopes, which may be empty";
-        return Err(settings.wrong("scopes", message));
-    };
-    if let Some(Value::Object(_)) = settings.value(name) {
-        let message = "must be a list: scopes that depend on the request are expressions in it";
-        return Err(settings.wrong(name, message));
+/// Scopes as they are listed.
+struct ScopeList(Vec<String>);
+
+impl<'a> FieldType<'a> for ScopeList {
+    fn read(place: &Place<'a>) -> Result<Self, ConfigError> {
+        match place.value() {
+            None => Err(place.wrong("is required: a list of scopes, which may be empty")),
+            Some(Value::Object(_)) => Err(place
+                .wrong("must be a list: scopes that depend on the request are expressions in it")),
+            Some(_) => FieldType::read(place).map(Self),
+        }
     }
+}
+
+fn scopes(field: &Field<'_, ScopeList>) -> Result<Vec<Scope>, ConfigError> {
     let mut scopes = Vec::new();
-    for text in settings.list(name)? {
-        let expression = settings.compile(name, text)?;
+    for text in &field.value.0 {
+        let expression = field.compile(text)?;
         match expression.constant() {
             None => scopes.push(Scope::Evaluated(expression)),
             Some(expr::Value::Text(words)) => {
                 let words = words.split_ascii_whitespace();
                 scopes.extend(words.map(|word| Scope::Fixed(word.to_owned())));
             }
-            Some(_) => return Err(settings.wrong(name, "has an expression that is never a text")),
+            Some(_) => return Err(field.wrong("has an expression that is never a text")),
         }
     }
     Ok(scopes)
@@ -115,25 +178,24 @@ struct Build<'p> {
 }
 
 impl Build<'_> {
-    fn of_filter(&mut self, settings: &Settings<'_>) -> Result<Resolver, ConfigError> {
-        let cache = settings.object("cache")?;
-        if let Some(cache) = &cache {
-            self.cached(cache, false)?;
+    fn of_filter(&mut self, fields: &Fields<'_>) -> Result<Resolver, ConfigError> {
+        let expiration = &fields.expiration;
+        let cache = &fields.cache.value;
+        if let Some(cache) = cache {
+            self.cached(&Cache::read(cache)?, false)?;
         }
-        if let Some(resolver) = settings.declared("accessTokenResolver")? {
-            if cache.is_none() && settings.has("cacheExpiration") {
-                self.lifetime = expiration(settings)?;
+        if let Some(resolver) = fields.resolver.declared()? {
+            if cache.is_none() && expiration.is_given() {
+                self.lifetime = believed_for(expiration.read()?);
             }
             return self.resolver(&resolver);
         }
-        // The older form, with the endpoint in the filter itself.
-        let url = settings.url("tokenInfoEndpoint")?;
-        let url = url.ok_or_else(|| settings.wrong("accessTokenResolver", "is required"))?;
+        let url = fields.endpoint.read()?;
+        let url = url.ok_or_else(|| fields.resolver.wrong("is required"))?;
         if cache.is_none() {
-            self.lifetime = expiration(settings)?;
+            self.lifetime = believed_for(expiration.read()?);
         }
-        let handler = settings.one_of(&["providerHandler", "httpHandler"]);
-        let client = Client::read(settings, handler.unwrap_or("providerHandler"))?;
+        let client = Client::read(&fields.handler)?;
         Ok(self.remote(Protocol::TokenInfo, url, client))
     }
 
@@ -142,58 +204,41 @@ impl Build<'_> {
         match declared.kind.as_str() {
             "StatelessAccessTokenResolver" => jwt::read(settings, self.parts),
             "TokenIntrospectionAccessTokenResolver" => {
-                self.endpoint(settings, Protocol::Introspection)
+                self.endpoint(&Endpoint::read(settings)?, Protocol::Introspection)
             }
-            "OpenAmAccessTokenResolver" => self.endpoint(settings, Protocol::TokenInfo),
+            "OpenAmAccessTokenResolver" => {
+                self.endpoint(&Endpoint::read(settings)?, Protocol::TokenInfo)
+            }
             "CacheAccessTokenResolver" => {
-                self.cached(settings, true)?;
-                self.delegate(settings)
+                let cache = Cache::read(settings)?;
+                self.cached(&cache, true)?;
+                self.delegate(&cache.delegate)
             }
             "ConfirmationKeyVerifierAccessTokenResolver" => {
-                settings.known(&["delegate"]);
                 self.bound = true;
-                self.delegate(settings)
+                self.delegate(&Confirmation::read(settings)?.delegate)
             }
             _ => Err(declared.unfit(RESOLVERS)),
         }
     }
 
-    fn delegate(&mut self, settings: &Settings<'_>) -> Result<Resolver, ConfigError> {
-        let name = settings.one_of(&["delegate", "accessTokenResolver"]);
-        match settings.declared(name.unwrap_or("delegate"))? {
-            Some(delegate) => self.resolver(&delegate),
-            None => Err(settings.wrong("delegate", "is required")),
+    fn delegate(&mut self, delegate: &Field<'_, Reference>) -> Result<Resolver, ConfigError> {
+        match delegate.declared()? {
+            Some(resolver) => self.resolver(&resolver),
+            None => Err(delegate.wrong("is required")),
         }
     }
 
     /// Reads how answers are remembered.
-    fn cached(&mut self, settings: &Settings<'_>, default: bool) -> Result<(), ConfigError> {
-        settings.known(&[
-            "enabled",
-            "defaultTimeout",
-            "maxTimeout",
-            "maximumTimeToCache",
-            "delegate",
-            "accessTokenResolver",
-            "executor",
-            "amService",
-            "onNotificationDisconnection",
-        ]);
-        settings.idle(
-            &["amService", "onNotificationDisconnection"],
-            NO_NOTIFICATIONS,
-        );
-        let unknown = settings.length("defaultTimeout")?;
-        let name = settings.one_of(&["maxTimeout", "maximumTimeToCache"]);
-        let name = name.unwrap_or("maxTimeout");
-        let most = match settings.length(name)? {
+    fn cached(&mut self, cache: &Cache<'_>, default: bool) -> Result<(), ConfigError> {
+        let most = match cache.most.value {
             None => None,
             Some(Length::Finite(length)) if !length.is_zero() => Some(millis(length)),
-            Some(_) => return Err(settings.wrong(name, "must be neither zero nor unlimited")),
+            Some(_) => return Err(cache.most.wrong("must be neither zero nor unlimited")),
         };
-        let enabled = settings.flag("enabled", default)?;
+        let enabled = cache.enabled.value.unwrap_or(default);
         self.lifetime = enabled.then_some(Lifetime {
-            unknown: match unknown.unwrap_or(Length::Finite(MINUTE)) {
+            unknown: match cache.unknown.value {
                 Length::Finite(length) => Some(millis(length)),
                 Length::Unlimited => None,
             },
@@ -205,34 +250,23 @@ impl Build<'_> {
     /// A resolver with an endpoint, or the access manager that it belongs to.
     fn endpoint(
         &mut self,
-        settings: &Settings<'_>,
+        endpoint: &Endpoint<'_>,
         protocol: Protocol,
     ) -> Result<Resolver, ConfigError> {
-        settings.known(&[
-            "endpoint",
-            "tokenInfoEndpoint",
-            "amService",
-            "providerHandler",
-            "clientId",
-            "clientSecret",
-            "clientSecretId",
-            "secretsProvider",
-        ]);
-        let mut client = Client::read(settings, "providerHandler")?;
-        client.direct(settings)?;
-        let name = settings.one_of(&["endpoint", "tokenInfoEndpoint"]);
-        let url = match settings.url(name.unwrap_or("endpoint"))? {
-            Some(url) => url,
-            None => match settings.declared("amService")? {
+        let mut client = Client::read(&endpoint.handler)?;
+        client.direct(&endpoint.credentials)?;
+        let url = match &endpoint.url.value {
+            Some(url) => url.clone(),
+            None => match endpoint.manager.declared()? {
                 Some(manager) => manager_endpoint(&manager, protocol, &mut client)?,
-                None => return Err(settings.wrong("endpoint", "is required")),
+                None => return Err(endpoint.url.wrong("is required")),
             },
         };
         let proven = !client.headers.is_empty() || !client.form.is_empty();
         if protocol == Protocol::Introspection && !proven {
             let message =
                 "has no credentials: most endpoints ask who wants to know (RFC 7662 §2.1)";
-            settings.warn("providerHandler", message);
+            endpoint.handler.warn(message);
         }
         Ok(self.remote(protocol, url, client))
     }
@@ -244,13 +278,13 @@ impl Build<'_> {
 }
 
 /// The older way to say how long answers are believed.
-fn expiration(settings: &Settings<'_>) -> Result<Option<Lifetime>, ConfigError> {
-    Ok(match settings.length("cacheExpiration")? {
+fn believed_for(expiration: Option<Length>) -> Option<Lifetime> {
+    match expiration {
         Some(Length::Finite(length)) if length.is_zero() => None,
         Some(Length::Finite(length)) => Some(lifetime(Some(millis(length)))),
         Some(Length::Unlimited) => Some(lifetime(None)),
         None => Some(lifetime(Some(millis(MINUTE)))),
-    })
+    }
 }
 
 fn lifetime(most: Option<i64>) -> Lifetime {
@@ -271,13 +305,12 @@ fn manager_endpoint(
     protocol: Protocol,
     client: &mut Client,
 ) -> Result<Url, ConfigError> {
-    let settings = &manager.settings;
     if manager.kind != "AmService" {
         return Err(manager.unfit("AmService"));
     }
-    let base = settings.url("url")?;
-    let mut url = base.ok_or_else(|| settings.wrong("url", "is required"))?;
-    let realm = settings.text("realm")?.unwrap_or_default();
+    let fields = Manager::read(&manager.settings)?;
+    let mut url = fields.url.value;
+    let realm = fields.realm.value.unwrap_or_default();
     let realms = realm.split('/').filter(|part| !part.is_empty());
     let mut path = format!("{}/oauth2", url.path().trim_end_matches('/'));
     for (index, part) in realms.enumerate() {
@@ -296,12 +329,11 @@ fn manager_endpoint(
     if protocol == Protocol::Introspection
         && client.headers.is_empty()
         && client.form.is_empty()
-        && let Some(agent) = settings.object("agent")?
+        && let Some(agent) = fields.agent.read()?
     {
-        let name = agent.required("username")?;
-        let secret = secrets::read_of(&agent, settings, "passwordSecretId", "password")?;
-        let secret = secret.ok_or_else(|| agent.wrong("passwordSecretId", "is required"))?;
-        client.basic(&name, &secret);
+        let agent = Agent::read(&agent)?;
+        let secret = agent.password.required(&fields.secrets_provider)?;
+        client.basic(&agent.username.value, &secret);
     }
     Ok(url)
 }

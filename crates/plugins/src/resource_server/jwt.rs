@@ -4,6 +4,8 @@ use url::Url;
 
 use super::Resolver;
 use super::client::{self, Client};
+use super::secrets;
+use crate::chain::object::{AnyValue, Field, Object, Reference, object};
 use crate::chain::settings::{Declared, Settings};
 use doorward_core::jose::claims::{check_times, same_issuer, time, words};
 use doorward_core::jose::verify::{Unverified, VerifyError};
@@ -16,6 +18,41 @@ use doorward_plugin_api::{ConfigError, Parts};
 
 /// Seconds for which fetched keys count as new.
 const KEYS_LIFETIME: i64 = 120;
+
+object! {
+    /// A `StatelessAccessTokenResolver`.
+    struct Fields<'a> {
+        decryption as "decryptionSecretId": AnyValue,
+        issuer: String,
+        provider as "secretsProvider": Reference,
+    }
+    idle {
+        "verificationSecretId",
+        "skewAllowance": "the clocks of issuer and gateway may differ by ten seconds",
+    }
+}
+
+object! {
+    /// A `JwkSetSecretStore` whose options count.
+    struct KeySet<'a> {
+        further as ..: FurtherKeySet<'a>,
+        lifetime as "cacheTimeout": Option<Length>,
+        handler: Reference,
+    }
+    idle {
+        "cacheMissCacheTimeout":
+            "for an unknown key a set is fetched at most every 30 seconds",
+        "mappings",
+        "leaseExpiry",
+    }
+}
+
+object! {
+    /// A `JwkSetSecretStore` besides another one.
+    pub(crate) struct FurtherKeySet<'a> {
+        url as "jwkUrl": Url,
+    }
+}
 
 /// What a signed token has to say.
 pub(super) struct Rules {
@@ -66,50 +103,36 @@ impl TokenCheck for Rules {
 
 /// Reads the resolver's `config`.
 pub(super) fn read(settings: &Settings<'_>, parts: &Parts) -> Result<Resolver, ConfigError> {
-    settings.known(&[
-        "issuer",
-        "secretsProvider",
-        "verificationSecretId",
-        "decryptionSecretId",
-        "skewAllowance",
-    ]);
-    if settings.has("decryptionSecretId") {
+    let fields = Fields::read(settings)?;
+    if fields.decryption.is_given() {
         let message = "encrypted tokens are not read: have the issuer sign them and give \
                        verificationSecretId";
-        return Err(settings.wrong("decryptionSecretId", message));
+        return Err(fields.decryption.wrong(message));
     }
-    settings.idle(
-        &["skewAllowance"],
-        "the clocks of issuer and gateway may differ by ten seconds",
-    );
-    let issuer = settings.required("issuer")?;
-    let stores = stores(settings)?;
+    let stores = stores(&fields.provider)?;
     let config = match stores.as_slice() {
-        [] => by_discovery(settings, &issuer)?,
+        [] => by_discovery(&fields.issuer)?,
         [first, rest @ ..] => {
             let mut config = by_key_set(first)?;
             for store in rest {
-                config.extra_jwks.push(key_set_url(store)?);
+                let further = FurtherKeySet::read(&store.settings)?;
+                config.extra_jwks.push(further.url.value);
             }
             config
         }
     };
     Ok(Resolver::Jwt(Verifier::new(
-        Rules { issuer },
+        Rules {
+            issuer: fields.issuer.value,
+        },
         config,
         parts,
     )))
 }
 
 /// The key sets that tokens are verified with; none: those of the issuer.
-fn stores<'a>(settings: &Settings<'a>) -> Result<Vec<Declared<'a>>, ConfigError> {
-    let mut stores = Vec::new();
-    for declared in settings.all_declared("secretsProvider")? {
-        match declared.kind.as_str() {
-            "SecretsProvider" => stores.extend(declared.settings.all_declared("stores")?),
-            _ => stores.push(declared),
-        }
-    }
+fn stores<'a>(provider: &Field<'a, Reference>) -> Result<Vec<Declared<'a>>, ConfigError> {
+    let stores = secrets::stores(provider)?;
     match stores
         .iter()
         .find(|store| store.kind != "JwkSetSecretStore")
@@ -122,29 +145,10 @@ fn stores<'a>(settings: &Settings<'a>) -> Result<Vec<Declared<'a>>, ConfigError>
     }
 }
 
-fn key_set_url(store: &Declared<'_>) -> Result<Url, ConfigError> {
-    let settings = &store.settings;
-    settings
-        .url("jwkUrl")?
-        .ok_or_else(|| settings.wrong("jwkUrl", "is required"))
-}
-
 fn by_key_set(store: &Declared<'_>) -> Result<ProviderConfig, ConfigError> {
-    let settings = &store.settings;
-    settings.known(&[
-        "jwkUrl",
-        "handler",
-        "cacheTimeout",
-        "cacheMissCacheTimeout",
-        "mappings",
-        "leaseExpiry",
-    ]);
-    let url = key_set_url(store)?;
-    settings.idle(
-        &["cacheMissCacheTimeout"],
-        "for an unknown key a set is fetched at most every 30 seconds",
-    );
-    let lifetime = match settings.length("cacheTimeout")? {
+    let set = KeySet::read(&store.settings)?;
+    let url = set.further.url.value;
+    let lifetime = match set.lifetime.value {
         Some(Length::Finite(length)) => i64::try_from(length.as_secs()).unwrap_or(i64::MAX),
         Some(Length::Unlimited) => i64::MAX,
         None => KEYS_LIFETIME,
@@ -155,16 +159,16 @@ fn by_key_set(store: &Declared<'_>) -> Result<ProviderConfig, ConfigError> {
         jwks_endpoint: Some(url),
         extra_jwks: Vec::new(),
         discovery_headers: Vec::new(),
-        options: Client::read(settings, "handler")?.options,
+        options: Client::read(&set.handler)?.options,
         rediscovery_lifetime: lifetime,
         issuers_allowed: Vec::new(),
     })
 }
 
-fn by_discovery(settings: &Settings<'_>, issuer: &str) -> Result<ProviderConfig, ConfigError> {
-    let url = Url::parse(issuer).ok();
+fn by_discovery(issuer: &Field<'_, String>) -> Result<ProviderConfig, ConfigError> {
+    let url = Url::parse(&issuer.value).ok();
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
     let message = "must be an http or https URL where no secretsProvider says where the keys are";
-    let issuer = url.ok_or_else(|| settings.wrong("issuer", message))?;
+    let issuer = url.ok_or_else(|| issuer.wrong(message))?;
     Ok(ProviderConfig::discovered(issuer, client::options()))
 }

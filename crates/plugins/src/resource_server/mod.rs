@@ -9,9 +9,9 @@
 //! plugin.
 
 mod answers;
-mod client;
+pub(super) mod client;
 mod config;
-mod jwt;
+pub(super) mod jwt;
 mod remote;
 pub(super) mod secrets;
 #[cfg(test)]
@@ -25,7 +25,7 @@ use http::header::AUTHORIZATION;
 use pingora::http::RequestHeader;
 use serde_json::{Map, Value};
 
-use super::chain::settings::Settings;
+use super::chain::object::{Field, Reference};
 use super::chain::{ChainKind, ObjectLookup};
 use config::Config;
 use doorward_expr::Expression;
@@ -59,9 +59,9 @@ fn build(
     )))
 }
 
-/// Checks the handler that the field `name` declares for asking endpoints.
-pub(super) fn check_client(settings: &Settings<'_>, name: &str) -> Result<(), ConfigError> {
-    client::Client::read(settings, name).map(drop)
+/// Checks the handler that a field declares for asking endpoints.
+pub(super) fn check_client(handler: &Field<'_, Reference>) -> Result<(), ConfigError> {
+    client::Client::read(handler).map(drop)
 }
 
 /// Lets requests pass that carry a valid token.

@@ -6,7 +6,8 @@ use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-use crate::chain::settings::{Declared, Settings};
+use crate::chain::object::{DeferredValue, Field, Object, Reference, object};
+use crate::chain::settings::{Declared, Place, Settings};
 use doorward_core::model::secret::Secret;
 use doorward_plugin_api::ConfigError;
 
@@ -19,37 +20,107 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The secret that the field `id_field` names, from the stores of
-/// `secretsProvider`, or the text of `plain_field`; `None`: neither is there.
-pub(crate) fn read(
-    settings: &Settings<'_>,
-    id_field: &str,
-    plain_field: &str,
-) -> Result<Option<Secret>, ConfigError> {
-    read_of(settings, settings, id_field, plain_field)
+object! {
+    /// The secret of a client.
+    pub(crate) struct ClientSecret<'a> {
+        plain as "clientSecret": Option<String>,
+        id as "clientSecretId": DeferredValue<Option<String>>,
+        provider as "secretsProvider": Reference,
+    }
 }
 
-/// As [`read`], where `secretsProvider` is a field of `outer`.
-pub(crate) fn read_of(
-    settings: &Settings<'_>,
-    outer: &Settings<'_>,
-    id_field: &str,
-    plain_field: &str,
-) -> Result<Option<Secret>, ConfigError> {
-    if let Some(text) = settings.text(plain_field)? {
-        return Ok(Some(Secret::new(text)));
+object! {
+    /// The password of a user, without the stores that may have it.
+    pub(super) struct Password<'a> {
+        plain as "password": Option<String>,
+        id as "passwordSecretId": DeferredValue<Option<String>>,
     }
-    let Some(id) = settings.text(id_field)? else {
-        return Ok(None);
-    };
+}
+
+object! {
+    /// A `SecretsProvider`.
+    struct Provider<'a> {
+        stores: Reference,
+    }
+}
+
+object! {
+    /// A `SystemAndEnvSecretStore`.
+    struct Environment<'a> {
+        format: Option<String>,
+    }
+}
+
+object! {
+    /// A `Base64EncodedSecretStore`.
+    struct Base64Secrets<'a> {
+        /// Secrets by their names.
+        secrets: Option<Settings<'a>>,
+    }
+}
+
+object! {
+    /// A `FileSystemSecretStore`.
+    struct Files<'a> {
+        directory: String,
+        suffix: Option<String>,
+        format: DeferredValue<Option<String>>,
+    }
+}
+
+impl ClientSecret<'_> {
+    /// The secret, if there is one.
+    pub(crate) fn read_secret(&self) -> Result<Option<Secret>, ConfigError> {
+        match &self.plain.value {
+            Some(text) => Ok(Some(Secret::new(text.clone()))),
+            None => stored(&self.id, &self.provider),
+        }
+    }
+
+    /// The secret, which must be there.
+    pub(crate) fn required(&self) -> Result<Secret, ConfigError> {
+        let secret = self.read_secret()?;
+        secret.ok_or_else(|| self.id.wrong("is required"))
+    }
+}
+
+impl Password<'_> {
+    /// The password, which must be there; `provider` has the stores.
+    pub(super) fn required(&self, provider: &Field<'_, Reference>) -> Result<Secret, ConfigError> {
+        let secret = match &self.plain.value {
+            Some(text) => Some(Secret::new(text.clone())),
+            None => stored(&self.id, provider)?,
+        };
+        secret.ok_or_else(|| self.id.wrong("is required"))
+    }
+}
+
+/// The stores of a `secretsProvider`: those that it lists, or those of a provider.
+pub(crate) fn stores<'a>(
+    provider: &Field<'a, Reference>,
+) -> Result<Vec<Declared<'a>>, ConfigError> {
     let mut stores = Vec::new();
-    for declared in outer.all_declared("secretsProvider")? {
+    for declared in provider.all_declared()? {
         match declared.kind.as_str() {
-            "SecretsProvider" => stores.extend(declared.settings.all_declared("stores")?),
+            "SecretsProvider" => {
+                stores.extend(Provider::read(&declared.settings)?.stores.all_declared()?);
+            }
             _ => stores.push(declared),
         }
     }
-    let wrong = |message: String| settings.wrong(id_field, message);
+    Ok(stores)
+}
+
+/// The secret that a field names, from the stores of `provider`; `None`: it names none.
+pub(crate) fn stored(
+    field: &Field<'_, DeferredValue<Option<String>>>,
+    provider: &Field<'_, Reference>,
+) -> Result<Option<Secret>, ConfigError> {
+    let Some(id) = field.read()? else {
+        return Ok(None);
+    };
+    let stores = stores(provider)?;
+    let wrong = |message: String| field.wrong(message);
     if stores.is_empty() {
         let found = environment(&id, Format::Base64).map_err(wrong)?;
         return found.map(Some).ok_or_else(|| wrong(nowhere(&id)));
@@ -80,29 +151,33 @@ fn held(store: &Declared<'_>, id: &str) -> Result<Option<Secret>, ConfigError> {
     let settings = &store.settings;
     match store.kind.as_str() {
         "SystemAndEnvSecretStore" => {
-            let format = format(settings)?;
-            environment(id, format).map_err(|message| settings.wrong("format", message))
+            let field = Environment::read(settings)?.format;
+            let found = environment(id, format(&field, field.value.as_deref())?);
+            found.map_err(|message| field.wrong(message))
         }
         "Base64EncodedSecretStore" => {
-            let Some(secrets) = settings.object("secrets")? else {
-                return Err(settings.wrong("secrets", "is required"));
+            let field = Base64Secrets::read(settings)?.secrets;
+            let Some(secrets) = &field.value else {
+                return Err(field.wrong("is required"));
             };
-            let text = secrets.text(id)?;
-            text.map(|text| decoded(&text, Format::Base64))
+            let text = secrets.member::<String>(id)?;
+            text.value
+                .as_deref()
+                .map(|text| decoded(text, Format::Base64))
                 .transpose()
-                .map_err(|message| secrets.wrong(id, message))
+                .map_err(|message| text.wrong(message))
         }
-        "FileSystemSecretStore" => file(settings, id),
+        "FileSystemSecretStore" => file(&Files::read(settings)?, id),
         _ => Err(store
             .unfit("SystemAndEnvSecretStore, FileSystemSecretStore or Base64EncodedSecretStore")),
     }
 }
 
-fn format(settings: &Settings<'_>) -> Result<Format, ConfigError> {
-    match settings.text("format")?.as_deref() {
+fn format(place: &Place<'_>, word: Option<&str>) -> Result<Format, ConfigError> {
+    match word {
         None | Some("BASE64") => Ok(Format::Base64),
         Some("PLAIN") => Ok(Format::Plain),
-        Some(_) => Err(settings.wrong("format", "expected BASE64 or PLAIN")),
+        Some(_) => Err(place.wrong("expected BASE64 or PLAIN")),
     }
 }
 
@@ -118,29 +193,32 @@ fn environment(id: &str, format: Format) -> Result<Option<Secret>, String> {
     }
 }
 
-fn file(settings: &Settings<'_>, id: &str) -> Result<Option<Secret>, ConfigError> {
-    let directory = settings.required("directory")?;
-    let suffix = settings.text("suffix")?.unwrap_or_default();
+fn file(files: &Files<'_>, id: &str) -> Result<Option<Secret>, ConfigError> {
+    let directory = &files.directory;
+    let suffix = files.suffix.value.as_deref().unwrap_or_default();
     if id.contains(['/', '\\']) || id.starts_with('.') {
-        return Err(settings.wrong("directory", format!("{id:?} is no name of a file in it")));
+        return Err(directory.wrong(format!("{id:?} is no name of a file in it")));
     }
-    let path = Path::new(&directory).join(format!("{id}{suffix}"));
-    settings.looks_at(&path);
+    let path = Path::new(&directory.value).join(format!("{id}{suffix}"));
+    directory.looks_at(&path);
     match std::fs::metadata(&path) {
         Err(_) => return Ok(None),
         Ok(facts) if !facts.is_file() || facts.len() > FILE_MAX => {
             let message = format!("{} is no file of a secret", path.display());
-            return Err(settings.wrong("directory", message));
+            return Err(directory.wrong(message));
         }
         Ok(_) => {}
     }
     let text = std::fs::read_to_string(&path)
-        .map_err(|error| settings.wrong("directory", format!("{}: {error}", path.display())))?;
+        .map_err(|error| directory.wrong(format!("{}: {error}", path.display())))?;
     // Editors end a file with a line break that is none of the secret's.
     let text = text.trim_end_matches(['\r', '\n']);
-    decoded(text, format(settings)?)
-        .map(Some)
-        .map_err(|message| settings.wrong("format", format!("{}: {message}", path.display())))
+    decoded(
+        text,
+        format(&files.format, files.format.read()?.as_deref())?,
+    )
+    .map(Some)
+    .map_err(|message| files.format.wrong(format!("{}: {message}", path.display())))
 }
 
 /// Never repeats the text: it would end up in a log.
