@@ -46,6 +46,11 @@ pub trait FieldValue: Sized {
         Self::read(default?).ok()
     }
 
+    /// What is wrong with a field that is null and may not be.
+    fn missing() -> &'static str {
+        "required field missing"
+    }
+
     /// Whether a value says nothing, as null does: an empty text in the place of one
     /// that may be missing.
     fn is_blank(_value: &Value) -> bool {
@@ -79,7 +84,7 @@ pub fn read_field<T: FieldValue>(
     let value = match config.get(name) {
         None | Some(Value::Null) => {
             let default = row().default.filter(|default| !default.is_null());
-            T::of_null(default.as_ref()).ok_or_else(|| wrong("required field missing"))
+            T::of_null(default.as_ref()).ok_or_else(|| wrong(T::missing()))
         }
         Some(value) => T::read(value),
     };

@@ -3,6 +3,7 @@
 mod groovy;
 mod limits;
 mod policies;
+mod values;
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -16,9 +17,13 @@ use crate::chain::ObjectLookup;
 use doorward_core::model::schema::{Schema, Type};
 use doorward_expr::duration::{self, Length};
 use doorward_expr::{self as expr, Constants, Expression};
-use doorward_plugin_api::config::FieldValue;
 use doorward_plugin_api::{ConfigError, config, words};
 use limits::Limits;
+use policies::PolicyValue;
+use values::{
+    CleaningInterval, DEFAULT_EXECUTOR, Executor, Flag, Grouping, LimitValue, RateDuration,
+    Requests, WholeNumber,
+};
 
 /// Partitions that a filter holds unless configured otherwise.
 const DEFAULT_PARTITIONS: i64 = 1_000_000;
@@ -42,43 +47,39 @@ config! {
     /// without a request, and nobody has completed them.
     struct Config {
         /// An expression for the partition that a request is in. Empty: one for all.
-        #[field(kind(Type::checked(check_expression)), default(""), required)]
-        grouping as "requestGroupingPolicy": Value,
+        #[field(default(""), required)]
+        grouping as "requestGroupingPolicy": Grouping,
         /// One rate.
         #[field(kind(Type::Record(Schema::new(RateConfig::fields()))))]
-        rate: Value,
+        rate: Option<LimitValue>,
         /// Up to 8 rates that hold together, as texts such as 6/10 s or as records.
         #[field(kind(Type::array(Type::Any)))]
-        rates: Value,
+        rates: Option<LimitValue>,
         /// A policy that chooses rates by request.
-        policy as "throttlingRatePolicy": Value,
+        policy as "throttlingRatePolicy": Option<PolicyValue>,
         /// How often full buckets are forgotten, up to a day.
-        #[field(kind(Type::checked(check_cleaning_interval)), default("5 seconds"), required)]
-        cleaning_interval as "cleaningInterval": Value,
+        #[field(default("5 seconds"), required)]
+        cleaning_interval as "cleaningInterval": CleaningInterval,
         /// The name of an executor or one itself. It has no effect: the gateway has a clock
         /// of its own.
-        executor: Value,
+        executor: Option<Executor>,
         /// Has no effect.
         _strategy as "strategy": Value,
         /// Most buckets. Beyond them new partitions share some.
-        #[field(
-            kind(Type::Integer(1, MOST_PARTITIONS)),
-            default(DEFAULT_PARTITIONS),
-            required
-        )]
-        partitions as "maximumPartitions": Value,
+        #[field(default(DEFAULT_PARTITIONS), required)]
+        partitions as "maximumPartitions": WholeNumber<MOST_PARTITIONS>,
         /// Bits of an IPv6 address that tell clients apart. 128: each address by itself.
-        #[field(kind(Type::Integer(1, 128)), default(DEFAULT_IPV6_PREFIX), required)]
-        ipv6_prefix as "ipv6PrefixLength": Value,
+        #[field(default(DEFAULT_IPV6_PREFIX), required)]
+        ipv6_prefix as "ipv6PrefixLength": WholeNumber<128>,
         /// Whether answers tell quotas. draft: in RateLimit-Policy and RateLimit.
-        #[field(kind(<Headers as FieldValue>::kind()), default("off"), required)]
-        headers: Value,
+        #[field(default("off"), required)]
+        headers: Headers,
         /// Whether requests are counted and logged, and none refused.
-        #[field(kind(Type::Boolean), default(false), required)]
-        shadow: Value,
+        #[field(default(false), required)]
+        shadow: Flag,
         /// Where requests are counted: with the other nodes, or in this process alone.
-        #[field(kind(<Counters as FieldValue>::kind()), default("shared"), required)]
-        counters: Value,
+        #[field(default("shared"), required)]
+        counters: Counters,
     }
 }
 
@@ -87,10 +88,10 @@ config! {
     struct RateConfig {
         /// Requests of the duration: a number, or a text with one or with an expression.
         #[field(required)]
-        requests as "numberOfRequests": Value,
+        requests as "numberOfRequests": Requests,
         /// How long the requests are for, such as 10 s.
-        #[field(kind(Type::checked(check_rate_duration)), required)]
-        duration: Value,
+        #[field(required)]
+        duration: RateDuration,
     }
 }
 
@@ -130,18 +131,12 @@ impl Rules {
         constants: &Constants,
     ) -> Result<Self, ConfigError> {
         let config = Config::read(record)?;
-        let grouping = match &config.grouping {
-            Value::Null => "",
-            Value::String(text) => text,
-            _ => return Err(error("requestGroupingPolicy", "must be a text")),
-        };
         let mut limits = Limits::new(constants);
-        let known: Vec<&str> = schema().fields.iter().map(|field| field.name).collect();
-        limits.known("", record, &known);
-        check_executor(&config.executor, named)?;
+        limits.warn_of("", &values::others(record, &schema().fields));
+        check_executor(config.executor.as_ref(), named)?;
         let policy = config.policy(&mut limits, named)?;
         let shown = limits.names();
-        let grouping = expression("requestGroupingPolicy", grouping, constants)?;
+        let grouping = expression("requestGroupingPolicy", &config.grouping.0, constants)?;
         for (field, unknown) in [
             ("requestGroupingPolicy", grouping.unknown()),
             ("throttlingRatePolicy", policy.unknown()),
@@ -150,34 +145,23 @@ impl Rules {
             let told = told.map(|unknown| format!("{field} is null in part: {unknown}"));
             limits.warnings.extend(told);
         }
-        let whole = |field, value, default, most| integer(field, value, (default, most), constants);
-        let partitions = whole(
-            "maximumPartitions",
-            &config.partitions,
-            DEFAULT_PARTITIONS,
-            MOST_PARTITIONS,
-        );
-        let ipv6_prefix = whole(
-            "ipv6PrefixLength",
-            &config.ipv6_prefix,
-            DEFAULT_IPV6_PREFIX,
-            128,
-        );
+        let cleaning_interval = cleaning_duration(&config.cleaning_interval.0, constants)
+            .map_err(|message| error("cleaningInterval", message))?;
+        let partitions = config.partitions.evaluated(constants);
+        let partitions = partitions.map_err(|message| error("maximumPartitions", message))?;
+        let ipv6_prefix = config.ipv6_prefix.evaluated(constants);
+        let ipv6_prefix = ipv6_prefix.map_err(|message| error("ipv6PrefixLength", message))?;
         Ok(Self {
             grouping,
             rates: Rates::new(limits.rates, policy.is_open()),
             policy,
             names: shown,
-            cleaning_interval: cleaning_interval(&config.cleaning_interval, constants)?,
-            partitions: usize::try_from(partitions?).unwrap_or(usize::MAX),
-            ipv6_prefix: u8::try_from(ipv6_prefix?).unwrap_or(128),
-            headers: word("headers", &config.headers, Headers::Off)?,
-            shadow: match config.shadow {
-                Value::Null => false,
-                Value::Bool(shadow) => shadow,
-                _ => return Err(error("shadow", "must be true or false")),
-            },
-            shared: word("counters", &config.counters, Counters::Shared)? == Counters::Shared,
+            cleaning_interval,
+            partitions: usize::try_from(partitions).unwrap_or(usize::MAX),
+            ipv6_prefix: u8::try_from(ipv6_prefix).unwrap_or(128),
+            headers: config.headers,
+            shadow: config.shadow.0,
+            shared: config.counters == Counters::Shared,
             warnings: limits.warnings,
         })
     }
@@ -191,56 +175,44 @@ impl Config {
         named: ObjectLookup<'_>,
     ) -> Result<Policy, ConfigError> {
         const POLICY: &str = "throttlingRatePolicy";
-        let sources = [
-            ("rate", &self.rate),
-            ("rates", &self.rates),
-            (POLICY, &self.policy),
-        ];
-        let mut given = sources.into_iter().filter(|(_, value)| !value.is_null());
-        match (given.next(), given.next()) {
-            (Some((first, _)), Some((second, _))) => {
-                let message = format!("give either `{first}` or `{second}`, not both");
-                Err(error(second, message))
-            }
-            (None, _) => {
+        let given = |name, is_given: bool| is_given.then_some(name);
+        let mut names = [
+            given("rate", self.rate.is_some()),
+            given("rates", self.rates.is_some()),
+            given(POLICY, self.policy.is_some()),
+        ]
+        .into_iter()
+        .flatten();
+        if let (Some(first), Some(second)) = (names.next(), names.next()) {
+            let message = format!("give either `{first}` or `{second}`, not both");
+            return Err(error(second, message));
+        }
+        match (&self.rate, &self.rates, &self.policy) {
+            (Some(rate), ..) => Ok(Policy::Fixed(limits.limit("rate", rate)?)),
+            (_, Some(rates), _) => Ok(Policy::Fixed(limits.limit("rates", rates)?)),
+            (.., Some(policy)) => policy.compiled(POLICY, limits, named, 0),
+            (None, None, None) => {
                 let message = "is required unless `rates` or `throttlingRatePolicy` is given";
                 Err(error("rate", message))
             }
-            (Some((POLICY, value)), None) => policies::read(POLICY, value, limits, named, 0),
-            (Some((name, value)), None) => Ok(Policy::Fixed(limits.limit(name, value)?)),
         }
     }
 }
 
-/// Types of objects that clean-up may be scheduled on, and the name of the one
-/// that needs no declaration.
-const EXECUTORS: [&str; 2] = [DEFAULT_EXECUTOR, "ThreadPoolExecutor"];
-const DEFAULT_EXECUTOR: &str = "ScheduledExecutorService";
-
 /// Refuses an executor that there is not: whoever names one expects it to be.
 /// Clean-up goes by the gateway's own clock, whichever is named.
-fn check_executor(value: &Value, named: ObjectLookup<'_>) -> Result<(), ConfigError> {
-    let is_executor = |object: &Value| {
-        let kind = object.get("type").and_then(Value::as_str);
-        kind.is_some_and(|kind| EXECUTORS.contains(&kind))
+fn check_executor(executor: Option<&Executor>, named: ObjectLookup<'_>) -> Result<(), ConfigError> {
+    let Some(Executor::Named(name)) = executor else {
+        return Ok(());
     };
-    match value {
-        Value::Null => Ok(()),
-        Value::String(name) if name == DEFAULT_EXECUTOR => Ok(()),
-        Value::String(name) if named(name).is_some_and(|found| is_executor(&found)) => Ok(()),
-        Value::String(name) => {
-            let message = format!(
-                "there is no executor `{name}`: declare one of type {DEFAULT_EXECUTOR} in the \
-                 heap, or name `{DEFAULT_EXECUTOR}`, which needs no declaration"
-            );
-            Err(error("executor", message))
-        }
-        object if is_executor(object) => Ok(()),
-        _ => {
-            let message = format!("must be a name, or an object of type {DEFAULT_EXECUTOR}");
-            Err(error("executor", message))
-        }
+    if name == DEFAULT_EXECUTOR || named(name).is_some_and(|found| Executor::is(&found)) {
+        return Ok(());
     }
+    let message = format!(
+        "there is no executor `{name}`: declare one of type {DEFAULT_EXECUTOR} in the heap, or \
+         name `{DEFAULT_EXECUTOR}`, which needs no declaration"
+    );
+    Err(error("executor", message))
 }
 
 fn error(field: impl Into<String>, message: impl Into<String>) -> ConfigError {
@@ -299,49 +271,4 @@ fn cleaning_duration(text: &str, constants: &Constants) -> Result<Duration, Stri
 
 fn check_cleaning_interval(text: &str) -> Result<(), String> {
     cleaning_duration(text, &Constants::default()).map(drop)
-}
-
-fn cleaning_interval(value: &Value, constants: &Constants) -> Result<Duration, ConfigError> {
-    let wrong = |message: &str| error("cleaningInterval", message);
-    match value {
-        Value::Null => Ok(Duration::from_secs(5)),
-        Value::String(text) => {
-            cleaning_duration(text, constants).map_err(|message| wrong(&message))
-        }
-        _ => Err(wrong("must be a text such as `5 seconds`")),
-    }
-}
-
-/// A whole number from 1.
-fn integer(
-    field: &str,
-    value: &Value,
-    (default, most): (i64, i64),
-    constants: &Constants,
-) -> Result<i64, ConfigError> {
-    let number = match value {
-        Value::Null => Some(default),
-        Value::String(text) => text_at_load(text, constants)
-            .ok()
-            .and_then(|n| n.trim().parse().ok()),
-        value => value.as_i64(),
-    };
-    number.filter(|n| (1..=most).contains(n)).ok_or_else(|| {
-        let message = format!("must be a whole number between 1 and {most}");
-        error(field, message)
-    })
-}
-
-/// One of the words of a type.
-fn word<T: FieldValue>(field: &str, value: &Value, default: T) -> Result<T, ConfigError> {
-    if value.is_null() {
-        return Ok(default);
-    }
-    T::read(value).map_err(|_| {
-        let words = match T::kind() {
-            Type::String(text) => text.one_of,
-            _ => &[],
-        };
-        error(field, format!("expected one of: {}", words.join(", ")))
-    })
 }
