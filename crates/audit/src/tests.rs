@@ -1,5 +1,7 @@
 use super::*;
+use doorward_core::clock::random_uuid;
 use doorward_core::model::audit::{Actor, AuditQuery, Kind};
+use doorward_core::model::group::{Group, MemberChange};
 use doorward_store::{self as store, StoreError, complete};
 
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -111,6 +113,29 @@ async fn a_record_is_there_with_its_act_or_not_at_all() {
     let gone = audit.with(told(Kind::InitialTokenDelete), NOW_MS, gone, |gone| *gone);
     assert!(!gone.await.expect("a store"));
     assert_eq!(fixture.told().await.len(), 1, "nothing was deleted");
+}
+
+#[tokio::test]
+async fn a_transaction_takes_the_record_of_its_act_once() {
+    let fixture = Fixture::with(AuditConfig::default()).await;
+    let group = Group {
+        id: random_uuid(),
+        realm: "/".to_owned(),
+        name: "Staff".to_owned(),
+        external_id: None,
+        version: 1,
+        created_ms: NOW_MS,
+        updated_ms: NOW_MS,
+    };
+    let span = Span::once(NOW_MS, Trace::default());
+    let pending = fixture.audit.0.record(event(Kind::GroupCreate), span);
+    let members = MemberChange::default();
+    let insert = fixture.store.insert_group(&group, &members);
+    let (done, _, is_stored) = with_audit(pending, insert).await;
+    done.expect("stored");
+    assert!(is_stored, "another write would be in vain");
+    let expected = [record("group.create", "success", 1)];
+    assert_eq!(fixture.told().await, expected);
 }
 
 #[tokio::test]

@@ -183,6 +183,9 @@ impl Tx {
         if let Link::Sqlite { place, .. } = &self.link {
             place.check()?;
         }
+        if let Some(pending) = pending {
+            pending.mark_committed();
+        }
         Ok(())
     }
 
