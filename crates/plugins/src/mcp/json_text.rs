@@ -4,13 +4,11 @@
 //! passed over is checked and not copied; what is taken is a slice of the text.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+
+use super::member_names::{MemberName, ObjectNames};
 
 /// Most objects and arrays inside one another.
 const MAX_DEPTH: usize = 128;
-
-/// Most names of an object that are compared one by one.
-pub(super) const FEW: usize = 16;
 
 /// How many words of eight bytes are looked at before a text counts as long.
 const SHORT_WORDS: usize = 3;
@@ -29,10 +27,11 @@ pub(super) enum JsonError {
 
 type Result<T> = std::result::Result<T, JsonError>;
 
-/// A text within the text, with its quotes.
+/// A text within the text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Quoted<'t> {
-    quoted: &'t str,
+    /// What is between its quotes.
+    inside: &'t [u8],
     has_escapes: bool,
 }
 
@@ -42,43 +41,67 @@ impl<'t> Quoted<'t> {
     /// # Errors
     /// [`JsonError::Malformed`] where half a surrogate pair means nothing.
     pub(super) fn meaning(self) -> Result<Cow<'t, str>> {
-        let inside = self.quoted.get(1..self.quoted.len() - 1);
-        match inside {
-            Some(inside) if !self.has_escapes => Ok(Cow::Borrowed(inside)),
-            _ => {
-                let meaning = serde_json::from_str::<String>(self.quoted);
-                meaning.map(Cow::Owned).map_err(|_| JsonError::Malformed)
-            }
+        if self.has_escapes {
+            return self.unescaped().map(Cow::Owned);
         }
+        let inside = std::str::from_utf8(self.inside);
+        inside.map(Cow::Borrowed).map_err(|_| JsonError::Malformed)
+    }
+
+    /// The bytes of what it means.
+    #[inline(always)]
+    fn bytes(self) -> Result<Cow<'t, [u8]>> {
+        if self.has_escapes {
+            let text = self.unescaped()?;
+            return Ok(Cow::Owned(text.into_bytes()));
+        }
+        Ok(Cow::Borrowed(self.inside))
+    }
+
+    /// Whether it means this.
+    pub(super) fn is(self, text: &[u8]) -> bool {
+        self.bytes().is_ok_and(|meaning| *meaning == *text)
+    }
+
+    #[cold]
+    fn unescaped(self) -> Result<String> {
+        let quoted = [b"\"", self.inside, b"\""].concat();
+        serde_json::from_slice(&quoted).map_err(|_| JsonError::Malformed)
     }
 }
 
 /// Goes through a text that should be JSON.
 pub(super) struct JsonText<'t> {
-    text: &'t str,
+    text: &'t [u8],
     at: usize,
     depth: usize,
-    /// The names so far of all objects that are open, where a name may be there once.
-    names: Option<Vec<Cow<'t, str>>>,
+    /// Whether no object may have two members of one name, all texts mean something,
+    /// and all numbers can be held.
+    is_strict: bool,
+    /// Whether all of the text is known to be UTF-8.
+    is_utf_8: bool,
 }
 
 impl<'t> JsonText<'t> {
     /// Text in which no object may have two members of one name, all texts mean
     /// something, and all numbers can be held.
-    pub(super) fn strict(text: &'t str) -> Self {
+    #[inline(always)]
+    pub(super) fn strict(text: &'t [u8]) -> Self {
         Self {
-            names: Some(Vec::with_capacity(FEW)),
-            ..Self::lenient(text)
+            text,
+            at: 0,
+            depth: 0,
+            is_strict: true,
+            is_utf_8: false,
         }
     }
 
     /// Text that only has to be JSON.
     pub(super) fn lenient(text: &'t str) -> Self {
         Self {
-            text,
-            at: 0,
-            depth: 0,
-            names: None,
+            is_strict: false,
+            is_utf_8: true,
+            ..Self::strict(text.as_bytes())
         }
     }
 
@@ -88,101 +111,120 @@ impl<'t> JsonText<'t> {
     }
 
     /// What was read since a position.
-    pub(super) fn since(&self, position: usize) -> &'t str {
+    fn since(&self, position: usize) -> &'t [u8] {
         self.text.get(position..self.at).unwrap_or_default()
     }
 
-    fn byte(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
+    /// The next byte. Behind the end it is a control character, which nothing takes.
+    #[inline(always)]
+    fn byte(&self) -> u8 {
+        self.text.get(self.at).copied().unwrap_or(0)
     }
 
-    /// The first byte of what comes next.
-    pub(super) fn peek(&mut self) -> Result<u8> {
+    /// The first byte of what comes next, as [`Self::byte`].
+    #[inline(always)]
+    pub(super) fn peek(&mut self) -> u8 {
         loop {
-            match self.byte() {
-                Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
-                Some(byte) => return Ok(byte),
-                None => return Err(JsonError::Malformed),
+            let byte = self.byte();
+            if byte > b' ' || !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
+                return byte;
             }
+            self.at += 1;
         }
     }
 
-    fn takes(&mut self, byte: u8) -> Result<bool> {
-        let is_it = self.peek()? == byte;
-        self.at += usize::from(is_it);
-        Ok(is_it)
+    /// Goes past what has to come next.
+    #[inline(always)]
+    fn expect(&mut self, byte: u8) -> Result<()> {
+        if self.peek() != byte {
+            return Err(JsonError::Malformed);
+        }
+        self.at += 1;
+        Ok(())
     }
 
-    fn expect(&mut self, byte: u8) -> Result<()> {
-        if self.takes(byte)? {
+    /// Goes past a comma, or the end of an object or an array; whether more comes.
+    #[inline(always)]
+    fn goes_on(&mut self, end: u8) -> Result<bool> {
+        let byte = self.peek();
+        if byte != b',' && byte != end {
+            return Err(JsonError::Malformed);
+        }
+        self.at += 1;
+        Ok(byte == b',')
+    }
+
+    /// The text has no more than blanks.
+    pub(super) fn end(&mut self) -> Result<()> {
+        self.peek();
+        if self.at >= self.text.len() {
             Ok(())
         } else {
             Err(JsonError::Malformed)
         }
     }
 
-    /// The text has no more than blanks.
-    pub(super) fn end(&mut self) -> Result<()> {
-        match self.peek() {
-            Ok(_) => Err(JsonError::Malformed),
-            Err(_) => Ok(()),
-        }
-    }
-
     /// Reads an object; `member` reads the value of the member that it is called for.
+    #[inline(always)]
     pub(super) fn object(
         &mut self,
-        mut member: impl FnMut(&mut Self, &str) -> Result<()>,
+        mut member: impl FnMut(&mut Self, MemberName<'_>) -> Result<()>,
     ) -> Result<()> {
         self.expect(b'{')?;
         self.deeper()?;
-        let first = self.names.as_ref().map_or(0, Vec::len);
-        let mut more = None;
-        if !self.takes(b'}')? {
+        let mut names = ObjectNames::new();
+        if self.peek() == b'}' {
+            self.at += 1;
+        } else {
             loop {
-                self.peek()?;
-                let name = self.string()?.meaning()?;
+                self.peek();
+                let decoded: Cow<'t, [u8]>;
+                let (name, is_new) = match self.name()? {
+                    Ok(name) => (name, !self.is_strict || names.add(name)),
+                    Err(text) => {
+                        decoded = text;
+                        let is_new = !self.is_strict || names.add_decoded(decoded.clone());
+                        (MemberName::of(&decoded), is_new)
+                    }
+                };
                 self.expect(b':')?;
-                if self.has_name(first, more.as_ref(), &name) {
+                if !is_new {
                     return Err(JsonError::MemberTwice);
                 }
-                member(self, &name)?;
-                match &mut self.names {
-                    Some(names) if names.len() < first + FEW => names.push(name),
-                    Some(_) => drop(more.get_or_insert_with(HashSet::new).insert(name)),
-                    None => {}
-                }
-                if !self.takes(b',')? {
-                    self.expect(b'}')?;
+                member(self, name)?;
+                if !self.goes_on(b'}')? {
                     break;
                 }
             }
-        }
-        if let Some(names) = &mut self.names {
-            names.truncate(first);
         }
         self.depth -= 1;
         Ok(())
     }
 
-    /// Whether an object has a member of this name, among the few whose names begin at
-    /// `first` or among more.
-    fn has_name(&self, first: usize, more: Option<&HashSet<Cow<'t, str>>>, name: &str) -> bool {
-        let few = self.names.as_ref().and_then(|names| names.get(first..));
-        let few = few.unwrap_or_default();
-        few.iter().any(|known| known == name) || more.is_some_and(|more| more.contains(name))
+    /// Reads the name of a member; in bytes of its own where it is written with escapes.
+    #[inline(always)]
+    fn name(&mut self) -> Result<std::result::Result<MemberName<'t>, Cow<'t, [u8]>>> {
+        if let Some((word, text)) = self.short_string() {
+            return Ok(Ok(MemberName::of_word(word, text)));
+        }
+        let name = self.string()?;
+        if name.has_escapes {
+            return Ok(Err(name.bytes()?));
+        }
+        Ok(Ok(MemberName::of(name.inside)))
     }
 
     /// Reads an array; `element` reads each of its values.
     pub(super) fn array(&mut self, mut element: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         self.expect(b'[')?;
         self.deeper()?;
-        if !self.takes(b']')? {
+        if self.peek() == b']' {
+            self.at += 1;
+        } else {
             loop {
-                self.peek()?;
+                self.peek();
                 element(self)?;
-                if !self.takes(b',')? {
-                    self.expect(b']')?;
+                if !self.goes_on(b']')? {
                     break;
                 }
             }
@@ -191,6 +233,7 @@ impl<'t> JsonText<'t> {
         Ok(())
     }
 
+    #[inline(always)]
     fn deeper(&mut self) -> Result<()> {
         self.depth += 1;
         if self.depth < MAX_DEPTH {
@@ -200,17 +243,68 @@ impl<'t> JsonText<'t> {
         }
     }
 
-    /// Reads a text.
+    /// Reads a text. Most are short and plain.
+    #[inline(always)]
     pub(super) fn string(&mut self) -> Result<Quoted<'t>> {
-        let start = self.at;
-        self.expect(b'"')?;
+        if let Some((_, inside)) = self.short_string() {
+            return Ok(Quoted {
+                inside,
+                has_escapes: false,
+            });
+        }
+        let start = self.at + 1;
+        let has_escapes = self.skip_string()?;
+        let inside = self.text.get(start..self.at - 1);
+        Ok(Quoted {
+            inside: inside.unwrap_or_default(),
+            has_escapes,
+        })
+    }
+
+    /// Reads a text that ends in its first two words of eight bytes, and has nothing but
+    /// plain characters of ASCII; its first word, and what is between the quotes.
+    #[inline(always)]
+    fn short_string(&mut self) -> Option<(u64, &'t [u8])> {
+        // The quote, the word, and the byte behind it.
+        let rest = self.text.get(self.at..)?;
+        let [b'"', inside @ ..] = rest.first_chunk::<10>()? else {
+            return None;
+        };
+        let word = u64::from_le_bytes(*inside.first_chunk()?);
+        // Without a mark all of the word is plain.
+        let mut length = first_mark(stops(word) | word & HIGH);
+        let mut end = *inside.get(length)?;
+        if length == 8 && end != b'"' {
+            let [_, inside @ ..] = rest.first_chunk::<18>()?;
+            let word = u64::from_le_bytes(*inside.last_chunk::<9>()?.first_chunk()?);
+            length += first_mark(stops(word) | word & HIGH);
+            end = *inside.get(length)?;
+        }
+        if end != b'"' {
+            return None;
+        }
+        self.at += length + 2;
+        Some((word, rest.get(1..=length)?))
+    }
+
+    /// Goes past any text; whether it has escapes.
+    #[inline(never)]
+    fn skip_string(&mut self) -> Result<bool> {
+        if self.byte() != b'"' {
+            return Err(JsonError::Malformed);
+        }
+        self.at += 1;
         let mut has_escapes = false;
         loop {
-            let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
-            self.at += plain_length(rest);
+            let rest = self.text.get(self.at..).unwrap_or_default();
+            let run = PlainRun::of(rest);
+            self.at += run.length;
+            if !run.is_ascii {
+                self.check_utf_8()?;
+            }
             match self.byte() {
-                Some(b'"') => break,
-                Some(b'\\') => {
+                b'"' => break,
+                b'\\' => {
                     has_escapes = true;
                     self.at += 1;
                     self.escape()?;
@@ -220,24 +314,32 @@ impl<'t> JsonText<'t> {
             }
         }
         self.at += 1;
-        let quoted = Quoted {
-            quoted: self.since(start),
-            has_escapes,
-        };
-        Ok(quoted)
+        Ok(has_escapes)
+    }
+
+    /// Bytes beyond ASCII are in texts alone: all of the text is looked at once, when
+    /// the first is met.
+    #[cold]
+    fn check_utf_8(&mut self) -> Result<()> {
+        self.is_utf_8 = self.is_utf_8 || std::str::from_utf8(self.text).is_ok();
+        if self.is_utf_8 {
+            Ok(())
+        } else {
+            Err(JsonError::Malformed)
+        }
     }
 
     /// Goes past what is behind a backslash.
     fn escape(&mut self) -> Result<()> {
-        let kind = self.byte().ok_or(JsonError::Malformed)?;
+        let kind = self.byte();
         self.at += 1;
         match kind {
             b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Ok(()),
             b'u' => {
                 let unit = self.code_unit()?;
                 match unit {
-                    0xd800..0xdc00 if self.names.is_some() => self.second_half(),
-                    0xdc00..0xe000 if self.names.is_some() => Err(JsonError::Malformed),
+                    0xd800..0xdc00 if self.is_strict => self.second_half(),
+                    0xdc00..0xe000 if self.is_strict => Err(JsonError::Malformed),
                     _ => Ok(()),
                 }
             }
@@ -246,20 +348,19 @@ impl<'t> JsonText<'t> {
     }
 
     fn code_unit(&mut self) -> Result<u32> {
-        let digits = self.text.get(self.at..self.at + 4);
-        let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        let unit = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let digits = self.text.get(self.at..self.at + 4).unwrap_or_default();
+        let mut unit = (!digits.is_empty()).then_some(0);
+        for digit in digits {
+            let digit = char::from(*digit).to_digit(16);
+            unit = unit.zip(digit).map(|(unit, digit)| unit * 16 + digit);
+        }
         self.at += 4;
         unit.ok_or(JsonError::Malformed)
     }
 
     /// Goes past the second half of a surrogate pair.
     fn second_half(&mut self) -> Result<()> {
-        let rest = self.text.get(self.at..).unwrap_or_default();
-        if !rest.starts_with("\\u") {
-            return Err(JsonError::Malformed);
-        }
-        self.at += 2;
+        self.word(b"\\u")?;
         match self.code_unit()? {
             0xdc00..0xe000 => Ok(()),
             _ => Err(JsonError::Malformed),
@@ -267,24 +368,24 @@ impl<'t> JsonText<'t> {
     }
 
     /// Goes past a value; its text.
-    pub(super) fn skip(&mut self) -> Result<&'t str> {
-        let first = self.peek()?;
+    pub(super) fn skip(&mut self) -> Result<&'t [u8]> {
+        let first = self.peek();
         let start = self.at;
         match first {
             b'"' => drop(self.string()?),
             b'{' => self.object(|json, _| json.skip().map(drop))?,
             b'[' => self.array(|json| json.skip().map(drop))?,
-            b't' => self.word("true")?,
-            b'f' => self.word("false")?,
-            b'n' => self.word("null")?,
+            b't' => self.word(b"true")?,
+            b'f' => self.word(b"false")?,
+            b'n' => self.word(b"null")?,
             _ => self.number()?,
         }
         Ok(self.since(start))
     }
 
-    fn word(&mut self, word: &str) -> Result<()> {
-        let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
-        if rest.starts_with(word.as_bytes()) {
+    fn word(&mut self, word: &[u8]) -> Result<()> {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        if rest.starts_with(word) {
             self.at += word.len();
             Ok(())
         } else {
@@ -295,35 +396,36 @@ impl<'t> JsonText<'t> {
     fn number(&mut self) -> Result<()> {
         let start = self.at;
         let mut has_exponent = false;
-        self.at += usize::from(self.byte() == Some(b'-'));
-        if self.byte() == Some(b'0') {
+        self.at += usize::from(self.byte() == b'-');
+        if self.byte() == b'0' {
             self.at += 1;
         } else {
             self.digits()?;
         }
-        if self.byte() == Some(b'.') {
+        if self.byte() == b'.' {
             self.at += 1;
             self.digits()?;
         }
-        if matches!(self.byte(), Some(b'e' | b'E')) {
+        if matches!(self.byte(), b'e' | b'E') {
             self.at += 1;
             has_exponent = true;
-            self.at += usize::from(matches!(self.byte(), Some(b'+' | b'-')));
+            self.at += usize::from(matches!(self.byte(), b'+' | b'-'));
             self.digits()?;
         }
-        let number = self.since(start);
-        let may_be_large = has_exponent || number.len() > LONG_NUMBER;
-        if self.names.is_some() && may_be_large {
+        if self.is_strict && (has_exponent || self.at - start > LONG_NUMBER) {
             // Readers differ in what they make of a number that they can't hold.
-            let number = number.parse::<f64>().map_err(|_| JsonError::Malformed)?;
-            return number.is_finite().then_some(()).ok_or(JsonError::Malformed);
+            let number = std::str::from_utf8(self.since(start)).ok();
+            let number = number.and_then(|number| number.parse::<f64>().ok());
+            let is_held = number.is_some_and(f64::is_finite);
+            return is_held.then_some(()).ok_or(JsonError::Malformed);
         }
         Ok(())
     }
 
+    #[inline(always)]
     fn digits(&mut self) -> Result<()> {
         let start = self.at;
-        while self.byte().is_some_and(|byte| byte.is_ascii_digit()) {
+        while self.byte().is_ascii_digit() {
             self.at += 1;
         }
         if self.at > start {
@@ -340,208 +442,97 @@ fn is_stop(byte: u8) -> bool {
     matches!(byte, b'"' | b'\\' | ..0x20)
 }
 
-/// The first byte of a word that is a stop, if one is. Each test marks no byte before
-/// the first that it is about, and may mark some behind it.
-fn first_stop(word: [u8; 8]) -> Option<usize> {
-    const EACH: u64 = u64::from_ne_bytes([1; 8]);
-    let word = u64::from_le_bytes(word);
-    let below = |word: u64, bound: u8| word.wrapping_sub(EACH * u64::from(bound)) & !word;
-    let is = |byte: u8| below(word ^ (EACH * u64::from(byte)), 1);
-    let marks = (below(word, 0x20) | is(b'"') | is(b'\\')) & (EACH << 7);
-    (marks != 0).then(|| marks.trailing_zeros() as usize / 8)
+/// One in each byte of a word.
+const EACH: u64 = u64::from_ne_bytes([1; 8]);
+/// The highest bit of each byte of a word.
+const HIGH: u64 = EACH << 7;
+
+/// Marks the first byte of a word that is a stop, and some behind it. Quotes lie behind
+/// the control characters once a bit of all is turned.
+#[inline(always)]
+fn stops(word: u64) -> u64 {
+    let turned = word ^ (EACH * 2);
+    let quotes = turned.wrapping_sub(EACH * 0x21);
+    let escapes = (word ^ (EACH * u64::from(b'\\'))).wrapping_sub(EACH);
+    (quotes | escapes) & !word & HIGH
 }
 
-/// How many bytes of a text are plain. Names are short, and most bytes of a body are in
-/// long texts: these are searched many bytes at a time.
-fn plain_length(bytes: &[u8]) -> usize {
-    let (words, _) = bytes.as_chunks::<8>();
-    let words = words.get(..SHORT_WORDS).unwrap_or(words);
-    for (place, word) in words.iter().enumerate() {
-        if let Some(stop) = first_stop(*word) {
-            return place * 8 + stop;
+/// The first byte of a word that has a mark; behind the word, if none has.
+#[inline(always)]
+fn first_mark(marks: u64) -> usize {
+    marks.trailing_zeros() as usize / 8
+}
+
+/// The plain bytes that a text begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct PlainRun {
+    length: usize,
+    /// Whether they are ASCII. Where the run is short, what follows it may count too.
+    is_ascii: bool,
+}
+
+impl PlainRun {
+    /// Names are short, and most bytes of a body are in long texts: these are searched
+    /// many bytes at a time.
+    #[inline(always)]
+    fn of(bytes: &[u8]) -> Self {
+        let (words, _) = bytes.as_chunks::<8>();
+        let words = words.get(..SHORT_WORDS).unwrap_or(words);
+        let mut all = 0;
+        for (place, word) in words.iter().enumerate() {
+            let word = u64::from_le_bytes(*word);
+            all |= word;
+            let stops = stops(word);
+            if stops != 0 {
+                return Self {
+                    length: place * 8 + stops.trailing_zeros() as usize / 8,
+                    is_ascii: all & HIGH == 0,
+                };
+            }
+        }
+        let seen = words.len() * 8;
+        let long = Self::of_long(bytes.get(seen..).unwrap_or_default());
+        Self {
+            length: seen + long.length,
+            is_ascii: all & HIGH == 0 && long.is_ascii,
         }
     }
-    let seen = words.len() * 8;
-    let long = bytes.get(seen..).unwrap_or_default();
-    let stop = memchr::memchr2(b'"', b'\\', long).unwrap_or(long.len());
-    let plain = long.get(..stop).unwrap_or_default();
-    let least = plain.iter().fold(u8::MAX, |least, byte| least.min(*byte));
-    if least < 0x20 {
-        seen + plain.iter().position(|byte| is_stop(*byte)).unwrap_or(stop)
-    } else {
-        seen + stop
+
+    fn of_long(bytes: &[u8]) -> Self {
+        let stop = memchr::memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
+        let plain = bytes.get(..stop).unwrap_or_default();
+        let most = most_turned(plain);
+        let control = if most < 0xe0 {
+            None
+        } else {
+            plain.iter().position(|byte| is_stop(*byte))
+        };
+        Self {
+            length: control.unwrap_or(stop),
+            is_ascii: most < 0x60,
+        }
     }
+}
+
+/// The last of some characters, in an order in which those of ASCII come first, then
+/// others, and control characters last.
+fn most_turned(bytes: &[u8]) -> u8 {
+    let turned = |byte: u8| byte.wrapping_sub(0x20);
+    let mut most = [0; 32];
+    let mut add = |chunk: &[u8; 32]| {
+        for (most, byte) in most.iter_mut().zip(chunk) {
+            *most = turned(*byte).max(*most);
+        }
+    };
+    let (chunks, rest) = bytes.as_chunks();
+    chunks.iter().for_each(&mut add);
+    match bytes.last_chunk() {
+        // Some are looked at twice.
+        Some(last) => add(last),
+        None => return rest.iter().fold(0, |most, byte| turned(*byte).max(most)),
+    }
+    most.into_iter().fold(0, u8::max)
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use serde::de::IgnoredAny;
-    use serde_json::Value;
-
-    use super::*;
-
-    #[test]
-    fn a_stop_is_found_wherever_it_is_and_whatever_is_round_it() {
-        for byte in 0..=u8::MAX {
-            for filling in [b'a', b' ', 0x80, u8::MAX] {
-                for place in 0..40 {
-                    let mut text = [filling; 40];
-                    text[place] = byte;
-                    let expected = text.iter().position(|byte| is_stop(*byte));
-                    let expected = expected.unwrap_or(text.len());
-                    assert_eq!(plain_length(&text), expected, "{byte} {filling} {place}");
-                    assert_eq!(plain_length(&text[..place]), place);
-                }
-            }
-        }
-    }
-
-    fn passes(mut json: JsonText<'_>) -> Result<()> {
-        json.skip()?;
-        json.end()
-    }
-
-    /// Texts that are JSON, or nearly.
-    fn texts() -> impl Strategy<Value = String> {
-        let piece = prop_oneof![
-            "[\\[\\]{},:\" ]",
-            Just("\"a\":".to_owned()),
-            Just("\"a\\u0062\"".to_owned()),
-            "(true|false|null|-|0|1|12|\\.|e|E|\\+|1\\.5|-0|1e5|1e309|-2.5E+999|1e-999|01)",
-            "\"(\\\\[\"\\\\/bfnrtux]|\\\\u[0-9a-fdD]{4}|[a-zä\u{7f}\u{1f}]){0,3}\"",
-            "[\t\n\r\u{0}a-z\\\\]",
-        ];
-        let pieces = proptest::collection::vec(piece, 0..12);
-        pieces.prop_map(|pieces| pieces.concat())
-    }
-
-    /// A document, written and then perhaps damaged.
-    fn documents() -> impl Strategy<Value = String> {
-        let leaf = prop_oneof![
-            Just(Value::Null),
-            any::<bool>().prop_map(Value::from),
-            any::<i64>().prop_map(Value::from),
-            any::<f64>().prop_map(Value::from),
-            "\\PC{0,40}".prop_map(Value::from),
-        ];
-        let tree = leaf.prop_recursive(4, 32, 5, |inner| {
-            prop_oneof![
-                proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-                proptest::collection::btree_map("\\PC{0,8}", inner, 0..5)
-                    .prop_map(Value::from_iter),
-            ]
-        });
-        (tree, any::<prop::sample::Index>(), any::<u8>(), 0..3_u8).prop_map(
-            |(tree, place, byte, damage)| {
-                let mut bytes = tree.to_string().into_bytes();
-                let place = place.index(bytes.len());
-                match damage {
-                    0 => {}
-                    1 => bytes[place] = byte & 0x7f,
-                    _ => drop(bytes.remove(place)),
-                }
-                String::from_utf8_lossy(&bytes).into_owned()
-            },
-        )
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2000))]
-
-        #[test]
-        fn what_is_json_is_what_the_library_takes_for_it(
-            text in prop_oneof![texts(), documents()],
-        ) {
-            let by_library = serde_json::from_str::<IgnoredAny>(&text).is_ok();
-            prop_assert_eq!(passes(JsonText::lenient(&text)).is_ok(), by_library, "{}", text);
-            // The strict reader takes what the library can hold, but for names that are
-            // there twice.
-            let strictly = passes(JsonText::strict(&text));
-            let can_be_held = serde_json::from_str::<Value>(&text).is_ok();
-            match strictly {
-                Err(JsonError::MemberTwice) => {}
-                _ => prop_assert_eq!(strictly.is_ok(), can_be_held, "{}", text),
-            }
-        }
-    }
-
-    #[test]
-    fn depth_is_bounded_as_in_the_library() {
-        for depth in [1, 126, 127, 128, 129, 100_000] {
-            for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
-                let text = format!("{}1{}", open.repeat(depth), close.repeat(depth));
-                let by_library = serde_json::from_str::<Value>(&text).is_ok();
-                assert_eq!(
-                    passes(JsonText::strict(&text)).is_ok(),
-                    by_library,
-                    "{depth}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn half_a_surrogate_pair_means_nothing() {
-        for text in [
-            r#""\ud800""#,
-            r#""\udc00""#,
-            r#""\ud800\n""#,
-            r#""\ud800\ud800""#,
-        ] {
-            assert_eq!(passes(JsonText::strict(text)), Err(JsonError::Malformed));
-            assert_eq!(passes(JsonText::lenient(text)), Ok(()));
-            assert!(
-                JsonText::lenient(text)
-                    .string()
-                    .and_then(Quoted::meaning)
-                    .is_err()
-            );
-        }
-        assert_eq!(passes(JsonText::strict(r#""\ud83d\ude00""#)), Ok(()));
-    }
-
-    #[test]
-    fn a_name_twice_is_found_in_its_own_object_alone() {
-        let twice = [
-            r#"{"a":1,"a":2}"#,
-            r#"{"a":1,"b":{"c":[{"d":1,"\u0064":2}]}}"#,
-            r#"{"b":{"a":1},"b":1}"#,
-        ];
-        for text in twice {
-            assert_eq!(passes(JsonText::strict(text)), Err(JsonError::MemberTwice));
-            assert_eq!(passes(JsonText::lenient(text)), Ok(()));
-        }
-        for text in [r#"{"a":{"a":{"a":1}},"b":{"a":1}}"#, r#"[{"a":1},{"a":1}]"#] {
-            assert_eq!(passes(JsonText::strict(text)), Ok(()));
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_run_of_plain_bytes_ends_at_the_first_that_is_none(
-            bytes in proptest::collection::vec(
-                prop_oneof![8 => any::<u8>(), 1 => Just(b'"'), 40 => Just(b'x'), 5 => 0x80..=0xff_u8],
-                0..80,
-            ),
-        ) {
-            let stops = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
-            let first = bytes.iter().position(stops).unwrap_or(bytes.len());
-            prop_assert_eq!(plain_length(&bytes), first);
-        }
-    }
-
-    #[test]
-    fn texts_of_every_length_end_where_they_end() {
-        for length in 0..100 {
-            let text = format!("\"{}\"", "x".repeat(length));
-            let mut json = JsonText::strict(&text);
-            let meaning = json.string().and_then(Quoted::meaning).expect("a text");
-            assert_eq!(meaning.len(), length);
-            for control in ['\u{0}', '\u{1f}', '\n'] {
-                let text = format!("\"{}{control}\"", "x".repeat(length));
-                assert_eq!(passes(JsonText::strict(&text)), Err(JsonError::Malformed));
-            }
-        }
-    }
-}
+mod tests;

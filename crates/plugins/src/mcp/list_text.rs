@@ -56,6 +56,7 @@ pub(super) fn filter<'t>(
     shows: impl Fn(&ListKind, &str) -> bool,
 ) -> Option<Cow<'t, str>> {
     let mut edits = Edits {
+        text,
         shows,
         changes: Vec::new(),
         is_unclear: false,
@@ -85,7 +86,8 @@ pub(super) fn filter<'t>(
 }
 
 /// What is to change in a text.
-struct Edits<S> {
+struct Edits<'t, S> {
+    text: &'t str,
     shows: S,
     /// What takes the place of what, in the order of the text.
     changes: Vec<(Range<usize>, String)>,
@@ -93,28 +95,28 @@ struct Edits<S> {
     is_unclear: bool,
 }
 
-impl<S: Fn(&ListKind, &str) -> bool> Edits<S> {
+impl<S: Fn(&ListKind, &str) -> bool> Edits<'_, S> {
     fn messages(&mut self, json: &mut JsonText<'_>) -> Result<(), JsonError> {
-        match json.peek()? {
+        match json.peek() {
             b'[' => json.array(|json| self.message(json)),
             _ => self.message(json),
         }
     }
 
     fn message(&mut self, json: &mut JsonText<'_>) -> Result<(), JsonError> {
-        if json.peek()? != b'{' {
+        if json.peek() != b'{' {
             // It is no message, and what its readers make of it is not known.
             self.is_unclear = true;
             return json.skip().map(drop);
         }
         let mut has_result = false;
         json.object(|json, name| {
-            if name != "result" {
+            if name.text != b"result" {
                 return json.skip().map(drop);
             }
             // Readers differ in what they make of two members of one name.
             self.is_unclear |= std::mem::replace(&mut has_result, true);
-            match json.peek()? {
+            match json.peek() {
                 b'{' => self.result(json),
                 // A result that is no object has no list.
                 _ => json.skip().map(drop),
@@ -127,8 +129,8 @@ impl<S: Fn(&ListKind, &str) -> bool> Edits<S> {
         let first = self.changes.len();
         let mut is_scoped = false;
         json.object(|json, name| {
-            if name == "cacheScope" {
-                json.peek()?;
+            if name.text == b"cacheScope" {
+                json.peek();
                 let start = json.position();
                 json.skip()?;
                 // Of several members of this name none may say otherwise.
@@ -137,7 +139,10 @@ impl<S: Fn(&ListKind, &str) -> bool> Edits<S> {
                 is_scoped = true;
                 return Ok(());
             }
-            let Some(kind) = LISTS.iter().position(|kind| kind.member == name) else {
+            let Some(kind) = LISTS
+                .iter()
+                .position(|kind| kind.member.as_bytes() == name.text)
+            else {
                 return json.skip().map(drop);
             };
             self.is_unclear |= std::mem::replace(&mut has_list[kind], true);
@@ -152,7 +157,7 @@ impl<S: Fn(&ListKind, &str) -> bool> Edits<S> {
 
     /// Reads a list, of which what is shown takes the place.
     fn list(&mut self, json: &mut JsonText<'_>, kind: &ListKind) -> Result<(), JsonError> {
-        if json.peek()? != b'[' {
+        if json.peek() != b'[' {
             self.is_unclear = true;
             return json.skip().map(drop);
         }
@@ -167,7 +172,8 @@ impl<S: Fn(&ListKind, &str) -> bool> Edits<S> {
                 if shown.len() > 1 {
                     shown.push(',');
                 }
-                shown.push_str(json.since(from));
+                let element = self.text.get(from..json.position());
+                shown.push_str(element.unwrap_or_default());
             }
             Ok(())
         })?;
@@ -180,17 +186,17 @@ impl<S: Fn(&ListKind, &str) -> bool> Edits<S> {
 
 /// Reads an element of a list; its name, if it has one and no other.
 fn element_name<'t>(json: &mut JsonText<'t>, key: &str) -> Result<Option<Cow<'t, str>>, JsonError> {
-    if json.peek()? != b'{' {
+    if json.peek() != b'{' {
         json.skip()?;
         return Ok(None);
     }
     let (mut name, mut times) = (None, 0);
     json.object(|json, member| {
-        if member != key {
+        if member.text != key.as_bytes() {
             return json.skip().map(drop);
         }
         times += 1;
-        if json.peek()? == b'"' {
+        if json.peek() == b'"' {
             name = Some(json.string()?.meaning()?);
         } else {
             name = None;

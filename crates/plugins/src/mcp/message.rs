@@ -8,15 +8,32 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::json_text::{JsonError, JsonText};
+use super::json_text::{JsonError, JsonText, Quoted};
+use super::member_names::MemberName;
 
 /// Most messages of a batch.
 const MAX_BATCH: usize = 100;
 
 /// Members that decide, of a message and of its parameters.
-const OF_MESSAGE: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
-const OF_PARAMS: [&str; 4] = ["name", "uri", "ref", "_meta"];
-const OF_REFERENCE: [&str; 3] = ["type", "name", "uri"];
+const OF_MESSAGE: [&[u8]; 6] = [b"jsonrpc", b"id", b"method", b"params", b"result", b"error"];
+const OF_PARAMS: [&[u8]; 4] = [b"name", b"uri", b"ref", b"_meta"];
+const OF_REFERENCE: [&[u8]; 3] = [b"type", b"name", b"uri"];
+
+/// The keys of their names, which are short.
+mod key {
+    use super::MemberName;
+
+    pub(super) const JSONRPC: u64 = MemberName::key(b"jsonrpc");
+    pub(super) const ID: u64 = MemberName::key(b"id");
+    pub(super) const METHOD: u64 = MemberName::key(b"method");
+    pub(super) const PARAMS: u64 = MemberName::key(b"params");
+    pub(super) const RESULT: u64 = MemberName::key(b"result");
+    pub(super) const ERROR: u64 = MemberName::key(b"error");
+    pub(super) const NAME: u64 = MemberName::key(b"name");
+    pub(super) const URI: u64 = MemberName::key(b"uri");
+    pub(super) const REF: u64 = MemberName::key(b"ref");
+    pub(super) const TYPE: u64 = MemberName::key(b"type");
+}
 
 /// The message is no JSON (JSON-RPC 2.0 section 5.1).
 pub(super) const PARSE_ERROR: i64 = -32700;
@@ -90,19 +107,19 @@ impl Naming {
     }
 
     /// What the parameters call by name.
-    fn subject<'t>(self, params: Params<'t>) -> Result<Option<Call<'t>>, Fault> {
+    fn subject<'t>(self, params: &Params<'t>) -> Result<Option<Call<'t>>, Fault> {
         let nothing = Fault::new(INVALID_PARAMS, "the call names nothing");
         let (subject, members) = match self {
             Self::None => return Ok(None),
-            Self::Required(subject) | Self::Optional(subject) => (subject, params.naming),
+            Self::Required(subject) | Self::Optional(subject) => (subject, &params.naming),
             Self::Reference => {
-                let reference = params.reference.ok_or(nothing)?;
+                let reference = params.reference.as_ref().ok_or(nothing)?;
                 if reference.has_lookalike {
                     return Err(LOOKALIKE);
                 }
-                let subject = match &reference.kind {
-                    Some(Member::Text(kind)) if kind == "ref/prompt" => Subject::Prompt,
-                    Some(Member::Text(kind)) if kind == "ref/resource" => Subject::Resource,
+                let subject = match reference.kind {
+                    Some(Member::Text(kind)) if kind.is(b"ref/prompt") => Subject::Prompt,
+                    Some(Member::Text(kind)) if kind.is(b"ref/resource") => Subject::Resource,
                     _ => return Err(nothing),
                 };
                 (subject, reference)
@@ -113,11 +130,27 @@ impl Naming {
             Subject::Resource => members.uri,
         };
         match member {
-            Some(Member::Text(name)) => Ok(Some((subject, name))),
+            Some(Member::Text(name)) => Ok(Some((subject, meaning(name)?))),
             None if matches!(self, Self::Optional(_)) => Ok(None),
             _ => Err(nothing),
         }
     }
+}
+
+/// The method that a text names. What most messages are is known without a look at its
+/// characters.
+fn method(text: Quoted<'_>) -> Result<Cow<'_, str>, Fault> {
+    const CALL: &str = "tools/call";
+    if text.is(CALL.as_bytes()) {
+        Ok(Cow::Borrowed(CALL))
+    } else {
+        meaning(text)
+    }
+}
+
+/// What a text means. Strictly read, each means something.
+fn meaning(text: Quoted<'_>) -> Result<Cow<'_, str>, Fault> {
+    text.meaning().map_err(|_| NO_JSON)
 }
 
 /// What is called, with its name or address.
@@ -127,7 +160,7 @@ type Call<'t> = (Subject, Cow<'t, str>);
 #[derive(Debug)]
 pub(super) struct Message<'t> {
     /// The identifier as it is written; `None`: a notification.
-    id: Option<&'t str>,
+    id: Option<&'t [u8]>,
     /// The method; `None`: an answer to the server.
     pub(super) method: Option<Cow<'t, str>>,
     named: Option<Call<'t>>,
@@ -136,7 +169,7 @@ pub(super) struct Message<'t> {
 impl Message<'_> {
     /// The identifier; null: a notification.
     pub(super) fn id(&self) -> Value {
-        let id = self.id.and_then(|id| serde_json::from_str(id).ok());
+        let id = self.id.and_then(|id| serde_json::from_slice(id).ok());
         id.unwrap_or_default()
     }
 
@@ -175,27 +208,48 @@ impl<'t> Messages<'t> {
 
 /// Reads the messages of a body.
 pub(super) fn read(body: &[u8]) -> Result<Messages<'_>, Fault> {
-    let text = std::str::from_utf8(body).map_err(|_| NO_JSON)?;
-    let mut json = JsonText::strict(text);
-    match read_body(&mut json) {
-        Ok(messages) => messages,
-        Err(JsonError::MemberTwice) => Err(MEMBER_TWICE),
-        Err(JsonError::Malformed) => Err(NO_JSON),
+    read_body(body).map_err(|error| match error {
+        Unread::Fault(fault) => fault,
+        Unread::Json(JsonError::MemberTwice) if std::str::from_utf8(body).is_ok() => MEMBER_TWICE,
+        Unread::Json(_) => NO_JSON,
+    })
+}
+
+/// Why there are no messages.
+enum Unread {
+    Json(JsonError),
+    /// The body is JSON, and something else is wrong.
+    Fault(Fault),
+}
+
+impl From<JsonError> for Unread {
+    fn from(error: JsonError) -> Self {
+        Self::Json(error)
     }
 }
 
 /// What the text says, once all of it was found to be JSON.
-fn read_body<'t>(json: &mut JsonText<'t>) -> Result<Result<Messages<'t>, Fault>, JsonError> {
-    let messages = match json.peek()? {
-        b'{' => MessageMembers::read(json)?.message().map(Messages::Single),
-        b'[' => read_batch(json)?,
+#[inline]
+fn read_body(body: &[u8]) -> Result<Messages<'_>, Unread> {
+    let mut json = JsonText::strict(body);
+    let messages = match json.peek() {
+        b'{' => {
+            let mut members = MessageMembers::default();
+            members.read(&mut json)?;
+            json.end()?;
+            return members
+                .message()
+                .map(Messages::Single)
+                .map_err(Unread::Fault);
+        }
+        b'[' => read_batch(&mut json)?,
         _ => {
             json.skip()?;
             Err(NO_MESSAGE)
         }
     };
     json.end()?;
-    Ok(messages)
+    messages.map_err(Unread::Fault)
 }
 
 fn read_batch<'t>(json: &mut JsonText<'t>) -> Result<Result<Messages<'t>, Fault>, JsonError> {
@@ -203,8 +257,10 @@ fn read_batch<'t>(json: &mut JsonText<'t>) -> Result<Result<Messages<'t>, Fault>
     let mut messages = Ok(Vec::new());
     json.array(|json| {
         count += 1;
-        let message = if json.peek()? == b'{' {
-            MessageMembers::read(json)?.message()
+        let message = if json.peek() == b'{' {
+            let mut members = MessageMembers::default();
+            members.read(json)?;
+            members.message()
         } else {
             json.skip()?;
             Err(NO_MESSAGE_OF_BATCH)
@@ -224,16 +280,17 @@ fn read_batch<'t>(json: &mut JsonText<'t>) -> Result<Result<Messages<'t>, Fault>
 }
 
 /// The value of a member that has to be a text.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 enum Member<'t> {
-    Text(Cow<'t, str>),
+    Text(Quoted<'t>),
     Other,
 }
 
 impl<'t> Member<'t> {
+    #[inline]
     fn read(json: &mut JsonText<'t>) -> Result<Self, JsonError> {
-        if json.peek()? == b'"' {
-            return json.string()?.meaning().map(Self::Text);
+        if json.peek() == b'"' {
+            return json.string().map(Self::Text);
         }
         json.skip()?;
         Ok(Self::Other)
@@ -255,12 +312,12 @@ impl<'t> NamingMembers<'t> {
     fn of_reference(json: &mut JsonText<'t>) -> Result<Self, JsonError> {
         let mut read = Self::default();
         json.object(|json, name| {
-            match name {
-                "name" => read.name = Some(Member::read(json)?),
-                "uri" => read.uri = Some(Member::read(json)?),
-                "type" => read.kind = Some(Member::read(json)?),
-                other => {
-                    read.has_lookalike |= resembles_any(other, &OF_REFERENCE);
+            match name.key {
+                key::NAME => read.name = Some(Member::read(json)?),
+                key::URI => read.uri = Some(Member::read(json)?),
+                key::TYPE => read.kind = Some(Member::read(json)?),
+                _ => {
+                    read.has_lookalike |= resembles_any(name.text, &OF_REFERENCE);
                     json.skip()?;
                 }
             }
@@ -278,33 +335,31 @@ struct Params<'t> {
 }
 
 impl<'t> Params<'t> {
-    fn read(json: &mut JsonText<'t>) -> Result<Self, JsonError> {
-        let mut read = Self::default();
+    fn read(&mut self, json: &mut JsonText<'t>) -> Result<(), JsonError> {
         json.object(|json, name| {
-            match name {
-                "name" => read.naming.name = Some(Member::read(json)?),
-                "uri" => read.naming.uri = Some(Member::read(json)?),
-                "ref" if json.peek()? == b'{' => {
-                    read.reference = Some(NamingMembers::of_reference(json)?);
+            match name.key {
+                key::NAME => self.naming.name = Some(Member::read(json)?),
+                key::URI => self.naming.uri = Some(Member::read(json)?),
+                key::REF if json.peek() == b'{' => {
+                    self.reference = Some(NamingMembers::of_reference(json)?);
                 }
-                other => {
-                    read.naming.has_lookalike |= resembles_any(other, &OF_PARAMS);
+                _ => {
+                    self.naming.has_lookalike |= resembles_any(name.text, &OF_PARAMS);
                     json.skip()?;
                 }
             }
             Ok(())
-        })?;
-        Ok(read)
+        })
     }
 }
 
 /// The members of a message that decide.
 #[derive(Default)]
 struct MessageMembers<'t> {
-    version: Option<Cow<'t, str>>,
-    id: Option<&'t str>,
-    method: Option<Cow<'t, str>>,
-    params: Option<Params<'t>>,
+    version: Option<Quoted<'t>>,
+    id: Option<&'t [u8]>,
+    method: Option<Quoted<'t>>,
+    params: Params<'t>,
     has_outcome: bool,
     /// Whether another member is named almost as one that decides.
     has_lookalike: bool,
@@ -312,37 +367,34 @@ struct MessageMembers<'t> {
 }
 
 impl<'t> MessageMembers<'t> {
-    fn read(json: &mut JsonText<'t>) -> Result<Self, JsonError> {
-        let mut read = Self::default();
-        json.object(|json, name| read.member(json, name))?;
-        Ok(read)
+    fn read(&mut self, json: &mut JsonText<'t>) -> Result<(), JsonError> {
+        json.object(|json, name| self.member(json, name))
     }
 
-    fn member(&mut self, json: &mut JsonText<'t>, name: &str) -> Result<(), JsonError> {
-        let first = json.peek()?;
-        match (name, first) {
-            ("jsonrpc", b'"') => self.version = Some(json.string()?.meaning()?),
-            ("method", b'"') => self.method = Some(json.string()?.meaning()?),
-            ("id", b'n') => drop(json.skip()?),
-            ("id", b'"' | b'-' | b'0'..=b'9') => self.id = Some(json.skip()?),
-            ("params", b'{') => self.params = Some(Params::read(json)?),
-            ("jsonrpc" | "method" | "id" | "params", _) => {
+    fn member(&mut self, json: &mut JsonText<'t>, name: MemberName<'_>) -> Result<(), JsonError> {
+        match (name.key, json.peek()) {
+            (key::JSONRPC, b'"') => self.version = Some(json.string()?),
+            (key::METHOD, b'"') => self.method = Some(json.string()?),
+            (key::ID, b'n') => drop(json.skip()?),
+            (key::ID, b'"' | b'-' | b'0'..=b'9') => self.id = Some(json.skip()?),
+            (key::PARAMS, b'{') => self.params.read(json)?,
+            (key::JSONRPC | key::METHOD | key::ID | key::PARAMS, _) => {
                 self.has_other_type = true;
                 json.skip()?;
             }
-            ("result" | "error", _) => {
+            (key::RESULT | key::ERROR, _) => {
                 self.has_outcome = true;
                 json.skip()?;
             }
-            (other, _) => {
-                self.has_lookalike |= resembles_any(other, &OF_MESSAGE);
+            _ => {
+                self.has_lookalike |= resembles_any(name.text, &OF_MESSAGE);
                 json.skip()?;
             }
         }
         Ok(())
     }
 
-    fn message(self) -> Result<Message<'t>, Fault> {
+    fn message(&self) -> Result<Message<'t>, Fault> {
         let invalid = |message| Fault::new(INVALID_REQUEST, message);
         if self.has_lookalike {
             return Err(LOOKALIKE);
@@ -350,12 +402,12 @@ impl<'t> MessageMembers<'t> {
         if self.has_other_type {
             return Err(invalid("a member of the message has another type"));
         }
-        if self.version.as_deref() != Some("2.0") {
+        if !self.version.is_some_and(|version| version.is(b"2.0")) {
             return Err(invalid("the message is not of JSON-RPC 2.0"));
         }
         let mut message = Message {
             id: self.id,
-            method: self.method,
+            method: self.method.map(method).transpose()?,
             named: None,
         };
         let Some(method) = message.method.as_deref() else {
@@ -369,25 +421,22 @@ impl<'t> MessageMembers<'t> {
         if self.has_outcome {
             return Err(invalid("the message is a request and an answer"));
         }
-        let params = self.params.unwrap_or_default();
-        if params.naming.has_lookalike {
+        if self.params.naming.has_lookalike {
             return Err(LOOKALIKE);
         }
-        message.named = Naming::of(method).subject(params)?;
+        message.named = Naming::of(method).subject(&self.params)?;
         Ok(message)
     }
 }
 
 /// Whether a careless reader takes a name for one of `deciding`, which it is not.
-fn resembles_any(name: &str, deciding: &[&str]) -> bool {
-    let resembles = |known: &&str| {
-        if name.is_ascii() {
-            name.eq_ignore_ascii_case(known)
-        } else {
-            folded(name) == **known
-        }
-    };
-    !deciding.contains(&name) && deciding.iter().any(resembles)
+fn resembles_any(name: &[u8], deciding: &[&[u8]]) -> bool {
+    if name.is_ascii() {
+        let mut deciding = deciding.iter();
+        return deciding.any(|known| name.eq_ignore_ascii_case(known) && name != *known);
+    }
+    let folded = folded(&String::from_utf8_lossy(name));
+    deciding.contains(&folded.as_bytes())
 }
 
 /// A name as readers compare it that ignore case: two letters beyond ASCII fold to
@@ -408,144 +457,4 @@ pub(super) fn error(id: &Value, fault: Fault) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::json_text::FEW;
-    use super::*;
-
-    fn code(body: &str) -> i64 {
-        read(body.as_bytes()).map_or_else(|fault| fault.code, |_| 0)
-    }
-
-    #[test]
-    fn a_call_is_read_whatever_the_order_of_its_members() {
-        let body = br#" {"params":{"arguments":{"name":"x"},"_meta":{},"name":"weather"},
-            "method":"tools/call","id":7,"jsonrpc":"2.0"} "#;
-        let messages = read(body).expect("a message");
-        assert!(!messages.is_batch());
-        let message = &messages.all()[0];
-        assert_eq!(message.call(), Some((Subject::Tool, "weather")));
-        assert_eq!(message.id(), json!(7));
-        let answer = read(br#"{"jsonrpc":"2.0","id":"a","result":{}}"#).expect("an answer");
-        assert_eq!(answer.all()[0].method, None);
-    }
-
-    #[test]
-    fn a_completion_calls_the_prompt_or_resource_that_it_refers_to() {
-        let complete = |reference: &str| {
-            format!(
-                r#"{{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{{"ref":{reference},
-                "argument":{{"name":"x","value":"y"}}}}}}"#
-            )
-        };
-        for (reference, expected) in [
-            (
-                r#"{"type":"ref/prompt","name":"plan"}"#,
-                (Subject::Prompt, "plan"),
-            ),
-            (
-                r#"{"uri":"file:///{p}","type":"ref/resource"}"#,
-                (Subject::Resource, "file:///{p}"),
-            ),
-        ] {
-            let body = complete(reference);
-            let batch = format!("[{body}]");
-            for body in [body, batch] {
-                let messages = read(body.as_bytes()).expect("a message");
-                let message = &messages.all()[0];
-                assert_eq!(message.call(), Some(expected), "{body}");
-                assert!(!message.has_name_header());
-            }
-        }
-        for reference in [
-            r#""plan""#,
-            "{}",
-            r#"{"type":"ref/prompt"}"#,
-            r#"{"type":"ref/prompt","uri":"file:///a"}"#,
-            r#"{"type":"ref/other","name":"plan"}"#,
-        ] {
-            assert_eq!(code(&complete(reference)), INVALID_PARAMS, "{reference}");
-        }
-        let twofold = r#"{"type":"ref/prompt","name":"plan","Name":"pay"}"#;
-        assert_eq!(code(&complete(twofold)), INVALID_REQUEST);
-    }
-
-    #[test]
-    fn a_subscription_without_an_address_is_left_to_the_server() {
-        let of = |params: &str| {
-            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"resources/subscribe"{params}}}"#)
-        };
-        let bare = of("");
-        let messages = read(bare.as_bytes()).expect("a message");
-        assert_eq!(messages.all()[0].call(), None);
-        assert_eq!(code(&of(r#","params":{"uri":7}"#)), INVALID_PARAMS);
-    }
-
-    #[test]
-    fn a_tool_smuggled_by_a_duplicate_member_is_refused() {
-        for body in [
-            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","name":"b"}}"#,
-            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","n\u0061me":"b"}}"#,
-            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","Name":"b"}}"#,
-            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"},"Params":{"name":"b"}}"#,
-            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"},"param\u017f":{"name":"b"}}"#,
-            r#"{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call","params":{"name":"b"}}"#,
-            r#"{"jsonrpc":"2.0","id":1,"method":"ping","METHOD":"tools/call","params":{"name":"b"}}"#,
-            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"p":1,"p":2}}}"#,
-        ] {
-            assert_eq!(code(body), INVALID_REQUEST, "{body}");
-        }
-    }
-
-    #[test]
-    fn a_member_twice_is_found_among_few_and_among_many() {
-        for count in [1, FEW - 1, FEW, FEW + 1, 10 * FEW] {
-            for place in [0, count / 2, count - 1] {
-                let members: Vec<_> = (0..count).map(|n| format!("\"m{n}\":1")).collect();
-                let members = members.join(",");
-                let body = |more: &str| {
-                    format!(
-                        r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{{members}{more}}}}}"#
-                    )
-                };
-                assert_eq!(code(&body("")), 0, "{count}");
-                let twice = body(&format!(",\"m{place}\":2"));
-                assert_eq!(code(&twice), INVALID_REQUEST, "{twice}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_no_message_is_refused() {
-        for body in [
-            "",
-            "{",
-            "{}x",
-            "{\"a\":1}\n{\"a\":2}",
-            "\u{feff}{}",
-            "\"\\ud800\"",
-        ] {
-            assert_eq!(code(body), PARSE_ERROR, "{body}");
-        }
-        let deep = "[".repeat(200) + &"]".repeat(200);
-        assert_eq!(code(&deep), PARSE_ERROR);
-        for body in [
-            "1",
-            "[]",
-            "[1]",
-            r#"{"id":1,"method":"ping"}"#,
-            r#"{"jsonrpc":"2.0","id":1}"#,
-            r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
-            r#"{"jsonrpc":"2.0","id":1,"method":["tools/call"]}"#,
-            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":["a"]}"#,
-            r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#,
-        ] {
-            assert_eq!(code(body), INVALID_REQUEST, "{body}");
-        }
-        for params in ["", r#","params":{}"#, r#","params":{"name":["a"]}"#] {
-            let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call"{params}}}"#);
-            assert_eq!(code(&body), INVALID_PARAMS, "{body}");
-        }
-        let many = vec![r#"{"jsonrpc":"2.0","method":"x"}"#; MAX_BATCH + 1].join(",");
-        assert_eq!(code(&format!("[{many}]")), INVALID_REQUEST);
-    }
-}
+mod tests;

@@ -12,6 +12,7 @@ mod json_text;
 mod labels;
 mod list_text;
 mod lists;
+mod member_names;
 mod message;
 mod rules;
 mod sessions;
