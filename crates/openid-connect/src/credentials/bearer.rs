@@ -53,6 +53,27 @@ impl BearerToken<'_> {
     }
 }
 
+/// What stands where a token may be, whose characters nobody has looked at.
+struct ShownToken<'a> {
+    token: Cow<'a, [u8]>,
+    in_query: bool,
+    as_dpop: bool,
+}
+
+impl<'a> ShownToken<'a> {
+    fn token(self) -> Result<BearerToken<'a>, Refusal> {
+        let token = match self.token {
+            Cow::Borrowed(token) => std::str::from_utf8(token).map(Cow::Borrowed).ok(),
+            Cow::Owned(token) => String::from_utf8(token).map(Cow::Owned).ok(),
+        };
+        Ok(BearerToken {
+            token: token.ok_or(Refusal::MalformedToken)?,
+            in_query: self.in_query,
+            as_dpop: self.as_dpop,
+        })
+    }
+}
+
 impl Places {
     pub(crate) fn new(fields: &Fields) -> Result<Self, ConfigError> {
         let has = |place| fields.places.bearer_token_param_type.contains(&place);
@@ -88,19 +109,24 @@ impl Places {
         &self,
         request: &'a RequestHeader,
     ) -> Result<Option<BearerToken<'a>>, Refusal> {
+        self.search(request)?.map(ShownToken::token).transpose()
+    }
+
+    /// The same, without a look at the characters of the token.
+    fn search<'a>(&self, request: &'a RequestHeader) -> Result<Option<ShownToken<'a>>, Refusal> {
         let mut found = None;
         if self.header {
             self.find_in_headers(&request.headers, &mut found)?;
         }
         if let Some(query) = request.uri.query().filter(|_| self.query) {
             for token in parameters(query.as_bytes()) {
-                put(&mut found, token, true)?;
+                put(&mut found, bytes(token), true)?;
             }
         }
         if let (Some(name), None) = (&self.cookie, &found)
             && let Some(token) = cookie::value(&request.headers, name)
         {
-            put(&mut found, Cow::Borrowed(token), false)?;
+            put(&mut found, Cow::Borrowed(token.as_bytes()), false)?;
         }
         Ok(found)
     }
@@ -108,14 +134,14 @@ impl Places {
     fn find_in_headers<'a>(
         &self,
         headers: &'a HeaderMap,
-        found: &mut Option<BearerToken<'a>>,
+        found: &mut Option<ShownToken<'a>>,
     ) -> Result<(), Refusal> {
         for value in headers.get_all(AUTHORIZATION) {
-            match bearer(value)? {
-                Some("") => return Err(Refusal::MalformedToken),
+            match behind_scheme(value, "bearer") {
+                Some(b"") => return Err(Refusal::MalformedToken),
                 Some(token) => put(found, Cow::Borrowed(token), false)?,
                 None if self.dpop => {
-                    if let Some(token) = scheme(value, "dpop")? {
+                    if let Some(token) = behind_scheme(value, "dpop") {
                         put(found, Cow::Borrowed(token), false)?;
                         if let Some(found) = found {
                             found.as_dpop = true;
@@ -127,12 +153,10 @@ impl Places {
         }
         for name in &self.headers {
             for value in headers.get_all(name) {
-                let token = match bearer(value)? {
-                    Some(token) => token,
-                    None => text(value)?,
-                };
+                let token = behind_scheme(value, "bearer");
+                let token = token.unwrap_or(value.as_bytes().trim_ascii());
                 // One token in two headers is what old clients send.
-                if found.as_ref().is_none_or(|found| found.token != token) {
+                if found.as_ref().is_none_or(|found| *found.token != *token) {
                     put(found, Cow::Borrowed(token), false)?;
                 }
             }
@@ -143,8 +167,8 @@ impl Places {
     /// Whether the request's head has anything else than this token in a place
     /// that is searched.
     pub(crate) fn have_other(&self, token: &str, request: &RequestHeader) -> bool {
-        match self.find(request) {
-            Ok(Some(found)) if found.token != token => true,
+        match self.search(request) {
+            Ok(Some(found)) if *found.token != *token.as_bytes() => true,
             Ok(_) => self.has_other_cookie(token, &request.headers),
             // Which one the upstream would believe is anyone's guess.
             Err(_) => true,
@@ -172,7 +196,7 @@ impl Places {
                 request.remove_header(name);
             }
             let is_bearer = |value: &HeaderValue| {
-                !matches!(bearer(value), Ok(None)) || (self.dpop && is_dpop(value))
+                behind_scheme(value, "bearer").is_some() || (self.dpop && is_dpop(value))
             };
             if request.headers.get_all(AUTHORIZATION).iter().any(is_bearer) {
                 request.remove_header(&AUTHORIZATION);
@@ -192,17 +216,22 @@ impl Places {
 /// Its characters are left to the verifier: most tokens are met again, and
 /// those in the cache have been looked at.
 fn put<'a>(
-    found: &mut Option<BearerToken<'a>>,
-    token: Cow<'a, str>,
+    found: &mut Option<ShownToken<'a>>,
+    token: Cow<'a, [u8]>,
     in_query: bool,
 ) -> Result<(), Refusal> {
     if token.is_empty() {
         return Ok(());
     }
-    if found.is_some() {
-        return Err(Refusal::RepeatedToken);
+    if let Some(found) = found {
+        let is_text = |token: &[u8]| std::str::from_utf8(token).is_ok();
+        return Err(if is_text(&found.token) && is_text(&token) {
+            Refusal::RepeatedToken
+        } else {
+            Refusal::MalformedToken
+        });
     }
-    *found = Some(BearerToken {
+    *found = Some(ShownToken {
         token,
         in_query,
         as_dpop: false,
@@ -210,39 +239,36 @@ fn put<'a>(
     Ok(())
 }
 
+fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }
+}
+
 /// The token of an `Authorization: Bearer` value; `None`: another scheme.
 pub fn bearer(value: &HeaderValue) -> Result<Option<&str>, Refusal> {
-    scheme(value, "bearer")
+    let token = behind_scheme(value, "bearer").map(std::str::from_utf8);
+    token.transpose().map_err(|_| Refusal::MalformedToken)
 }
 
 /// Whether a value of `Authorization` is, or is meant to be, a token: where the
 /// gateway writes those that it has verified.
 pub(crate) fn is_token(value: &HeaderValue) -> bool {
-    !matches!(bearer(value), Ok(None)) || is_dpop(value)
+    behind_scheme(value, "bearer").is_some() || is_dpop(value)
 }
 
 fn is_dpop(value: &HeaderValue) -> bool {
-    !matches!(scheme(value, "dpop"), Ok(None))
+    behind_scheme(value, "dpop").is_some()
 }
 
 /// What follows a scheme, named in lower case; `None`: another scheme.
-fn scheme<'a>(value: &'a HeaderValue, name: &str) -> Result<Option<&'a str>, Refusal> {
+fn behind_scheme<'a>(value: &'a HeaderValue, name: &str) -> Option<&'a [u8]> {
     let value = value.as_bytes().trim_ascii_start();
-    let Some((scheme, rest)) = value.split_at_checked(name.len()) else {
-        return Ok(None);
-    };
-    if !scheme.eq_ignore_ascii_case(name.as_bytes())
-        || rest.first().is_some_and(|next| !next.is_ascii_whitespace())
-    {
-        return Ok(None);
-    }
-    let token = std::str::from_utf8(rest.trim_ascii());
-    token.map(Some).map_err(|_| Refusal::MalformedToken)
-}
-
-fn text(value: &HeaderValue) -> Result<&str, Refusal> {
-    let text = std::str::from_utf8(value.as_bytes().trim_ascii());
-    text.map_err(|_| Refusal::MalformedToken)
+    let (scheme, rest) = value.split_at_checked(name.len())?;
+    let is_it = scheme.eq_ignore_ascii_case(name.as_bytes())
+        && rest.first().is_none_or(u8::is_ascii_whitespace);
+    is_it.then(|| rest.trim_ascii())
 }
 
 /// Every `access_token` of a form.

@@ -10,7 +10,7 @@ use pingora::http::RequestHeader;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::credentials::bearer::{BearerToken, Places, parameters, put};
+use crate::credentials::bearer::{BearerToken, Places, ShownToken, bytes, parameters, put};
 use crate::decide::refusal::Refusal;
 use doorward_core::jose::json;
 use doorward_net::http::bridge::{self, BUFFERED_MAX, BodyError};
@@ -38,12 +38,12 @@ impl Places {
     ) -> Result<Option<BearerToken<'static>>, Refusal> {
         let mut found = None;
         let Some(body) = body.filter(|_| self.may_be_in_body(request)) else {
-            return Ok(found);
+            return Ok(None);
         };
         match form(&request.headers) {
             Some(Form::UrlEncoded) => {
                 for token in parameters(body) {
-                    put(&mut found, Cow::Owned(token.into_owned()), false)?;
+                    put(&mut found, bytes(token), false)?;
                 }
             }
             Some(Form::Json) => {
@@ -51,12 +51,13 @@ impl Places {
                     .ok()
                     .and_then(|body: JsonBody| body.access_token);
                 if let Some(token) = token {
-                    put(&mut found, Cow::Owned(token), false)?;
+                    put(&mut found, Cow::Owned(token.into_bytes()), false)?;
                 }
             }
             None => {}
         }
-        Ok(found)
+        let found = found.map(ShownToken::token).transpose()?;
+        Ok(found.map(BearerToken::into_owned))
     }
 }
 
