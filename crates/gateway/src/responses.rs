@@ -35,7 +35,7 @@ pub(super) async fn inspect(
     for link in links.iter().rev() {
         let filter = &link.filter;
         // Who has stored the answer knows it.
-        if !filter.sees_responses() || exchange.stored && filter.response_cache().is_some() {
+        if !filter.sees_response(exchange) || exchange.stored && filter.response_cache().is_some() {
             continue;
         }
         match filter
@@ -91,7 +91,7 @@ fn is_whole(status: StatusCode) -> bool {
 /// Whether a filter may want to see the answer.
 pub(super) fn is_seen(ctx: &Ctx, response: &ResponseHeader) -> bool {
     let mut filters = ctx.filters().iter();
-    filters.any(|link| link.filter.sees_responses()) && !is_interim(response.status)
+    filters.any(|link| link.filter.sees_response(&ctx.exchange)) && !is_interim(response.status)
 }
 
 /// Writes `reply` in the place of an upstream's answer. The engine is left with a

@@ -2,6 +2,7 @@
 
 mod decoder;
 mod explanation;
+mod mcp_call;
 mod protected_resource;
 mod response;
 
@@ -33,6 +34,7 @@ use crate::identity::Credential;
 use crate::record::RequestRecord;
 pub use decoder::{BodyDecoder, Malformed};
 pub use explanation::{Code, FilterExplanation};
+pub use mcp_call::McpCall;
 pub use protected_resource::ProtectedResource;
 pub use response::{BodyFilter, ResponseCache, ResponseFlow};
 
@@ -99,6 +101,13 @@ pub trait Filter: Send + Sync + 'static {
     /// Whether [`Filter::on_upstream_response`] has anything to do.
     fn sees_responses(&self) -> bool {
         false
+    }
+
+    /// Whether it has anything to do with what an upstream answers to this request. The
+    /// gateway asks this one; filters that see every answer write
+    /// [`Filter::sees_responses`] alone.
+    fn sees_response(&self, _exchange: &Exchange) -> bool {
+        self.sees_responses()
     }
 
     /// Decides on the answer of an upstream on an entity's route, as it came: before
@@ -449,16 +458,6 @@ pub enum AwaitedEvents {
     OfCall,
     /// They are all that there is, for as long as both sides like.
     OfSubscription,
-}
-
-/// A call of the Model Context Protocol in words that the configuration knows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct McpCall {
-    /// The method, or `other`.
-    pub method: Box<str>,
-    /// The pattern that the tool, prompt or resource fits, or `other`; `None`: nothing
-    /// is called by name.
-    pub name: Option<Box<str>>,
 }
 
 impl Default for Exchange {

@@ -477,6 +477,10 @@ impl Filter for Mcp {
         self.looks_at_calls()
     }
 
+    fn sees_response(&self, exchange: &Exchange) -> bool {
+        calls::listing(exchange).is_some()
+    }
+
     async fn on_upstream_response(
         &self,
         _: &RequestHeader,
