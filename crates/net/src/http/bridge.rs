@@ -118,6 +118,15 @@ pub fn announced_length(headers: &HeaderMap) -> Option<usize> {
 /// [`BodyError`] when it is longer or slower than `bounds`.
 pub async fn read_body(session: &mut Session, bounds: Bounds) -> Result<Bytes, BodyError> {
     let announced = announced_length(&session.req_header().headers);
+    read_announced(session, bounds, announced).await
+}
+
+/// Reads the whole request body, whose length the head has announced, or not.
+async fn read_announced(
+    session: &mut Session,
+    bounds: Bounds,
+    announced: Option<usize>,
+) -> Result<Bytes, BodyError> {
     if announced.is_some_and(|length| length > bounds.body) {
         return Err(BodyError::TooLarge);
     }
@@ -183,13 +192,22 @@ pub async fn buffer_body(session: &mut Session) -> Result<Bytes, BodyError> {
 /// `time`, or does not come whole; then the connection is of no further
 /// use and is closed after the answer.
 pub async fn buffer_body_within(session: &mut Session, time: Duration) -> Result<Bytes, BodyError> {
+    let announced = announced_length(&session.req_header().headers);
+    buffer_announced(session, time, announced).await
+}
+
+async fn buffer_announced(
+    session: &mut Session,
+    time: Duration,
+    announced: Option<usize>,
+) -> Result<Bytes, BodyError> {
     // Before the first read, or proxying would wait for a body that is gone.
     session.enable_retry_buffering();
     let bounds = Bounds {
         body: BUFFERED_MAX,
         time,
     };
-    let mut read = read_body(session, bounds).await;
+    let mut read = read_announced(session, bounds, announced).await;
     if read.is_ok() && session.retry_buffer_truncated() {
         read = Err(BodyError::TooLarge);
     }
@@ -218,7 +236,7 @@ pub async fn take_body(
             .await
             .unwrap_or(Err(BodyError::TooSlow)),
         _ => {
-            let body = buffer_body_within(session, time).await?;
+            let body = buffer_announced(session, time, length).await?;
             if body.len() <= most {
                 Ok(body)
             } else {
