@@ -446,7 +446,7 @@ pub struct Exchange {
     /// silent for longer than its read timeout says.
     pub awaits_events: Option<AwaitedEvents>,
     /// The call of the Model Context Protocol that the request makes, for the log.
-    pub mcp_call: Option<Box<McpCall>>,
+    pub mcp_call: Option<Arc<McpCall>>,
     /// Distinct code of a refusal, for log and metrics (`token_expired`, …).
     pub refusal: Option<Cow<'static, str>>,
 }

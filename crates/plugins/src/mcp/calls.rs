@@ -5,13 +5,12 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{HeaderName, UPGRADE};
 use http::{HeaderValue, Method, StatusCode};
 use pingora::http::RequestHeader;
 use serde_json::Value;
 
 use super::Mcp;
-use super::fields::MessageFields;
+use super::fields::{MessageFields, RareFields};
 use super::labels::CallOutcome;
 use super::lists::{Listing, is_list};
 use super::message::{self, FORBIDDEN, Fault, INVALID_REQUEST, Message, Messages};
@@ -61,8 +60,6 @@ const UNREADABLE_MESSAGE: Code = Code::new(
 /// Answers of upstreams that are read must not be compressed.
 pub(super) const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-
 /// Longest time that a client may take to send a message.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -89,6 +86,19 @@ struct Refused {
     scopes: Vec<String>,
     /// What gets an answer of its own, where the message was understood.
     answer: CallAnswer,
+}
+
+/// Why a body goes no further.
+enum Refusal {
+    Refused(Refused),
+    /// The rules do not allow the message of this place.
+    Judged(usize, Decision),
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
 }
 
 /// What of a message is answered by the protocol itself, not by the transport.
@@ -184,9 +194,14 @@ impl Mcp {
     }
 
     /// Begins with a request whose token is good.
-    pub(super) fn begin_calls(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+    pub(super) fn begin_calls(
+        &self,
+        fields: RareFields,
+        session: &mut Session,
+        exchange: &mut Exchange,
+    ) -> Verdict {
         // What follows an upgrade is read by nobody here.
-        if session.req_header().headers.contains_key(UPGRADE) {
+        if fields.upgrades {
             let fault = Fault::new(FORBIDDEN, "the protocol has no upgrade");
             let refused = Refused::new(&UPGRADE_DENIED, fault);
             let reply = self.refuse_call(refused, session.req_header(), exchange);
@@ -198,7 +213,7 @@ impl Mcp {
         }
         let request = session.req_header();
         // Only such a stream has answers to what was asked before.
-        if request.headers.contains_key(LAST_EVENT_ID)
+        if fields.resumes
             && let Some(listing) = self.listing_for(request, exchange, true)
         {
             exchange.notes.push(Box::new(listing));
@@ -213,7 +228,7 @@ impl Mcp {
         resumed: bool,
     ) -> Option<Listing> {
         let token = exchange.token.as_deref()?;
-        let decided = self.config.rules.of(token, exchange.scope(request));
+        let decided = self.config.rules.of(token, request, exchange);
         Some(Listing {
             rules: self.config.rules.clone(),
             decisions: decided.decisions().into(),
@@ -228,19 +243,19 @@ impl Mcp {
         session: &mut Session,
         exchange: &mut Exchange,
     ) -> Flow {
-        let decided = match self.read_body(session, exchange).await {
-            Ok(body) => {
-                let request = session.req_header();
-                self.decide_body(request, exchange, &body).await
-            }
-            Err(refused) => Err(refused),
+        let refused = match self.read_body(session, exchange).await {
+            Ok(body) => match self.decide_body(session.req_header(), exchange, &body) {
+                Ok(()) => return Flow::Continue,
+                Err(Refusal::Refused(refused)) => refused,
+                Err(Refusal::Judged(at, decision)) => {
+                    let request = session.req_header();
+                    // Boxed: calls that are allowed need not carry about what it needs.
+                    Box::pin(self.judged(at, decision, request, exchange, &body)).await
+                }
+            },
+            Err(refused) => refused,
         };
-        match decided {
-            Ok(()) => Flow::Continue,
-            Err(refused) => {
-                Flow::Respond(self.refuse_call(refused, session.req_header(), exchange))
-            }
-        }
+        Flow::Respond(self.refuse_call(refused, session.req_header(), exchange))
     }
 
     async fn read_body(
@@ -278,12 +293,12 @@ impl Mcp {
         Ok(body)
     }
 
-    async fn decide_body(
+    fn decide_body(
         &self,
         request: &RequestHeader,
         exchange: &mut Exchange,
         body: &[u8],
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Refusal> {
         let fields = MessageFields::of(&request.headers);
         let bad = |fault| Refused::new(&BAD_MESSAGE, fault);
         fields.check_encoding().map_err(bad)?;
@@ -295,8 +310,22 @@ impl Mcp {
             };
             Refused { id, ..bad(fault) }
         })?;
-        let Err((at, decision)) = self.judge(request, exchange, &messages) else {
-            return Ok(());
+        let judged = self.judge(request, exchange, &messages);
+        judged.map_err(|(at, decision)| Refusal::Judged(at, decision))
+    }
+
+    /// What comes of the messages of a body of which one is not allowed.
+    async fn judged(
+        &self,
+        at: usize,
+        decision: Decision,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+        body: &[u8],
+    ) -> Refused {
+        let messages = match message::read(body) {
+            Ok(messages) => messages,
+            Err(fault) => return Refused::new(&BAD_MESSAGE, fault),
         };
         let (outcome, refused) = match decision {
             Decision::NeedsScopes(more) => {
@@ -310,16 +339,16 @@ impl Mcp {
             _ => (CallOutcome::Denied, denied(&messages)),
         };
         let Some(message) = messages.all().get(at) else {
-            return Err(refused);
+            return refused;
         };
         self.count(message, outcome, exchange);
         let id = message.id();
-        Err(Refused { id, ..refused })
+        Refused { id, ..refused }
     }
 
     fn count(&self, message: &Message<'_>, outcome: CallOutcome, exchange: &mut Exchange) {
         if let Some(call) = self.labels.count(message, outcome) {
-            exchange.mcp_call = Some(Box::new(call));
+            exchange.mcp_call = Some(call);
         }
     }
 
@@ -335,7 +364,7 @@ impl Mcp {
             return Err((0, Decision::Denied));
         };
         for (at, message) in messages.all().iter().enumerate() {
-            let decided = self.config.rules.of(&token, exchange.scope(request));
+            let decided = self.config.rules.of(&token, request, exchange);
             match decided.decide(message) {
                 Decision::Allowed => self.count(message, CallOutcome::Allowed, exchange),
                 decision => return Err((at, decision)),

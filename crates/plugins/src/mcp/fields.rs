@@ -8,6 +8,7 @@ use http::Method;
 use http::header::{HeaderMap, HeaderValue};
 
 use super::message::{Fault, HEADER_MISMATCH, INVALID_REQUEST, Message, Messages, PARSE_ERROR};
+use super::sessions::SentSession;
 use doorward_net::http::quality;
 use doorward_plugin_api::filter::AwaitedEvents;
 
@@ -23,6 +24,17 @@ pub(super) struct EarlyFields<'r> {
     pub(super) origin: Field<'r>,
     method: Option<&'r HeaderValue>,
     accepts_events: bool,
+    /// Fields that few requests have.
+    pub(super) rare: RareFields,
+}
+
+/// Which fields that few requests have are in a head: nobody looks for the others.
+#[derive(Default, Clone, Copy)]
+pub(super) struct RareFields {
+    /// A session of the protocol, or what some servers take for one.
+    pub(super) names_session: bool,
+    pub(super) upgrades: bool,
+    pub(super) resumes: bool,
 }
 
 impl<'r> EarlyFields<'r> {
@@ -33,7 +45,9 @@ impl<'r> EarlyFields<'r> {
                 "origin" => fields.origin.add(value),
                 "accept" => fields.accepts_events |= quality::names_events(value),
                 "mcp-method" => fields.method = fields.method.or(Some(value)),
-                _ => {}
+                "upgrade" => fields.rare.upgrades = true,
+                "last-event-id" => fields.rare.resumes = true,
+                other => fields.rare.names_session |= SentSession::may_be_named(other),
             }
         }
         fields

@@ -11,6 +11,8 @@ use doorward_plugin_api::filter::McpCall;
 
 /// Methods of the protocol that metrics tell apart.
 const METHODS: [&str; 19] = [
+    // What most messages are is found first.
+    "tools/call",
     "completion/complete",
     "initialize",
     "logging/setLevel",
@@ -28,7 +30,6 @@ const METHODS: [&str; 19] = [
     "resources/unsubscribe",
     "server/discover",
     "subscriptions/listen",
-    "tools/call",
     "tools/list",
 ];
 
@@ -53,8 +54,14 @@ pub(super) struct CallLabels {
     /// Patterns of names in the rules.
     names: Vec<(Subject, String)>,
     /// By method, then by name; the last of each is for what has no word.
-    allowed: Box<[OnceLock<Counter>]>,
+    allowed: Box<[OnceLock<AllowedCall>]>,
     metrics: Arc<Metrics>,
+}
+
+/// A call that was allowed before: where it is counted, and what the log says of it.
+struct AllowedCall {
+    counter: Counter,
+    call: Arc<McpCall>,
 }
 
 impl CallLabels {
@@ -76,30 +83,41 @@ impl CallLabels {
 
     /// Counts a message and what came of it; what the access log says of it. Answers to
     /// the server are no calls.
-    pub(super) fn count(&self, message: &Message<'_>, outcome: CallOutcome) -> Option<McpCall> {
+    pub(super) fn count(
+        &self,
+        message: &Message<'_>,
+        outcome: CallOutcome,
+    ) -> Option<Arc<McpCall>> {
         let (method, method_text) = self.method(message.method.as_deref()?);
+        let call = message.call();
         // The places behind all patterns: what has no word, and what has no name.
-        let (name, name_text) = match message.call() {
+        let (name, name_text) = match call {
             Some((subject, name)) => self.name(subject, name),
             None => (self.names.len() + 1, ""),
         };
         let counter = |decision| self.metrics.mcp_calls(method_text, name_text, decision);
-        match outcome {
+        let described = || {
+            Arc::new(McpCall {
+                method: method_text.into(),
+                name: call.map(|_| name_text.into()),
+            })
+        };
+        let decision = match outcome {
             CallOutcome::Allowed => {
                 let place = method * (self.names.len() + 2) + name;
-                match self.allowed.get(place) {
-                    Some(allowed) => allowed.get_or_init(|| counter("allow")).inc(),
-                    None => counter("allow").inc(),
-                }
+                let allowed = self.allowed.get(place)?.get_or_init(|| AllowedCall {
+                    counter: counter("allow"),
+                    call: described(),
+                });
+                allowed.counter.inc();
+                return Some(Arc::clone(&allowed.call));
             }
-            CallOutcome::StepUp => counter("step_up").inc(),
-            CallOutcome::ImpossibleStepUp => counter("step_up_impossible").inc(),
-            CallOutcome::Denied => counter("deny").inc(),
-        }
-        Some(McpCall {
-            method: method_text.into(),
-            name: message.call().map(|_| name_text.into()),
-        })
+            CallOutcome::StepUp => "step_up",
+            CallOutcome::ImpossibleStepUp => "step_up_impossible",
+            CallOutcome::Denied => "deny",
+        };
+        counter(decision).inc();
+        Some(described())
     }
 
     fn method(&self, method: &str) -> (usize, &str) {

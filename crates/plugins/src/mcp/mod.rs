@@ -21,6 +21,7 @@ mod step_up;
 mod tests;
 
 use std::borrow::Cow;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -48,7 +49,7 @@ use doorward_plugin_api::filter::{
     Code, Exchange, Filter, FilterExplanation, Flow, ProtectedResource, ResponseFlow, Verdict,
 };
 use doorward_plugin_api::{ConfigError, Kind, Parts};
-use fields::{EarlyFields, Field};
+use fields::{EarlyFields, Field, RareFields};
 use labels::CallLabels;
 use sessions::Sessions;
 
@@ -309,8 +310,14 @@ impl Mcp {
     }
 
     /// What becomes of a request whose token is good.
-    fn admitted(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+    fn admitted(
+        &self,
+        fields: RareFields,
+        session: &mut Session,
+        exchange: &mut Exchange,
+    ) -> Verdict {
         if let Some(sessions) = &self.sessions
+            && fields.names_session
             && !sessions.lets_in(session.req_header(), exchange)
         {
             self.refused.inc();
@@ -322,9 +329,32 @@ impl Mcp {
             return Verdict::Now(Flow::Respond(reply));
         }
         if self.looks_at_calls() {
-            return self.begin_calls(session, exchange);
+            return self.begin_calls(fields, session, exchange);
         }
         Verdict::Now(Flow::Continue)
+    }
+
+    /// Waits for what is to be known of the token, and then decides on the message.
+    async fn check_token(&self, session: &mut Session, exchange: &mut Exchange) -> Flow {
+        let flow = match step_up::LackingScope::take(exchange) {
+            Some(reply) => Flow::Respond(reply),
+            None => self.plugin.on_request_slow(session, exchange).await,
+        };
+        let flow = match flow {
+            Flow::Respond(reply) if step_up::lacks_scope(exchange) => {
+                return self.refuse_for_scope(reply, session, exchange).await;
+            }
+            flow => flow,
+        };
+        let flow = self.finish(flow, session.req_header(), exchange);
+        if matches!(flow, Flow::Respond(_)) {
+            return flow;
+        }
+        let rare = EarlyFields::of(&session.req_header().headers).rare;
+        if let Verdict::Now(flow) = self.admitted(rare, session, exchange) {
+            return flow;
+        }
+        self.decide_calls(session, exchange).await
     }
 
     fn share(&self, request: &RequestHeader, response: &mut ResponseHeader) {
@@ -418,8 +448,9 @@ impl Filter for Mcp {
             return Verdict::Now(Flow::Respond(reply));
         }
         exchange.awaits_events = fields.awaited_events(&request.method);
+        let rare = fields.rare;
         match self.plugin.on_request(session, exchange) {
-            Verdict::Now(Flow::Continue) => self.admitted(session, exchange),
+            Verdict::Now(Flow::Continue) => self.admitted(rare, session, exchange),
             Verdict::Now(Flow::Respond(reply)) if step_up::lacks_scope(exchange) => {
                 exchange.notes.push(Box::new(step_up::LackingScope(reply)));
                 Verdict::Wait
@@ -429,27 +460,22 @@ impl Filter for Mcp {
         }
     }
 
-    async fn on_request_slow(&self, session: &mut Session, exchange: &mut Exchange) -> Flow {
-        if !calls::is_admitted(exchange) {
-            let flow = match step_up::LackingScope::take(exchange) {
-                Some(reply) => Flow::Respond(reply),
-                None => self.plugin.on_request_slow(session, exchange).await,
-            };
-            let flow = match flow {
-                Flow::Respond(reply) if step_up::lacks_scope(exchange) => {
-                    return self.refuse_for_scope(reply, session, exchange).await;
-                }
-                flow => flow,
-            };
-            let flow = self.finish(flow, session.req_header(), exchange);
-            if matches!(flow, Flow::Respond(_)) {
-                return flow;
-            }
-            if let Verdict::Now(flow) = self.admitted(session, exchange) {
-                return flow;
-            }
+    fn on_request_slow<'life0, 'life1, 'life2, 'async_trait>(
+        &'life0 self,
+        session: &'life1 mut Session,
+        exchange: &'life2 mut Exchange,
+    ) -> Pin<Box<dyn Future<Output = Flow> + Send + 'async_trait>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        'life2: 'async_trait,
+        Self: 'async_trait,
+    {
+        if calls::is_admitted(exchange) {
+            // What most requests wait for is no more than their body.
+            return Box::pin(self.decide_calls(session, exchange));
         }
-        self.decide_calls(session, exchange).await
+        Box::pin(self.check_token(session, exchange))
     }
 
     async fn explain(

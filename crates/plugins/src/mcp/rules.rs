@@ -5,8 +5,10 @@ use std::borrow::Cow;
 use doorward_core::model::schema::Type;
 use doorward_core::model::token::AccessToken;
 use doorward_expr::{Constants, Expression, Scope};
+use doorward_plugin_api::filter::Exchange;
 use doorward_plugin_api::{ConfigError, config, words};
 use percent_encoding::percent_decode_str;
+use pingora::http::RequestHeader;
 use serde_json::{Value, json};
 use url::Url;
 
@@ -172,6 +174,9 @@ impl Patterns {
 
 /// Whether `text` is what `pattern` says, in which `*` stands for any text.
 pub(super) fn glob(pattern: &str, text: &str) -> bool {
+    if pattern == text {
+        return true;
+    }
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut at, mut next) = (0, 0);
     // Where the last star is, and how much it stands for so far.
@@ -239,11 +244,17 @@ impl Rule {
             })
     }
 
-    fn decide(&self, token: &AccessToken, groups_claim: &str, scope: &Scope<'_>) -> Decision {
+    fn decide<'s>(
+        &self,
+        token: &AccessToken,
+        groups_claim: &str,
+        scope: impl FnOnce() -> Scope<'s>,
+    ) -> Decision {
         let in_group =
             || groups(token, groups_claim).any(|group| self.groups.iter().any(|one| one == group));
         // What exceeds its bound holds for nobody.
-        let holds = (self.when.as_ref()).is_none_or(|when| when.is_true(scope).unwrap_or(false));
+        let is_true = |when: &Expression| when.is_true(&scope()).unwrap_or(false);
+        let holds = self.when.as_ref().is_none_or(is_true);
         if self.denies || !(self.groups.is_empty() || in_group()) || !holds {
             return Decision::Denied;
         }
@@ -271,12 +282,18 @@ impl Rules {
         self.denies_rest || !self.rules.is_empty()
     }
 
-    /// What the rules say of the caller of a request.
-    pub(super) fn of<'r>(&'r self, token: &'r AccessToken, scope: Scope<'r>) -> Decided<'r> {
+    /// What the rules say of the caller of a request, who has this token.
+    pub(super) fn of<'r>(
+        &'r self,
+        token: &'r AccessToken,
+        request: &'r RequestHeader,
+        exchange: &'r Exchange,
+    ) -> Decided<'r> {
         Decided {
             rules: self,
             token,
-            scope,
+            request,
+            exchange,
         }
     }
 
@@ -355,7 +372,8 @@ fn groups<'t>(token: &'t AccessToken, claim: &str) -> impl Iterator<Item = &'t s
 pub(super) struct Decided<'r> {
     rules: &'r Rules,
     token: &'r AccessToken,
-    scope: Scope<'r>,
+    request: &'r RequestHeader,
+    exchange: &'r Exchange,
 }
 
 impl Decided<'_> {
@@ -375,7 +393,9 @@ impl Decided<'_> {
 
     fn of_rule(&self, rule: usize) -> Decision {
         match self.rules.rules.get(rule) {
-            Some(rule) => rule.decide(self.token, &self.rules.groups_claim, &self.scope),
+            Some(rule) => rule.decide(self.token, &self.rules.groups_claim, || {
+                self.exchange.scope(self.request)
+            }),
             None => Decision::Denied,
         }
     }

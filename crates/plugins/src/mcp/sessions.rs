@@ -169,7 +169,7 @@ impl Entries {
 }
 
 /// The session that a request names.
-enum SentSession<'r> {
+pub(super) enum SentSession<'r> {
     Absent,
     Single(&'r HeaderValue),
     /// It names several, or none that all servers see.
@@ -177,6 +177,11 @@ enum SentSession<'r> {
 }
 
 impl<'r> SentSession<'r> {
+    /// Whether a name may be that of the field, or one that some servers take for it.
+    pub(super) fn may_be_named(name: &str) -> bool {
+        name.len() == SESSION.as_str().len() && name.starts_with("mcp")
+    }
+
     fn of(request: &'r RequestHeader) -> Self {
         // Some servers take one sign for the other in names.
         let is_other_spelling = |name: &str| {
@@ -185,7 +190,7 @@ impl<'r> SentSession<'r> {
         };
         let mut sent = Self::Absent;
         for (name, value) in &request.headers {
-            if name.as_str().len() != SESSION.as_str().len() {
+            if !Self::may_be_named(name.as_str()) {
                 continue;
             }
             if name == SESSION {

@@ -162,7 +162,7 @@ fn shown(config: &Value, token: Value, answer: (&str, &str), size: usize) -> Str
     };
     let exchange = Exchange::default();
     let request = RequestHeader::build("POST", b"/mcp", None).unwrap();
-    let decided = config.rules.of(&token, exchange.scope(&request));
+    let decided = config.rules.of(&token, &request, &exchange);
     let listing = lists::Listing {
         decisions: decided.decisions().into(),
         rules: config.rules.clone(),
