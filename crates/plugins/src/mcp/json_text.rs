@@ -368,19 +368,37 @@ impl<'t> JsonText<'t> {
     }
 
     /// Goes past a value; its text.
+    #[inline(always)]
     pub(super) fn skip(&mut self) -> Result<&'t [u8]> {
         let first = self.peek();
         let start = self.at;
         match first {
-            b'"' => drop(self.string()?),
-            b'{' => self.object(|json, _| json.skip().map(drop))?,
-            b'[' => self.array(|json| json.skip().map(drop))?,
-            b't' => self.word(b"true")?,
-            b'f' => self.word(b"false")?,
-            b'n' => self.word(b"null")?,
-            _ => self.number()?,
+            b'"' => {
+                if self.short_string().is_none() {
+                    self.skip_string()?;
+                }
+            }
+            b'{' => self.skip_object()?,
+            b'-' | b'0'..=b'9' => self.number()?,
+            _ => self.skip_other(first)?,
         }
         Ok(self.since(start))
+    }
+
+    #[inline(never)]
+    fn skip_object(&mut self) -> Result<()> {
+        self.object(|json, _| json.skip().map(drop))
+    }
+
+    #[inline(never)]
+    fn skip_other(&mut self, first: u8) -> Result<()> {
+        match first {
+            b'[' => self.array(|json| json.skip().map(drop)),
+            b't' => self.word(b"true"),
+            b'f' => self.word(b"false"),
+            b'n' => self.word(b"null"),
+            _ => Err(JsonError::Malformed),
+        }
     }
 
     fn word(&mut self, word: &[u8]) -> Result<()> {
@@ -393,6 +411,7 @@ impl<'t> JsonText<'t> {
         }
     }
 
+    #[inline(never)]
     fn number(&mut self) -> Result<()> {
         let start = self.at;
         let mut has_exponent = false;
