@@ -17,6 +17,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use doorward_core::clock::Clock;
 use doorward_core::jose::jwks::KeySet;
 use doorward_core::jose::verify::Unverified;
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::outbound::Outbound;
 use doorward_net::telemetry::Metrics;
 use doorward_openid_connect as openid_connect;
@@ -143,7 +144,7 @@ fn filter(c: &mut Criterion) {
             let verdict = filter.on_request(black_box(&mut known), &mut exchange);
             assert!(matches!(verdict, Verdict::Now(Flow::Continue)));
             let mut upstream = known.req_header().clone();
-            filter.on_upstream_request(&exchange, &mut upstream);
+            filter.on_upstream_request(&exchange, &mut UpstreamRequest::new(&mut upstream));
             upstream
         });
     });

@@ -10,6 +10,7 @@ use axum::routing::{get, post};
 use axum::{Form, Json, Router};
 use criterion::{Criterion, criterion_group, criterion_main};
 use doorward_core::clock::Clock;
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::outbound::Outbound;
 use doorward_net::telemetry::Metrics;
 use doorward_openid_connect as openid_connect;
@@ -142,7 +143,7 @@ fn measure(c: &mut Criterion, runtime: &Runtime, name: &str, filter: &dyn Filter
                 assert!(matches!(flow, Flow::Continue));
             }
             let mut upstream = known.req_header().clone();
-            filter.on_upstream_request(&exchange, &mut upstream);
+            filter.on_upstream_request(&exchange, &mut UpstreamRequest::new(&mut upstream));
             upstream
         });
     });

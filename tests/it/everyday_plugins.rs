@@ -63,12 +63,13 @@ const FILE: &str = r#"
   - name: request-transformer
     paths: ["~/request-transformer/(?<user>[a-z]+)$"]
     plugins:
+    - {name: correlation-id, config: {header_name: X-Id}}
     - name: request-transformer
       config:
         remove: {headers: [X-Gone], querystring: [gone]}
         rename: {headers: ["X-Old:X-New"], querystring: ["old:new"]}
         replace: {uri: "/users/$(uri_captures.user)"}
-        add: {headers: ["X-Gone-Too:$(headers['x-gone']) $(query_params.gone)"]}
+        add: {headers: ["X-Gone-Too:$(headers['x-gone']) $(query_params.gone)", "X-Twin:$(headers['x-id'])"]}
   - name: request-transformer-sums
     paths: ["~/request-transformer-sums/(?<page>[a-z0-9]+)$"]
     plugins:
@@ -339,6 +340,9 @@ async fn request_transformer(door: &Door) {
     assert_eq!(headers["x-gone"], Value::Null);
     assert_eq!(headers["x-new"], "2");
     assert_eq!(headers["x-gone-too"], "1 3");
+    // What a filter before has made counts as sent.
+    assert!(headers["x-id"].is_string());
+    assert_eq!(headers["x-twin"], headers["x-id"]);
     // Sums of what is a number, and of what is none.
     let answer = get(door, "/request-transformer-sums/3", &[]).await;
     assert_eq!(answer.expect(200).json()["target"], "/from/20");

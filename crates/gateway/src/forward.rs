@@ -4,11 +4,10 @@ use std::net::IpAddr;
 
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version, header, request};
-use pingora::http::RequestHeader;
 use pingora::prelude::{ErrorType, OrErr};
 
 use super::answer::{X_KONG_REQUEST_ID, via};
-use super::head::{self, HeadFields};
+use super::head::HeadFields;
 use super::router::path::upstream_path;
 use super::snapshot::{LiveRoute, LiveService};
 use doorward_plugin_api::identity;
@@ -103,36 +102,33 @@ pub(super) struct ForwardedRequest<'a> {
 /// # Errors
 /// When the path can't be represented, which the strict parse rules out.
 pub(super) fn prepare(
-    request: &mut RequestHeader,
+    request: &mut request::Parts,
     fields: HeadFields,
     rules: &ForwardingRules<'_>,
     origin: &ForwardedRequest<'_>,
 ) -> pingora::Result<()> {
-    let send_end_stream = request.send_end_stream();
-    let mut parts = head::take_request(request);
     // A trusted proxy in front may be a gateway that has asked.
     let guards_identity = rules.guards_identity && !origin.trusted;
-    strip_owned(&mut parts.headers, rules.owned_headers, guards_identity);
-    let host = origin.asked.cloned().or_else(|| client_host(&parts));
-    let path = origin.client_path.unwrap_or(parts.uri.path());
+    strip_owned(&mut request.headers, rules.owned_headers, guards_identity);
+    let host = origin.asked.cloned().or_else(|| client_host(request));
+    let path = origin.client_path.unwrap_or(request.uri.path());
     let path = HeaderValue::from_str(path).ok();
     let chain = if fields.has(HeadFields::FORWARDED_FOR) {
-        appended(&parts.headers, origin.peer)
+        appended(&request.headers, origin.peer)
     } else {
         origin.peer.clone()
     };
     // One growth of the map in place of several.
-    parts.headers.reserve(12);
-    parts.headers.insert(X_FORWARDED_FOR, chain);
-    forwarded(&mut parts.headers, rules, origin, host.as_ref(), path);
-    set_path(&mut parts, rules, origin)?;
+    request.headers.reserve(12);
+    request.headers.insert(X_FORWARDED_FOR, chain);
+    forwarded(&mut request.headers, rules, origin, host.as_ref(), path);
+    set_path(request, rules, origin)?;
     if fields.has(HeadFields::COOKIES) {
-        join_cookies(&mut parts.headers);
+        join_cookies(&mut request.headers);
     }
     let kept = host.filter(|_| rules.preserve_host);
     let host = kept.unwrap_or_else(|| origin.host.clone());
-    parts.headers.insert(header::HOST, host);
-    head::put_request(request, parts, send_end_stream);
+    request.headers.insert(header::HOST, host);
     Ok(())
 }
 

@@ -18,6 +18,7 @@ use super::context::Ctx;
 use super::{head, responses};
 use allowed_hosts::{AllowedHosts, bare};
 use dialect::Dialect;
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::Code;
@@ -267,9 +268,11 @@ pub(super) async fn pass(
     ctx: &mut Ctx,
 ) -> Result<()> {
     let before = request.headers.clone();
+    let mut changed = UpstreamRequest::new(&mut request);
     for link in ctx.filters() {
-        link.filter.on_upstream_request(&ctx.exchange, &mut request);
+        link.filter.on_upstream_request(&ctx.exchange, &mut changed);
     }
+    drop(changed);
     let mut reply = Reply::empty(StatusCode::OK);
     for name in request.headers.keys() {
         let now = request.headers.get_all(name);

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use http::{HeaderName, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header, request};
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
 
@@ -15,6 +15,7 @@ use super::own_headers::OwnHeaders;
 use super::peer::Dialer;
 use super::proxy::Gateway;
 use super::{client_certificate, forward, head, observe};
+use doorward_net::http::head::UpstreamRequest;
 
 impl Gateway {
     /// Turns the client's request into the upstream's.
@@ -22,21 +23,22 @@ impl Gateway {
         if ctx.service().is_none() || ctx.connection.is_none() {
             return Ok(());
         }
-        self.prepare_head(request, ctx)?;
+        let mut request = UpstreamRequest::new(request);
+        self.prepare_head(&mut request, ctx)?;
         for link in ctx.filters() {
-            link.filter.on_upstream_request(&ctx.exchange, request);
+            link.filter.on_upstream_request(&ctx.exchange, &mut request);
         }
         if let Some(body) = &ctx.exchange.replacement {
-            announce(request, body.len())?;
+            announce(request.fields(), body.len());
         }
         if ctx.exchange.decoder.is_some() {
-            announce_unknown(request)?;
+            announce_unknown(request.parts_mut());
         }
         Ok(())
     }
 
     /// The same, but for what the filters of an entity's route write.
-    pub(super) fn prepare_head(&self, request: &mut RequestHeader, ctx: &Ctx) -> Result<()> {
+    pub(super) fn prepare_head(&self, request: &mut UpstreamRequest<'_>, ctx: &Ctx) -> Result<()> {
         let (Some(service), Some(connection)) = (ctx.service(), &ctx.connection) else {
             return Ok(());
         };
@@ -56,13 +58,13 @@ impl Gateway {
         let http2 = service.dialer.as_ref().is_some_and(Dialer::is_http2);
         if fields.has(HeadFields::TRAILER) && !(http2 && ctx.is_http2()) {
             // No trailers follow, so none are to be waited for.
-            request.remove_header(&header::TRAILER);
+            request.fields().remove(header::TRAILER);
         }
-        forward::prepare(request, fields, &rules, &origin)?;
+        forward::prepare(request.parts_mut(), fields, &rules, &origin)?;
         if self.settings.forward_certificates {
-            client_certificate::forward(&ctx.exchange, request)?;
+            client_certificate::forward(&ctx.exchange, request.fields());
         } else if self.settings.client_certificates {
-            client_certificate::strip(request);
+            client_certificate::strip(request.fields());
         }
         if let Some(journey) = &ctx.journey {
             journey.forward(&ctx.exchange, request);
@@ -72,21 +74,21 @@ impl Gateway {
 }
 
 /// Says how long the body is that takes the place of the client's.
-fn announce(request: &mut RequestHeader, length: usize) -> Result<()> {
-    request.remove_header(&header::TRANSFER_ENCODING);
+fn announce(fields: &mut HeaderMap, length: usize) {
+    fields.remove(header::TRANSFER_ENCODING);
     // The client has been told to go on, or has nothing to wait for.
-    request.remove_header(&header::EXPECT);
-    request.remove_header(&header::TRAILER);
-    request.insert_header(header::CONTENT_LENGTH, length)
+    fields.remove(header::EXPECT);
+    fields.remove(header::TRAILER);
+    fields.insert(header::CONTENT_LENGTH, length.into());
 }
 
 /// Says that nobody knows how long the body is that the upstream gets.
-fn announce_unknown(request: &mut RequestHeader) -> Result<()> {
-    let framed = request.remove_header(&header::CONTENT_LENGTH).is_some();
+fn announce_unknown(request: &mut request::Parts) {
+    let framed = request.headers.remove(header::CONTENT_LENGTH).is_some();
     if framed && request.version < Version::HTTP_2 {
-        request.insert_header(header::TRANSFER_ENCODING, "chunked")?;
+        let chunked = HeaderValue::from_static("chunked");
+        request.headers.insert(header::TRANSFER_ENCODING, chunked);
     }
-    Ok(())
 }
 
 const X_KONG_UPSTREAM_STATUS: HeaderName = HeaderName::from_static("x-kong-upstream-status");

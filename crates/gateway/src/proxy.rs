@@ -27,6 +27,7 @@ use super::{
     session_bound,
 };
 use doorward_expr as expr;
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::{Session, is_interim};
 use doorward_net::http::{accept, bridge};
@@ -124,7 +125,7 @@ impl Gateway {
         }
         if ctx.dialect.is_some() {
             let mut request = forward_auth::draft(session);
-            self.prepare_head(&mut request, ctx)?;
+            self.prepare_head(&mut UpstreamRequest::new(&mut request), ctx)?;
             Box::pin(forward_auth::pass(request, session, ctx)).await?;
             return Ok(true);
         }

@@ -39,6 +39,7 @@ use serde_json::{Map, Value};
 
 use doorward_core::jose::claims::time;
 use doorward_core::jose::verify::Unverified;
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::{Counter, Metrics};
@@ -464,38 +465,40 @@ impl Filter for OpenIdConnect {
         )
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
+        let head = request.head_mut();
         if exchange.body.is_some() {
             // The body is here: no upstream has to be asked whether to send it.
-            request.remove_header(&EXPECT);
+            head.remove_header(&EXPECT);
         }
         if let Some(sessions) = &self.sessions {
-            sessions.strip(request);
+            sessions.strip(head);
         }
         if let Some(logins) = &self.logins {
-            logins.strip(request);
+            logins.strip(head);
         }
         if self.config().proofs.is_some() {
             // It proves nothing to anybody but the gateway.
-            request.remove_header(&provider::proof_of_possession::DPOP);
+            head.remove_header(&provider::proof_of_possession::DPOP);
         }
         if exchange.token.is_none() && !self.is_spared(exchange) {
             let taken = (self.takes_tokens(), self.token_client.is_some());
-            strip(self.config(), taken, request);
+            strip(self.config(), taken, head);
         }
         if exchange.token.is_none() && exchange.consumer.is_none() {
             return;
         }
         let config = self.config();
         let hides = config.hide_credentials && !self.is_spared(exchange);
-        if hides || has_other_credential(config, self.takes_tokens(), exchange, request) {
-            config.places.strip(request);
+        if hides || has_other_credential(config, self.takes_tokens(), exchange, head) {
+            config.places.strip(head);
         }
         identity::write(exchange, request);
         if let Some(token) = &exchange.token {
             let mapped = exchange.consumer.is_some();
-            config.headers.write_upstream(token, mapped, request);
-            headers::token_set::write_token_headers(exchange, request);
+            let head = request.head_mut();
+            config.headers.write_upstream(token, mapped, head);
+            headers::token_set::write_token_headers(exchange, head);
         }
     }
 

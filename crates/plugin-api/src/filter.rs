@@ -27,6 +27,7 @@ use doorward_core::model::service::Service;
 use doorward_core::model::token::AccessToken;
 use doorward_expr::{Response, Scope, Value};
 use doorward_net::http::handshake::{ClientCertificate, Handshake};
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
 
@@ -143,7 +144,7 @@ pub trait Filter: Send + Sync + 'static {
     ///
     /// Runs after hop-by-hop headers are gone, so what it sets can't be
     /// nominated away by the client's `Connection` header.
-    fn on_upstream_request(&self, _exchange: &Exchange, _request: &mut RequestHeader) {}
+    fn on_upstream_request(&self, _exchange: &Exchange, _request: &mut UpstreamRequest<'_>) {}
 
     /// Changes the response head on its way to the client.
     fn on_response(&self, _exchange: &Exchange, _response: &mut ResponseHeader) {}

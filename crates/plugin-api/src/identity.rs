@@ -2,12 +2,11 @@
 //! the same headers, and clients send none of them.
 
 use http::{HeaderName, HeaderValue};
-use pingora::http::RequestHeader;
 use uuid::Uuid;
 
 use crate::consumers::header_value;
 use crate::filter::Exchange;
-use doorward_net::http::head;
+use doorward_net::http::head::UpstreamRequest;
 
 const CONSUMER_ID: HeaderName = HeaderName::from_static("x-consumer-id");
 const CONSUMER_CUSTOM_ID: HeaderName = HeaderName::from_static("x-consumer-custom-id");
@@ -52,30 +51,29 @@ impl Credential {
 }
 
 /// Tells the upstream whom the request comes from.
-pub fn write(exchange: &Exchange, request: &mut RequestHeader) {
+pub fn write(exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
     if exchange.consumer.is_none() && exchange.credential.is_none() {
         return;
     }
-    head::change_request(request, |headers| {
-        let mut set = |name: HeaderName, value: Option<&HeaderValue>| {
-            if let Some(value) = value {
-                headers.insert(name, value.clone());
-            }
-        };
-        if let Some(consumer) = &exchange.consumer {
-            let told = &consumer.headers;
-            set(CONSUMER_ID, told.id.as_ref());
-            set(CONSUMER_CUSTOM_ID, told.custom_id.as_ref());
-            set(CONSUMER_USERNAME, told.username.as_ref());
-            if exchange.credential.is_none() && exchange.token.is_none() {
-                let yes = HeaderValue::from_static("true");
-                set(ANONYMOUS_CONSUMER, Some(&yes));
-            }
+    let headers = request.fields();
+    let mut set = |name: HeaderName, value: Option<&HeaderValue>| {
+        if let Some(value) = value {
+            headers.insert(name, value.clone());
         }
-        if let Some(credential) = &exchange.credential {
-            set(CREDENTIAL_IDENTIFIER, credential.identifier.as_ref());
+    };
+    if let Some(consumer) = &exchange.consumer {
+        let told = &consumer.headers;
+        set(CONSUMER_ID, told.id.as_ref());
+        set(CONSUMER_CUSTOM_ID, told.custom_id.as_ref());
+        set(CONSUMER_USERNAME, told.username.as_ref());
+        if exchange.credential.is_none() && exchange.token.is_none() {
+            let yes = HeaderValue::from_static("true");
+            set(ANONYMOUS_CONSUMER, Some(&yes));
         }
-    });
+    }
+    if let Some(credential) = &exchange.credential {
+        set(CREDENTIAL_IDENTIFIER, credential.identifier.as_ref());
+    }
 }
 
 #[cfg(test)]
@@ -86,10 +84,11 @@ mod tests {
 
     use super::*;
     use doorward_core::model::consumer::Consumer;
+    use pingora::http::RequestHeader;
 
     fn written(exchange: &Exchange) -> Vec<(String, String)> {
         let mut request = RequestHeader::build("GET", b"/", None).expect("a request");
-        write(exchange, &mut request);
+        write(exchange, &mut UpstreamRequest::new(&mut request));
         let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
         let headers = request.headers.iter();
         let mut all: Vec<_> = headers

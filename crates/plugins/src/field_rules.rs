@@ -145,18 +145,18 @@ pub(crate) trait Fields {
     }
 }
 
-impl Fields for pingora::http::RequestHeader {
+impl Fields for HeaderMap {
     fn fields(&self) -> &HeaderMap {
-        &self.headers
+        self
     }
 
     fn remove(&mut self, name: &HeaderName) {
-        self.remove_header(name);
+        self.remove(name);
     }
 
     fn append(&mut self, name: &HeaderName, value: HeaderValue) {
-        // A name and a value that are already those of a message.
-        let _ = self.append_header(name.clone(), value);
+        // There is room: the fields of a request are bounded, and so are the rules.
+        let _ = self.try_append(name, value);
     }
 }
 

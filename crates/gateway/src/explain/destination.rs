@@ -15,6 +15,7 @@ use crate::head::{self, HeadFields};
 use crate::router::Match;
 use crate::snapshot::{LiveRoute, Upstream};
 use doorward_core::model::service::Service;
+use doorward_net::http::head::UpstreamRequest;
 
 /// What is known of a request when it is forwarded.
 pub(super) struct DestinationContext<'a> {
@@ -81,9 +82,11 @@ impl Witness<'_> {
             HeadFields::of(&request.headers),
             ForwardingRules::of(route, live),
         );
-        if forward::prepare(&mut request, fields, &rules, &origin).is_err() {
+        let mut prepared = UpstreamRequest::new(&mut request);
+        if forward::prepare(prepared.parts_mut(), fields, &rules, &origin).is_err() {
             return;
         }
+        drop(prepared);
         let service = &record.value;
         let host = request.headers.get(header::HOST);
         let target = request.uri.path_and_query();

@@ -11,6 +11,7 @@ use super::base::Base;
 use super::routes::FileRoute;
 use crate::head;
 use crate::snapshot::LiveService;
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::Exchange;
 
@@ -125,9 +126,9 @@ impl HandlerContext {
     }
 
     /// Turns the request into the upstream's, as far as its steps have a say.
-    pub(crate) fn forward(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    pub(crate) fn forward(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         if let Some(method) = &self.asked {
-            request.set_method(method.clone());
+            request.parts_mut().method.clone_from(method);
         }
         for step in self.ran.iter().flat_map(|ran| &ran.steps[ran.from..ran.to]) {
             if let Step::Filter { filter, .. } = step {

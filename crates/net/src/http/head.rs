@@ -1,6 +1,8 @@
 //! Heads of messages by their parts: the engine lets nobody change the fields of a head
 //! but one by one, and copies and reads the name of each anew.
 
+use std::ops::Deref;
+
 use http::{HeaderMap, Request, Response, request, response};
 use pingora::http::{RequestHeader, ResponseHeader};
 
@@ -29,13 +31,61 @@ pub fn take_response(head: &mut ResponseHeader) -> (response::Parts, Option<Stri
     (parts, reason)
 }
 
-/// Has `change` change the fields of a request's head. How their names were spelt is
-/// forgotten: names are compared without case (RFC 9110 §5.1).
-pub fn change_request(head: &mut RequestHeader, change: impl FnOnce(&mut HeaderMap)) {
-    let send_end_stream = head.send_end_stream();
-    let mut parts = take_request(head);
-    change(&mut parts.headers);
-    put_request(head, parts, send_end_stream);
+/// The head of a request on its way to an upstream, which many change one after the
+/// other. It is in the form that the last of them asked for: to give it another form
+/// costs as much as to set several fields. How names were spelt is forgotten: names are
+/// compared without case (RFC 9110 §5.1).
+#[derive(Debug)]
+pub struct UpstreamRequest<'a> {
+    head: &'a mut RequestHeader,
+    /// The parts of the head, while it is in this form.
+    parts: Option<request::Parts>,
+    /// What the head said before.
+    send_end_stream: Option<bool>,
+}
+
+impl<'a> UpstreamRequest<'a> {
+    /// This head, which has all changes when they are done.
+    pub fn new(head: &'a mut RequestHeader) -> Self {
+        let send_end_stream = head.send_end_stream();
+        Self {
+            parts: Some(take_request(head)),
+            head,
+            send_end_stream,
+        }
+    }
+
+    /// Method, target and fields, to be changed.
+    pub fn parts_mut(&mut self) -> &mut request::Parts {
+        self.parts.get_or_insert_with(|| take_request(self.head))
+    }
+
+    /// The fields, to be changed.
+    pub fn fields(&mut self) -> &mut HeaderMap {
+        &mut self.parts_mut().headers
+    }
+
+    /// The head in the engine's form, to be changed.
+    pub fn head_mut(&mut self) -> &mut RequestHeader {
+        if let Some(parts) = self.parts.take() {
+            put_request(self.head, parts, self.send_end_stream);
+        }
+        self.head
+    }
+}
+
+impl Deref for UpstreamRequest<'_> {
+    type Target = request::Parts;
+
+    fn deref(&self) -> &request::Parts {
+        self.parts.as_ref().unwrap_or(self.head)
+    }
+}
+
+impl Drop for UpstreamRequest<'_> {
+    fn drop(&mut self) {
+        self.head_mut();
+    }
 }
 
 #[cfg(test)]
@@ -45,25 +95,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_of_fields_leaves_the_rest_of_a_head() {
+    fn changes_in_either_form_leave_the_rest_of_a_head() {
         let mut request = RequestHeader::build("POST", b"/a?b", None).expect("a head");
         request.insert_header("X-One", "1").expect("a field");
         request.set_version(Version::HTTP_2);
         request.set_send_end_stream(false);
-        change_request(&mut request, |headers| {
-            headers.insert("x-two", HeaderValue::from_static("2"));
-        });
+        let mut changed = UpstreamRequest::new(&mut request);
+        changed
+            .fields()
+            .insert("x-two", HeaderValue::from_static("2"));
+        let head = changed.head_mut();
+        head.insert_header("X-Three", "3").expect("a field");
+        assert_eq!(changed.headers.len(), 3);
+        changed
+            .fields()
+            .insert("x-four", HeaderValue::from_static("4"));
+        assert_eq!(changed.headers.len(), 4);
+        drop(changed);
         assert_eq!(
             (request.method.as_str(), request.raw_path()),
             ("POST", &b"/a?b"[..])
         );
-        assert_eq!(
-            (&request.headers["x-one"], &request.headers["x-two"]),
-            (
-                &HeaderValue::from_static("1"),
-                &HeaderValue::from_static("2"),
-            )
-        );
+        let fields = request.headers.iter();
+        let fields: Vec<_> = fields
+            .map(|(name, value)| (name.as_str(), value.as_bytes()))
+            .collect();
+        let expected: [(&str, &[u8]); 4] = [
+            ("x-one", b"1"),
+            ("x-two", b"2"),
+            ("x-three", b"3"),
+            ("x-four", b"4"),
+        ];
+        assert_eq!(fields, expected);
         assert_eq!(request.send_end_stream(), Some(false));
     }
 }

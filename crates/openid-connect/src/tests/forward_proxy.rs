@@ -50,7 +50,8 @@ impl ProxyHttp for Proxy {
         request: &mut RequestHeader,
         exchange: &mut Exchange,
     ) -> pingora::Result<()> {
-        self.filter.on_upstream_request(exchange, request);
+        self.filter
+            .on_upstream_request(exchange, &mut UpstreamRequest::new(request));
         Ok(())
     }
 }

@@ -49,6 +49,7 @@ use url::Url;
 use crate::*;
 use doorward_core::clock::Clock;
 use doorward_core::jose::testing::{TestKey, jwks};
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::outbound::Outbound;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::telemetry::Metrics;
@@ -175,7 +176,8 @@ impl World {
         let reply = decide(&*self.filter, &mut session, &mut exchange).await;
         let mut upstream = session.req_header().clone();
         if reply.is_none() {
-            self.filter.on_upstream_request(&exchange, &mut upstream);
+            self.filter
+                .on_upstream_request(&exchange, &mut UpstreamRequest::new(&mut upstream));
         }
         Outcome {
             reply,

@@ -140,7 +140,9 @@ async fn a_client_that_expects_100_continue_gets_it() {
     let (reply, _client) = tokio::join!(server, client);
     assert!(reply.is_none());
     let mut upstream = session.req_header().clone();
-    world.filter.on_upstream_request(&exchange, &mut upstream);
+    world
+        .filter
+        .on_upstream_request(&exchange, &mut UpstreamRequest::new(&mut upstream));
     assert!(!upstream.headers.contains_key("expect"));
 }
 

@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::authentication::status;
 use doorward_core::model::schema::{Schema, Violations};
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::Counter;
@@ -204,15 +205,10 @@ impl Filter for Acl {
         })
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         for (name, value) in &exchange.vouched {
             if [CONSUMER_GROUPS, AUTHENTICATED_GROUPS].contains(name) {
-                let name = if *name == CONSUMER_GROUPS {
-                    "X-Consumer-Groups"
-                } else {
-                    "X-Authenticated-Groups"
-                };
-                let _ = request.insert_header(name, value);
+                request.fields().insert(name.clone(), value.clone());
             }
         }
     }

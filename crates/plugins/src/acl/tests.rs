@@ -4,6 +4,7 @@ use uuid::Uuid;
 use super::*;
 use crate::authentication::testing::{ask_as, caller, filter, parts_with};
 use crate::testing::plugin;
+use doorward_net::http::head::UpstreamRequest;
 use doorward_plugin_api::identity::Credential;
 
 /// Who is calling: groups of the consumer's records, groups that somebody else vouches
@@ -68,7 +69,7 @@ async fn upstreams_learn_all_groups_unless_they_are_hidden() {
         let filter = filter(&KIND, &config, &parts_with(|_| {}));
         let outcome = ask_as(&*filter, "GET / HTTP/1.1", known).await;
         let mut head = outcome.head;
-        filter.on_upstream_request(&outcome.exchange, &mut head);
+        filter.on_upstream_request(&outcome.exchange, &mut UpstreamRequest::new(&mut head));
         let text = |name| Some(head.headers.get(name)?.to_str().ok()?.to_owned());
         (text("x-consumer-groups"), text("x-authenticated-groups"))
     };

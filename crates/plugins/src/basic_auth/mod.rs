@@ -21,6 +21,7 @@ use crate::authentication::checks::{PasswordChecks, Proof};
 use crate::authentication::login::Login;
 use crate::authentication::{self, Authentication, Challenge, Entry, Refusal};
 use doorward_core::model::schema::Schema;
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, config, identity};
@@ -265,7 +266,7 @@ impl Filter for BasicAuth {
         Some(FilterExplanation::depends("whether the password is right"))
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         identity::write(exchange, request);
     }
 

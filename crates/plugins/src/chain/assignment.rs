@@ -16,6 +16,7 @@ use super::object::{AnyValue, Field, Object, object};
 use super::path_rewrite::with_path;
 use super::settings::{Place, Reading, Settings};
 use doorward_expr::{self as expr, Expression, Scope};
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
@@ -342,8 +343,8 @@ impl Filter for AssignmentFilter {
         all.any(Assignment::needs_body)
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
-        field::write_in_place(&self.in_place, exchange, request);
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
+        field::write_in_place(&self.in_place, exchange, request.fields());
     }
 
     fn on_response_to(

@@ -2,7 +2,7 @@
 
 use http::header::{CONNECTION, HOST};
 use http::uri::Authority;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
 use super::object::{Field, TextLists};
@@ -185,11 +185,7 @@ pub(super) fn put_in_place(exchange: &mut Exchange, name: &HeaderName, value: Op
 }
 
 /// Writes what was given in the place of the gateway's fields `names`.
-pub(super) fn write_in_place(
-    names: &[HeaderName],
-    exchange: &Exchange,
-    request: &mut RequestHeader,
-) {
+pub(super) fn write_in_place(names: &[HeaderName], exchange: &Exchange, fields: &mut HeaderMap) {
     for name in names {
         let of_name = || exchange.in_place.iter().filter(|(of, _)| of == name);
         let given = || of_name().filter_map(|(_, value)| value.clone());
@@ -197,9 +193,10 @@ pub(super) fn write_in_place(
         if of_name().next().is_none() || (*name == HOST && given().next().is_none()) {
             continue;
         }
-        request.remove_header(name);
+        fields.remove(name);
         for value in given() {
-            let _ = request.append_header(name.clone(), value);
+            // There is room, as in [`add`].
+            let _ = fields.try_append(name, value);
         }
     }
 }

@@ -15,6 +15,7 @@ use super::ObjectLookup;
 use super::field::{self, Source, is_gateways};
 use super::object::{Object, TextLists, object};
 use super::settings::{Reading, Settings};
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::Counter;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
@@ -146,8 +147,8 @@ impl Filter for HeaderFilter {
     }
 
     /// Puts what was given in place of the gateway's own fields there.
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
-        field::write_in_place(&self.in_place, exchange, request);
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
+        field::write_in_place(&self.in_place, exchange, request.fields());
     }
 
     fn on_response_to(

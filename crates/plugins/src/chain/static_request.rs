@@ -17,6 +17,7 @@ use super::field::{self, Source};
 use super::object::{Field, Object, TextLists, object};
 use super::settings::{Reading, Settings};
 use doorward_expr::{Expression, Scope};
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::path::with_path_and_query;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
@@ -217,9 +218,9 @@ impl Filter for StaticRequest {
         }
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
-        field::write_in_place(&self.in_place, exchange, request);
-        request.remove_header(&EXPECT);
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
+        field::write_in_place(&self.in_place, exchange, request.fields());
+        request.fields().remove(EXPECT);
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::settings::wrong;
 use doorward_core::clock::{Clock, random_uuid};
 use doorward_core::model::schema::{Schema, Type};
-use doorward_net::http::head;
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::session::Session;
 use doorward_plugin_api::config::header_name;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
@@ -191,11 +191,9 @@ impl Filter for CorrelationId {
 
     /// Writes the header when hop-by-hop headers are gone: no `Connection` header
     /// of a client takes it away.
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         if let Some(id) = of(&exchange.vouched, &self.header) {
-            head::change_request(request, |headers| {
-                headers.insert(self.header.clone(), id.clone());
-            });
+            request.fields().insert(self.header.clone(), id.clone());
         }
     }
 

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::testing::{decide, plugin, session};
+use doorward_net::http::head::UpstreamRequest;
 
 /// What upstream and client get for a request with these header lines.
 async fn exchanged(filter: &dyn Filter, lines: &str) -> (String, Option<String>) {
@@ -15,7 +16,7 @@ async fn exchanged(filter: &dyn Filter, lines: &str) -> (String, Option<String>)
     let mut exchange = Exchange::default();
     assert!(decide(filter, &mut session, &mut exchange).await.is_none());
     let mut upstream = session.req_header().clone();
-    filter.on_upstream_request(&exchange, &mut upstream);
+    filter.on_upstream_request(&exchange, &mut UpstreamRequest::new(&mut upstream));
     let mut response = ResponseHeader::build(StatusCode::OK, None).unwrap();
     response
         .insert_header("kong-request-id", "upstreams")

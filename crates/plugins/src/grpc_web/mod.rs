@@ -29,6 +29,7 @@ use crate::settings::wrong;
 use doorward_core::model::schema::{Schema, Type};
 use doorward_net::http::bridge;
 use doorward_net::http::form;
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
@@ -361,16 +362,16 @@ impl Filter for GrpcWeb {
         })
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
+        let fields = request.fields();
         if translated(exchange).is_some() {
             // What comes back has to be read.
             for name in ["grpc-encoding", "grpc-accept-encoding"] {
-                request.remove_header(name);
+                fields.remove(name);
             }
         }
         for (name, value) in [(CONTENT_TYPE, "application/grpc"), (TE, "trailers")] {
-            // A name and a value that are already those of a message.
-            let _ = request.insert_header(name, HeaderValue::from_static(value));
+            fields.insert(name, HeaderValue::from_static(value));
         }
     }
 

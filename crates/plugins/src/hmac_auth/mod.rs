@@ -22,6 +22,7 @@ use crate::authentication::{
 };
 use doorward_core::clock::http_date;
 use doorward_core::model::schema::{Schema, Violations};
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::session::Session;
 use doorward_plugin_api::config::read_for_check;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
@@ -234,7 +235,7 @@ impl Filter for HmacAuth {
         self.validates_body
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         identity::write(exchange, request);
     }
 

@@ -24,6 +24,7 @@ use crate::authentication::{self, Authentication, Challenge, Directory, Entry, R
 use crate::settings::json_message;
 use config::{Config, Places, TimeClaim};
 use doorward_core::model::credential::KeyDigest;
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
@@ -294,7 +295,7 @@ impl Filter for Jwt {
         Some(self.authentication.explain(judged, exchange))
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         identity::write(exchange, request);
     }
 

@@ -18,6 +18,7 @@ use crate::authentication::{self, Authentication, Challenge, Directory, Entry, R
 use crate::settings::header_name;
 use doorward_core::model::credential::KeyDigest;
 use doorward_core::model::schema::{Schema, Type};
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts, config, identity};
@@ -209,7 +210,7 @@ impl Filter for KeyAuth {
         self.places.body
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         identity::write(exchange, request);
     }
 

@@ -23,6 +23,7 @@ use crate::authentication::{self, Authentication, Challenge, Refusal};
 use crate::settings::UNEXPECTED;
 use directory::Directory;
 use doorward_core::model::schema::{Schema, Violations};
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::session::Session;
 use doorward_plugin_api::config::read_for_check;
 use doorward_plugin_api::filter::{Code, Exchange, Filter, FilterExplanation, Flow, Verdict};
@@ -300,7 +301,7 @@ impl Filter for LdapAuth {
         ))
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         identity::write(exchange, request);
     }
 

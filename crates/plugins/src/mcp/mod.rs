@@ -39,6 +39,7 @@ use url::form_urlencoded;
 
 use config::Config;
 use doorward_core::jose::verify::Unverified;
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::outbound::Outbound;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
@@ -519,14 +520,15 @@ impl Filter for Mcp {
         }
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         self.plugin.on_upstream_request(exchange, request);
         // It is checked here. A server that knows no other name than its own would
         // refuse the pages that the configuration allows.
-        request.remove_header(&ORIGIN);
+        let head = request.head_mut();
+        head.remove_header(&ORIGIN);
         if calls::listing(exchange).is_some() {
             // A name and a value that are already those of a message.
-            let _ = request.insert_header(ACCEPT_ENCODING, calls::IDENTITY);
+            let _ = head.insert_header(ACCEPT_ENCODING, calls::IDENTITY);
         }
     }
 

@@ -29,6 +29,7 @@ use crate::authentication::{self, Authentication, Challenge, Entry, Refusal};
 use crate::settings::{UNEXPECTED, json_message};
 use config::Config;
 use doorward_core::model::oauth2::{OAuth2Facts, StoredOAuth2Token};
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::Counter;
@@ -488,12 +489,11 @@ impl Filter for OAuth2 {
         true
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         identity::write(exchange, request);
         for (name, value) in &exchange.vouched {
             if *name == SCOPE || *name == USER {
-                // A name and a value that are already those of a message.
-                let _ = request.insert_header(name.clone(), value.clone());
+                request.fields().insert(name.clone(), value.clone());
             }
         }
     }

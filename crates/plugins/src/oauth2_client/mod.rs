@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 
 use super::chain::{ChainKind, ObjectLookup};
 use config::Config;
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
 use doorward_openid_connect::embedding::{embed, forget, note_failure};
@@ -157,7 +158,7 @@ impl Filter for ClientFilter {
         self.plugin.needs_body()
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         self.plugin.on_upstream_request(exchange, request);
     }
 

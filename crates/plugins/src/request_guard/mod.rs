@@ -22,6 +22,7 @@ use pingora::http::RequestHeader;
 use serde_json::{Map, Value};
 
 use doorward_net::http::bridge;
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
@@ -161,10 +162,10 @@ impl Filter for RequestGuard {
         }
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         if exchange.body.is_some() {
             // The body is here: no upstream has to be asked whether to send it.
-            request.remove_header(&EXPECT);
+            request.fields().remove(EXPECT);
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http::header::CONTENT_TYPE;
-use pingora::http::RequestHeader;
 
 use super::config::Text;
 use super::query::QueryRules;
@@ -20,9 +20,9 @@ pub(super) enum BodyType {
 }
 
 impl BodyType {
-    /// What the request says of its body.
-    pub(super) fn of(request: &RequestHeader) -> Option<Self> {
-        let value = request.headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    /// What the fields of a request say of its body.
+    pub(super) fn of(fields: &HeaderMap) -> Option<Self> {
+        let value = fields.get(CONTENT_TYPE)?.to_str().ok()?;
         let value = value.to_ascii_lowercase();
         if value.contains("application/json") {
             Some(Self::Json)

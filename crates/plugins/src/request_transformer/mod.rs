@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 
 use crate::settings::UNEXPECTED;
 use crate::template::Request;
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::metrics::Counter;
@@ -105,17 +106,17 @@ impl RequestTransformer {
         request: &RequestHeader,
         rendered: &Rendered,
     ) -> Option<(BodyType, String)> {
-        let mut head = request.clone();
+        let mut fields = request.headers.clone();
         let rules = &self.config.headers;
-        rules.apply(&mut head, |text| rendered.value(text));
-        let content_type = head.headers.get(CONTENT_TYPE)?.to_str().ok()?;
-        Some((BodyType::of(&head)?, content_type.to_owned()))
+        rules.apply(&mut fields, |text| rendered.value(text));
+        let content_type = fields.get(CONTENT_TYPE)?.to_str().ok()?;
+        Some((BodyType::of(&fields)?, content_type.to_owned()))
     }
 
     /// Whether a form's parameters join the query.
     fn moves_form(&self, request: &RequestHeader) -> bool {
         self.config.method == Some(Method::GET)
-            && BodyType::of(request) == Some(BodyType::Form)
+            && BodyType::of(&request.headers) == Some(BodyType::Form)
             && request.method != Method::HEAD
     }
 
@@ -271,14 +272,14 @@ impl Filter for RequestTransformer {
             || names(&headers.replace)
             || names(&headers.add)
             || names(&headers.append);
-        retyped || BodyType::of(request).is_some()
+        retyped || BodyType::of(&request.headers).is_some()
     }
 
     fn needs_route(&self) -> bool {
         !self.config.templates.is_empty()
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         let none = Rendered(Vec::new());
         let mut notes = exchange.notes.iter();
         let rendered = notes.find_map(|note| note.downcast_ref()).unwrap_or(&none);
@@ -295,11 +296,13 @@ impl Filter for RequestTransformer {
         if let Some(method) = &config.method
             && request.method != Method::HEAD
         {
-            request.set_method(method.clone());
+            request.parts_mut().method.clone_from(method);
         }
-        config.headers.apply(request, |text| rendered.value(text));
+        config
+            .headers
+            .apply(request.fields(), |text| rendered.value(text));
         if let Some(host) = &config.host {
-            let _ = request.insert_header(HOST, rendered.value(host));
+            request.fields().insert(HOST, rendered.value(host));
         }
         let mut notes = exchange.notes.iter();
         if let Some(FormQuery(more)) = notes.find_map(|note| note.downcast_ref()) {
@@ -325,9 +328,9 @@ impl Filter for RequestTransformer {
 }
 
 /// Gives the request the target that is made of its query.
-fn set_target(request: &mut RequestHeader, target: impl FnOnce(Option<&str>) -> String) {
+fn set_target(request: &mut UpstreamRequest<'_>, target: impl FnOnce(Option<&str>) -> String) {
     let target = target(request.uri.query());
     if let Ok(uri) = Uri::try_from(target) {
-        request.set_uri(uri);
+        request.parts_mut().uri = uri;
     }
 }

@@ -1,5 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use doorward_net::http::head::UpstreamRequest;
 use doorward_plugin_api::filter::RouteContext;
 use serde_json::json;
 
@@ -22,7 +23,7 @@ async fn sent(config: &Value, target: &str, lines: &str) -> Result<(String, Vec<
         return Err(reply.status.as_u16());
     }
     let mut request = session.req_header().clone();
-    filter.on_upstream_request(&exchange, &mut request);
+    filter.on_upstream_request(&exchange, &mut UpstreamRequest::new(&mut request));
     let fields = request.headers.iter();
     let fields = fields.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
     let mut fields: Vec<_> = fields.collect();
@@ -353,6 +354,6 @@ async fn a_form_without_a_body_to_be_in_joins_the_query() {
             .is_none()
     );
     let mut request = session.req_header().clone();
-    filter.on_upstream_request(&exchange, &mut request);
+    filter.on_upstream_request(&exchange, &mut UpstreamRequest::new(&mut request));
     assert_eq!(request.uri, "/x?a=1&b=2&c=d%20e");
 }

@@ -20,6 +20,7 @@ use crate::rate_limiting::remote::{Remote, Spending};
 use crate::redis_settings::Policy;
 use crate::settings::UNEXPECTED;
 use doorward_core::clock::Clock;
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
 use doorward_net::shared::Unavailable;
@@ -299,15 +300,14 @@ impl Filter for ResponseRatelimiting {
         &self.owned
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         let mut notes = exchange.notes.iter();
         let Some(Usage(used)) = notes.find_map(|note| note.downcast_ref()) else {
             return;
         };
         for (named, used) in self.all.iter().zip(used) {
             let left = quota::value(least(named, used).max(0.0));
-            // A name and a value that are already those of a message.
-            let _ = request.insert_header(named.upstream.clone(), left);
+            request.fields().insert(named.upstream.clone(), left);
         }
     }
 

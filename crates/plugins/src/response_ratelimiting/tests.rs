@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::testing::{decide, plugin, session};
+use doorward_net::http::head::UpstreamRequest;
 
 /// The filter with a limit of two videos a minute and of five images.
 fn filter(more: &Value) -> Arc<dyn Filter> {
@@ -98,7 +99,7 @@ async fn the_upstream_is_told_what_is_left() {
             .is_none()
     );
     let mut request = session.req_header().clone();
-    filter.on_upstream_request(&exchange, &mut request);
+    filter.on_upstream_request(&exchange, &mut UpstreamRequest::new(&mut request));
     assert_eq!(request.headers["x-ratelimit-remaining-image"], "5");
     assert_eq!(filter.owned_headers().len(), 2);
 }

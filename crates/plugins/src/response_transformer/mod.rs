@@ -18,6 +18,7 @@ use crate::field_rules::{
     FieldRules, RuleLists, check_header_names, check_header_pair, check_header_to_remove,
 };
 use doorward_core::model::schema::{Schema, Type};
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::session::Session;
 use doorward_plugin_api::filter::{
     Exchange, Filter, FilterExplanation, Flow, ResponseFlow, Verdict,
@@ -156,11 +157,10 @@ impl Filter for ResponseTransformer {
         Some(FilterExplanation::passes("it changes answers alone"))
     }
 
-    fn on_upstream_request(&self, _: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, _: &Exchange, request: &mut UpstreamRequest<'_>) {
         if !self.json.is_empty() {
             let plain = HeaderValue::from_static("identity");
-            // A name and a value that are already those of a message.
-            let _ = request.insert_header(ACCEPT_ENCODING, plain);
+            request.fields().insert(ACCEPT_ENCODING, plain);
         }
     }
 

@@ -25,6 +25,7 @@ use crate::settings::UNEXPECTED;
 use config::{Config, CookieKind, Items};
 use cookies::{NeedsStore, Presented, Unavailable, presented};
 use doorward_core::clock::Clock;
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::{Session as Request, is_interim};
 use doorward_net::session::cookie::Style;
@@ -263,7 +264,7 @@ impl Filter for SessionPlugin {
         self.config.reads_body
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         identity::write(exchange, request);
         // Another credential may have been asked for since.
         let caller = exchange.consumer.as_ref().zip(exchange.credential.as_ref());
@@ -283,8 +284,7 @@ impl Filter for SessionPlugin {
                 .iter()
                 .any(|(own, _)| own == name)
             {
-                // A name and a value that are already those of a message.
-                let _ = request.insert_header(name.clone(), value);
+                request.fields().insert(name.clone(), value.clone());
             }
         }
     }

@@ -5,6 +5,7 @@ use super::*;
 use crate::authentication::testing::{Outcome, ask, ask_as, caller, filter, parts_with};
 use crate::testing::plugin;
 use doorward_core::model::login::{LoginQuery, StoredLogin};
+use doorward_net::http::head::UpstreamRequest;
 use doorward_plugin_api::consumers::{Caller, Directory};
 use doorward_store::Store;
 
@@ -273,7 +274,7 @@ async fn upstream_and_client_are_told_of_a_session() {
     let forged = format!("{cookie}\r\nSession-Id: forged");
     let outcome = show(&*filter, "GET / HTTP/1.1", &forged).await;
     let mut request = outcome.head.clone();
-    filter.on_upstream_request(&outcome.exchange, &mut request);
+    filter.on_upstream_request(&outcome.exchange, &mut UpstreamRequest::new(&mut request));
     let mut response = ResponseHeader::build(200, None).expect("a head");
     filter.on_response_to(&outcome.head, &outcome.exchange, &mut response);
     let of = |headers: &http::HeaderMap, name: &str| {
@@ -522,7 +523,7 @@ async fn the_upstream_hears_of_no_session_that_another_credential_has_displaced(
     let mut outcome = show(&*filter, "GET / HTTP/1.1", &cookie).await;
     let told = |outcome: &Outcome| {
         let mut request = outcome.head.clone();
-        filter.on_upstream_request(&outcome.exchange, &mut request);
+        filter.on_upstream_request(&outcome.exchange, &mut UpstreamRequest::new(&mut request));
         request.headers.contains_key("session-subject")
     };
     assert!(told(&outcome));

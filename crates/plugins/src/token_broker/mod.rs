@@ -42,6 +42,7 @@ use doorward_core::model::audit::Kind as EventKind;
 use doorward_core::model::token::AccessToken;
 use doorward_net::http::bridge;
 use doorward_net::http::form::{self, Form};
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::outbound::Outbound;
 use doorward_net::http::path::normalize;
 use doorward_net::http::reply::{Reply, ReplyBody};
@@ -430,10 +431,10 @@ impl Filter for TokenBroker {
         self.decide(session.req_header(), exchange).await
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         if exchange.body.is_some() {
             // The body is here: no upstream has to be asked whether to send it.
-            request.remove_header(&EXPECT);
+            request.fields().remove(EXPECT);
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::logging::http_log::put_headers;
 use crate::logging::{OBSERVES, record};
 use crate::settings::{header_name, url_text, wrong};
 use doorward_core::model::schema::{Schema, Type, Violations};
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::outbound::Outbound;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::collector::{Collector, CollectorError, Endpoint, Signal};
@@ -331,9 +332,9 @@ impl Filter for OpenTelemetry {
         Some(FilterExplanation::passes(OBSERVES))
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         if let Some(trace) = noted(KIND.name, exchange) {
-            self.propagation.inject(trace, request);
+            self.propagation.inject(trace, request.fields());
         }
     }
 

@@ -1,7 +1,6 @@
 //! Which headers a trace is read from, and which it is written to.
 
 use http::{HeaderMap, HeaderName};
-use pingora::http::RequestHeader;
 use serde_json::Value;
 use smallvec::SmallVec;
 
@@ -9,7 +8,6 @@ use super::Trace;
 use super::context::{Format, Outgoing, TraceContext, is_of_trace};
 use crate::settings::{with_default, wrong};
 use doorward_core::model::schema::{Schema, Type};
-use doorward_net::http::head;
 use doorward_plugin_api::config::FieldValue;
 use doorward_plugin_api::{ConfigError, config};
 
@@ -192,19 +190,17 @@ impl Propagation {
     }
 
     /// Writes the context for the upstream.
-    pub(super) fn inject(&self, trace: &Trace, request: &mut RequestHeader) {
+    pub(super) fn inject(&self, trace: &Trace, headers: &mut HeaderMap) {
         let out = Outgoing {
             span: trace.proxy,
             parent: trace.root,
             sampled: trace.sampled,
         };
-        head::change_request(request, |headers| {
-            for name in &self.clear {
-                headers.remove(name);
-            }
-            for format in &trace.formats {
-                format.inject(&trace.context, out, headers);
-            }
-        });
+        for name in &self.clear {
+            headers.remove(name);
+        }
+        for format in &trace.formats {
+            format.inject(&trace.context, out, headers);
+        }
     }
 }

@@ -189,9 +189,9 @@ async fn carried(fields: Value, lines: &str) -> HeaderMap {
         is_final: true,
     };
     let trace = begin("zipkin", &propagation, beginning, session.req_header());
-    let mut upstream = session.req_header().clone();
+    let mut upstream = session.req_header().headers.clone();
     propagation.inject(&trace, &mut upstream);
-    upstream.headers.clone()
+    upstream
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ use crate::logging::OBSERVES;
 use crate::logging::http_log::{HttpSender, endpoint};
 use doorward_core::hex;
 use doorward_core::model::schema::{Schema, Type, Violations};
+use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::outbound::Options;
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::Metrics;
@@ -447,9 +448,9 @@ impl Filter for Zipkin {
         Some(FilterExplanation::passes(OBSERVES))
     }
 
-    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         if let Some(trace) = noted(KIND.name, exchange) {
-            self.propagation.inject(trace, request);
+            self.propagation.inject(trace, request.fields());
         }
     }
 

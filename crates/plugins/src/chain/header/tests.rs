@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::testing::{chain_filter, decide, parts, session};
+use doorward_net::http::head::UpstreamRequest;
 
 fn filter(config: Value) -> Result<Arc<dyn Filter>, ConfigError> {
     chain_filter(&parts(), "HeaderFilter", &config, &|_| None)
@@ -31,7 +32,7 @@ async fn sent(config: Value, head: &str, own: &[(&'static str, &str)]) -> (Heade
     for (name, value) in own {
         upstream.insert_header(*name, *value).unwrap();
     }
-    filter.on_upstream_request(&exchange, &mut upstream);
+    filter.on_upstream_request(&exchange, &mut UpstreamRequest::new(&mut upstream));
     (seen(session.req_header()), seen(&upstream))
 }
 

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::testing::{chain_filter, decide, parts, session};
+use doorward_net::http::head::UpstreamRequest;
 
 fn filter(config: Value) -> Result<Arc<dyn Filter>, ConfigError> {
     chain_filter(&parts(), "StaticRequestFilter", &config, &|_| None)
@@ -34,7 +35,7 @@ async fn replace(config: Value, request: &str) -> Replaced {
     let reply = decide(&*filter, &mut session, &mut exchange).await;
     let request = session.req_header().clone();
     let mut upstream = request.clone();
-    filter.on_upstream_request(&exchange, &mut upstream);
+    filter.on_upstream_request(&exchange, &mut UpstreamRequest::new(&mut upstream));
     Replaced {
         request,
         upstream,
