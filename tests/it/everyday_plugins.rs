@@ -49,6 +49,17 @@ const FILE: &str = r#"
     paths: [/rate-limiting]
     plugins:
     - {name: rate-limiting, config: {year: 2, limit_by: ip, policy: local}}
+  - name: told
+    paths: [/told]
+    plugins:
+    - {name: correlation-id, config: {header_name: X-Id, echo_downstream: true}}
+    - {name: rate-limiting, config: {year: 9, limit_by: ip, policy: local}}
+  - name: told-and-read
+    paths: [/told-and-read]
+    plugins:
+    - {name: correlation-id, config: {header_name: X-Id, echo_downstream: true}}
+    - {name: rate-limiting, config: {year: 9, limit_by: ip, policy: local}}
+    - {name: response-transformer, config: {remove: {headers: [X-None]}}}
   - name: redirect
     paths: [/redirect]
     plugins:
@@ -125,6 +136,7 @@ async fn every_plugin_of_one_file_does_what_it_is_for() {
     bot_detection(&door).await;
     cors(&door).await;
     rate_limiting(&door).await;
+    told(&door).await;
     redirect(&door).await;
     response_transformer(&door).await;
     request_transformer(&door).await;
@@ -302,6 +314,36 @@ async fn rate_limiting(door: &Door) {
     assert_eq!(answer.json()["message"], "API rate limit exceeded");
     let reset = answer.header("ratelimit-reset");
     assert_eq!(answer.header("retry-after"), reset);
+}
+
+/// Clients get the same fields in the same order, whether or not a filter looks for them
+/// in the head.
+async fn told(door: &Door) {
+    let names = async |path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n");
+        let mut connection = raw::Connection::open(&door.proxy()).await;
+        connection.send(request.as_bytes()).await;
+        let answer = connection.response().await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.header("x-ratelimit-remaining-year"), Some("8"));
+        let names = answer.headers.into_iter().map(|(name, _)| name);
+        names.collect::<Vec<_>>()
+    };
+    let told = names("/told").await;
+    assert_eq!(told, names("/told-and-read").await);
+    let own = [
+        "x-id",
+        "x-ratelimit-limit-year",
+        "x-ratelimit-remaining-year",
+        "ratelimit-limit",
+        "ratelimit-remaining",
+        "ratelimit-reset",
+    ];
+    let first = told.iter().position(|name| name == own[0]);
+    let first = first.expect("the identifier");
+    let lower: Vec<_> = told.iter().map(|name| name.to_lowercase()).collect();
+    assert_eq!(lower[first..first + own.len()], own);
+    assert_eq!(lower[first + own.len()..], ["date", "connection"]);
 }
 
 async fn redirect(door: &Door) {

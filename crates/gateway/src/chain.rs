@@ -162,6 +162,8 @@ pub(super) struct Chain {
     pub(super) owned_headers: Box<[HeaderName]>,
     /// Whether a filter wants to know what the route knows of a request.
     pub(super) needs_route: bool,
+    /// Whether a filter looks at the heads of answers when they are finished.
+    pub(super) reads_heads: bool,
     /// Whether a filter wants to know of requests that are over.
     pub(super) observed: bool,
     /// Where filters expect secrets, if a filter observes.
@@ -244,6 +246,7 @@ impl Chains {
         owned.sort_by(|a, b| a.as_str().cmp(b.as_str()));
         owned.dedup();
         let needs_route = all.iter().any(|link| link.filter.needs_route());
+        let reads_heads = all.iter().any(|link| link.filter.reads_heads());
         let observed = all.iter().any(|link| link.filter.observes());
         let secret_fields = if observed {
             let fields = all.iter().flat_map(|link| link.filter.secret_fields());
@@ -253,6 +256,7 @@ impl Chains {
         };
         Chain {
             needs_route,
+            reads_heads,
             observed,
             secret_fields,
             links,

@@ -48,6 +48,8 @@ pub struct Ctx {
     pub(super) pages: Option<&'static ErrorPages>,
     /// Which of its own headers the gateway shows.
     pub(super) shown: OwnHeaders,
+    /// Whether answers may be compressed.
+    pub(super) compresses: bool,
     /// Whether the whole body was read beforehand.
     pub(super) gathered: bool,
     /// Whether this try's upstream has got what replaces the client's body.
@@ -138,6 +140,7 @@ impl Ctx {
             hsts: None,
             pages: None,
             shown: OwnHeaders::default(),
+            compresses: false,
             gathered: false,
             substituted: false,
             body_received: 0,
@@ -201,6 +204,14 @@ impl Ctx {
         if !snapshot.everywhere.is_empty() {
             self.chain = Some(snapshot.everywhere.clone());
         }
+    }
+
+    /// Whether anybody looks at the head of the answer when it is finished, or adds to it.
+    pub(super) fn reads_heads(&self) -> bool {
+        self.compresses
+            || self.hsts.is_some()
+            || !self.trail.is_off()
+            || self.route.as_ref().is_none_or(|route| route.reads_heads)
     }
 
     /// Whether anybody but the gateway may change its heads.

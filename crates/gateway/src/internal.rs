@@ -59,7 +59,7 @@ pub(super) async fn respond(
     if session.req_header().version == http::Version::HTTP_10 {
         connection::drop_chunked(session, &mut head);
     }
-    finish_head(session.req_header(), &mut head, fields, ctx, now)?;
+    finish_head(session, &mut head, fields, ctx, now)?;
     if head.extensions.get::<SecretPath>().is_some() {
         let path = ctx.path(session.req_header());
         let front = path.rsplit_once('/').map_or("", |(front, _)| front);

@@ -16,6 +16,7 @@ use super::peer::Dialer;
 use super::proxy::Gateway;
 use super::{client_certificate, forward, head, observe};
 use doorward_net::http::head::UpstreamRequest;
+use doorward_net::http::session::Session;
 
 impl Gateway {
     /// Turns the client's request into the upstream's.
@@ -101,10 +102,10 @@ const ENGINE_FIELDS: usize = 2;
 /// Adds the gateway's and the filters' headers to a response, of which `fields` are
 /// those that it has come with.
 pub(super) fn finish_head(
-    request: &RequestHeader,
+    session: &mut Session,
     response: &mut ResponseHeader,
     fields: HeadFields,
-    ctx: &Ctx,
+    ctx: &mut Ctx,
     now: Instant,
 ) -> Result<()> {
     let total = now - ctx.started;
@@ -137,7 +138,9 @@ pub(super) fn finish_head(
         headers.remove(header::PROXY_AUTHENTICATE);
     }
     // One growth of the map: for what follows, and for what the engine adds.
-    headers.reserve(OWN_FIELDS + ENGINE_FIELDS + ctx.exchange.response_headers.len());
+    let queued = ctx.exchange.response_headers.len();
+    let past = queued > 0 && !parts.status.is_informational() && !ctx.reads_heads();
+    headers.reserve(OWN_FIELDS + ENGINE_FIELDS + if past { 0 } else { queued });
     if ctx.shown.has(OwnHeaders::VIA) {
         headers.append(header::VIA, via);
     }
@@ -155,7 +158,11 @@ pub(super) fn finish_head(
     {
         headers.insert(X_KONG_REQUEST_ID, id.clone());
     }
-    for (name, value) in &ctx.exchange.response_headers {
+    let queue = &mut ctx.exchange.response_headers;
+    if past && are_new(queue, headers) {
+        session.take_fields(queue);
+    }
+    for (name, value) in &*queue {
         headers.append(name.clone(), value.clone());
     }
     if let Some(hsts) = &ctx.hsts {
@@ -167,7 +174,49 @@ pub(super) fn finish_head(
         response.set_reason_phrase(Some(&reason))?;
     }
     for link in ctx.filters() {
+        let request = session.req_header();
         link.filter.on_response_to(request, &ctx.exchange, response);
     }
     Ok(())
+}
+
+/// Whether each of `fields` has a name that no other one of them has, and none in
+/// `headers`.
+fn are_new(fields: &[(HeaderName, HeaderValue)], headers: &HeaderMap) -> bool {
+    // Few names are as long as one of these.
+    let bit = |name: &HeaderName| 1_u64 << (name.as_str().len() & 63);
+    let has = |fields: &[(HeaderName, HeaderValue)], name| fields.iter().any(|(of, _)| of == name);
+    let mut lengths = 0;
+    for (at, (name, _)) in fields.iter().enumerate() {
+        if lengths & bit(name) != 0 && has(&fields[..at], name) {
+            return false;
+        }
+        lengths |= bit(name);
+    }
+    !headers
+        .keys()
+        .any(|name| lengths & bit(name) != 0 && has(fields, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_another_field_has_is_not_new() {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-there", HeaderValue::from_static("1"));
+        let new = |names: &[&'static str]| {
+            let value = HeaderValue::from_static("2");
+            let fields = names.iter().map(|name| HeaderName::from_static(name));
+            let fields: Vec<_> = fields.map(|name| (name, value.clone())).collect();
+            are_new(&fields, &headers)
+        };
+        assert!(new(&["x-other", "x-one-more", "x-alike", "x-third"]));
+        assert!(!new(&["x-one-more", "x-there"]), "the head has it");
+        assert!(
+            !new(&["x-other", "x-one-more", "x-other"]),
+            "it is told twice"
+        );
+    }
 }

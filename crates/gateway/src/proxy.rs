@@ -109,6 +109,7 @@ impl Gateway {
             ctx.connection = Some(connection);
         }
         ctx.shown = self.settings.headers;
+        ctx.compresses = self.settings.compression.is_some();
         ctx.pages = self.settings.error_pages;
         if self.settings.request_ids {
             ctx.request_id = Some(observe::request_id());
@@ -330,7 +331,7 @@ impl Gateway {
             let own = &self.settings.own_cookies;
             own.refuse(filters, &self.live.load().cookie_givers, response);
         }
-        finish_head(session.req_header(), response, fields, ctx, now)?;
+        finish_head(session, response, fields, ctx, now)?;
         if ctx.journey.is_some() {
             Box::pin(unwind::proxied(session, ctx, response)).await?;
         }

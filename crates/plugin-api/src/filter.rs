@@ -149,6 +149,15 @@ pub trait Filter: Send + Sync + 'static {
     /// Changes the response head on its way to the client.
     fn on_response(&self, _exchange: &Exchange, _response: &mut ResponseHeader) {}
 
+    /// Whether it looks for anything in the finished head of an answer or in
+    /// [`Exchange::response_headers`], or changes the head. A filter does not that only
+    /// sees to it that none of its fields is there twice. Where no filter of a route does
+    /// and none observes, what filters have queued goes to the client past the head: a
+    /// place in its map costs more than all else of a field.
+    fn reads_heads(&self) -> bool {
+        true
+    }
+
     /// Changes the response head, knowing the request as filters left it. The
     /// gateway calls this one; filters that need no request write
     /// [`Filter::on_response`] alone.

@@ -256,6 +256,10 @@ impl Filter for Observer {
     fn secret_fields(&self) -> Vec<&str> {
         vec!["apikey"]
     }
+
+    fn reads_heads(&self) -> bool {
+        false
+    }
 }
 
 /// The same with a filter that observes.
@@ -273,6 +277,15 @@ fn only_routes_with_a_filter_that_observes_collect_for_it() {
         assert!(observed.observed, "{place}");
         assert_eq!(observed.secret_fields, ["apikey".into()].into());
     }
+}
+
+#[test]
+fn a_chain_reads_heads_where_a_filter_of_it_may() {
+    let reads = |links: Vec<Link>| Chains::of(links.into_iter()).chain(PLACE).reads_heads;
+    let spares = || observing(link("http-log", ""));
+    assert!(!reads(vec![spares()]));
+    assert!(reads(vec![spares(), link("throttling", "r")]));
+    assert!(reads(vec![spares(), link("throttling", "c")]));
 }
 
 #[test]

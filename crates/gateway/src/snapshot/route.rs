@@ -34,6 +34,8 @@ pub struct LiveRoute {
     pub scoped: Option<Arc<Scoped>>,
     /// Headers that filters vouch for and clients may not send.
     pub owned_headers: Box<[HeaderName]>,
+    /// Whether a filter looks at the heads of answers when they are finished.
+    pub reads_heads: bool,
     /// Whether a filter wants to know of requests that are over.
     pub observed: bool,
     /// Where filters expect secrets, if a filter observes.
@@ -213,6 +215,7 @@ fn live(record: &Arc<Record<Route>>, parts: &Parts<'_>) -> Arc<LiveRoute> {
         filters: chain.links,
         scoped: chain.scoped,
         owned_headers: chain.owned_headers,
+        reads_heads: chain.reads_heads,
         observed: chain.observed,
         secret_fields: chain.secret_fields,
         strip_path: route.strip_path,

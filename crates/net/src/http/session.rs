@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::StatusCode;
+use http::{HeaderName, HeaderValue, StatusCode};
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::prelude::{Error, ErrorType};
@@ -98,6 +98,10 @@ pub trait HttpSession: Send + Sync {
     /// What was read of the body and kept; nothing where that is not all of it.
     fn get_retry_buffer(&self) -> Option<Bytes>;
 
+    /// Takes fields that belong at the end of the next answer's head, and need no place in
+    /// its map: nobody looks for them there. A session that can't write them so leaves
+    /// them.
+    fn take_fields(&mut self, _fields: &mut Vec<(HeaderName, HeaderValue)>) {}
     /// Leaves the next answer's head the `Date` that its upstream gave it.
     fn keep_date(&self, date: &[u8]);
     /// Sends every piece of the answer as soon as it is written.

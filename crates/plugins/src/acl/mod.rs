@@ -194,6 +194,10 @@ impl Filter for Acl {
         }
     }
 
+    fn reads_heads(&self) -> bool {
+        false
+    }
+
     async fn explain(
         &self,
         _: &RequestHeader,

@@ -248,6 +248,10 @@ impl Filter for BasicAuth {
         self.settle(judged, session.req_header_mut(), exchange)
     }
 
+    fn reads_heads(&self) -> bool {
+        false
+    }
+
     async fn explain(
         &self,
         request: &RequestHeader,

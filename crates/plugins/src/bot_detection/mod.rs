@@ -145,6 +145,10 @@ impl Filter for BotDetection {
         Verdict::Now(Flow::Respond(reply))
     }
 
+    fn reads_heads(&self) -> bool {
+        false
+    }
+
     async fn explain(
         &self,
         request: &RequestHeader,

@@ -197,6 +197,10 @@ impl Filter for CorrelationId {
         }
     }
 
+    fn reads_heads(&self) -> bool {
+        false
+    }
+
     /// The upstream's own header of that name gives way.
     fn on_response(&self, exchange: &Exchange, response: &mut ResponseHeader) {
         let id = of(&exchange.response_headers, &self.header).filter(|_| self.echo);

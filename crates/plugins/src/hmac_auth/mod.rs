@@ -216,6 +216,10 @@ impl Filter for HmacAuth {
         Verdict::Now(self.authentication.settle(judged, exchange))
     }
 
+    fn reads_heads(&self) -> bool {
+        false
+    }
+
     async fn explain(
         &self,
         request: &RequestHeader,

@@ -131,6 +131,10 @@ impl Filter for IpRestriction {
         Verdict::Now(Flow::Respond(Reply::message(self.status, message)))
     }
 
+    fn reads_heads(&self) -> bool {
+        false
+    }
+
     async fn explain(
         &self,
         _: &RequestHeader,

@@ -276,6 +276,10 @@ impl Filter for Jwt {
         Verdict::Now(self.authentication.settle(judged, exchange))
     }
 
+    fn reads_heads(&self) -> bool {
+        false
+    }
+
     async fn explain(
         &self,
         request: &RequestHeader,

@@ -187,6 +187,10 @@ impl Filter for KeyAuth {
         Verdict::Now(self.authentication.settle(judged, exchange))
     }
 
+    fn reads_heads(&self) -> bool {
+        false
+    }
+
     async fn explain(
         &self,
         request: &RequestHeader,

@@ -244,6 +244,10 @@ impl Filter for RateLimiting {
         Some(FilterExplanation::depends("how many requests came before"))
     }
 
+    fn reads_heads(&self) -> bool {
+        false
+    }
+
     /// An upstream's own headers of these names give way.
     fn on_response(&self, exchange: &Exchange, response: &mut ResponseHeader) {
         let Some(quota) = &self.quota else { return };

@@ -181,6 +181,10 @@ impl Filter for RequestSizeLimiting {
         Verdict::Now(Flow::Continue)
     }
 
+    fn reads_heads(&self) -> bool {
+        false
+    }
+
     async fn explain(
         &self,
         request: &RequestHeader,

@@ -249,6 +249,10 @@ impl Filter for RequestTransformer {
         }
     }
 
+    fn reads_heads(&self) -> bool {
+        false
+    }
+
     async fn explain(&self, _: &RequestHeader, _: &mut Exchange) -> Option<FilterExplanation> {
         Some(if self.config.templates.is_empty() {
             FilterExplanation::passes("it changes what the upstream gets")

@@ -289,6 +289,10 @@ impl Filter for Throttling {
         concluded.apply(exchange)
     }
 
+    fn reads_heads(&self) -> bool {
+        false
+    }
+
     async fn explain(
         &self,
         request: &RequestHeader,

@@ -328,6 +328,10 @@ impl Filter for OpenTelemetry {
         Verdict::Now(Flow::Continue)
     }
 
+    fn reads_heads(&self) -> bool {
+        self.id_header.is_some()
+    }
+
     async fn explain(&self, _: &RequestHeader, _: &mut Exchange) -> Option<FilterExplanation> {
         Some(FilterExplanation::passes(OBSERVES))
     }

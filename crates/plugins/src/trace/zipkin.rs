@@ -444,6 +444,10 @@ impl Filter for Zipkin {
         Verdict::Now(Flow::Continue)
     }
 
+    fn reads_heads(&self) -> bool {
+        self.id_header.is_some()
+    }
+
     async fn explain(&self, _: &RequestHeader, _: &mut Exchange) -> Option<FilterExplanation> {
         Some(FilterExplanation::passes(OBSERVES))
     }

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
-use http::{HeaderMap, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use pingora::Result;
 use pingora::http::ResponseHeader;
 use pingora::prelude::{Error, ErrorType};
@@ -45,6 +45,8 @@ pub(super) struct Answer {
     head: Option<Box<ResponseHeader>>,
     framing: Framing,
     no_interim: bool,
+    /// Fields for the end of the head that have no place in its map.
+    behind: Vec<(HeaderName, HeaderValue)>,
     /// How long the client may take nothing.
     limit: Option<Duration>,
     /// What waits to be sent first,
@@ -66,6 +68,14 @@ impl Answer {
 
     pub(super) fn leave_out_interim(&mut self, leave_out: bool) {
         self.no_interim = leave_out;
+    }
+
+    /// Takes fields for the end of the answer's head, unless one of them would have its
+    /// name written in another way there.
+    pub(super) fn take_fields(&mut self, fields: &mut Vec<(HeaderName, HeaderValue)>) {
+        if self.behind.is_empty() && fields.iter().all(|(name, _)| is_written_as_is(name)) {
+            self.behind = std::mem::take(fields);
+        }
     }
 
     /// The last head.
@@ -96,18 +106,26 @@ impl Answer {
         if interim && self.no_interim || self.written().is_some_and(is_late) {
             return Ok(());
         }
+        let (mut behind, mut past) = (Vec::new(), None);
         if !interim {
             self.framing = framing_of(&head, answers_head)?;
             if self.framing == Framing::UntilClose {
                 *keepalive = None;
             }
-            if !head.headers.contains_key(header::DATE) {
-                head.insert_header(header::DATE, get_cached_date())?;
+            let options = options(&head, keepalive.is_some());
+            behind = std::mem::take(&mut self.behind);
+            if behind.is_empty() || head.headers.contains_key(header::CONNECTION) {
+                complete(&mut head, &behind, options)?;
+            } else {
+                past = Some(options);
             }
-            head.insert_header(header::CONNECTION, options(&head, keepalive.is_some()))?;
         }
         self.gather();
-        write_head(&head, &mut self.first);
+        write_start(&head, &mut self.first);
+        if let Some(options) = past {
+            write_past(&head, &behind, options, &mut self.first);
+        }
+        self.first.put_slice(b"\r\n");
         self.head = Some(head);
         Ok(())
     }
@@ -268,8 +286,24 @@ fn is_chunked(headers: &HeaderMap) -> bool {
     coding.is_some_and(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
 }
 
-/// Writes a head as it is sent (RFC 9112 §4).
-fn write_head(head: &ResponseHeader, out: &mut BytesMut) {
+/// Puts the last fields into an answer's head: those that were taken, its date, and what
+/// it says of the connection.
+fn complete(
+    head: &mut ResponseHeader,
+    behind: &[(HeaderName, HeaderValue)],
+    options: &'static str,
+) -> Result<()> {
+    for (name, value) in behind {
+        head.append_header(name.clone(), value.clone())?;
+    }
+    if !head.headers.contains_key(header::DATE) {
+        head.insert_header(header::DATE, get_cached_date())?;
+    }
+    head.insert_header(header::CONNECTION, options)
+}
+
+/// Writes a head as it is sent (RFC 9112 §4), without its end.
+fn write_start(head: &ResponseHeader, out: &mut BytesMut) {
     out.reserve(HEAD);
     out.put_slice(match head.version {
         Version::HTTP_10 => b"HTTP/1.0 ",
@@ -280,7 +314,36 @@ fn write_head(head: &ResponseHeader, out: &mut BytesMut) {
     out.put_slice(head.get_reason_phrase().unwrap_or_default().as_bytes());
     out.put_slice(b"\r\n");
     head.header_to_h1_wire(out);
-    out.put_slice(b"\r\n");
+}
+
+/// Writes the last fields of an answer past its head, in the order that they have in one.
+fn write_past(
+    head: &ResponseHeader,
+    behind: &[(HeaderName, HeaderValue)],
+    options: &'static str,
+    out: &mut BytesMut,
+) {
+    let mut write = |name: &str, value: &[u8]| {
+        out.reserve(name.len() + value.len() + 4);
+        out.put_slice(name.as_bytes());
+        out.put_slice(b": ");
+        out.put_slice(value);
+        out.put_slice(b"\r\n");
+    };
+    for (name, value) in behind {
+        write(name.as_str(), value.as_bytes());
+    }
+    if !head.headers.contains_key(header::DATE) {
+        write("Date", get_cached_date().as_bytes());
+    }
+    write("Connection", options.as_bytes());
+}
+
+/// Whether a name is written in lower case. The engine writes some in another way, all of
+/// which begin with one of these letters.
+fn is_written_as_is(name: &HeaderName) -> bool {
+    let first = name.as_str().as_bytes().first();
+    !matches!(first, None | Some(b'a' | b'c' | b'd' | b'h' | b's' | b't'))
 }
 
 /// Writes how long a chunk is (RFC 9112 §7.1).

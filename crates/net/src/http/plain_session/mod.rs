@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use http::{Version, header};
+use http::{HeaderName, HeaderValue, Version, header};
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::prelude::{Error, ErrorType};
@@ -266,6 +266,10 @@ impl HttpSession for PlainSession {
     fn get_retry_buffer(&self) -> Option<Bytes> {
         let kept = self.body.kept.as_ref().filter(|kept| !kept.is_empty())?;
         Some(Bytes::copy_from_slice(kept))
+    }
+
+    fn take_fields(&mut self, fields: &mut Vec<(HeaderName, HeaderValue)>) {
+        self.answer.take_fields(fields);
     }
 
     fn keep_date(&self, _date: &[u8]) {

@@ -205,6 +205,76 @@ async fn interim_heads_precede_the_one_head_of_the_answer() {
     assert_eq!(session.response_written().expect("a head").status, 200);
 }
 
+/// What a client gets of an answer with these fields that is given `behind` too.
+async fn answered(
+    fields: &[(&'static str, &'static str)],
+    behind: &[(&'static str, &'static str)],
+    takes: bool,
+) -> String {
+    let (mut session, mut client) = session(GET).await;
+    let mut head = head(200, fields);
+    let mut behind: Vec<_> = behind
+        .iter()
+        .map(|(name, value)| {
+            let name = HeaderName::from_static(name);
+            (name, HeaderValue::from_static(value))
+        })
+        .collect();
+    if takes {
+        session.take_fields(&mut behind);
+    }
+    for (name, value) in behind {
+        head.append_header(name, value).expect("a field");
+    }
+    session
+        .queue(HttpTask::Header(head, true))
+        .await
+        .expect("a head");
+    session.send().await.expect("a reader");
+    got(&mut client).await
+}
+
+#[tokio::test]
+async fn fields_past_a_head_are_written_as_if_they_were_in_it() {
+    let length = ("Content-Length", "0");
+    let own = [("x-one", "1"), ("ratelimit-limit", "2")];
+    for fields in [&[length][..], &[length, ("Connection", "Upgrade")]] {
+        let in_map = answered(fields, &own, false).await;
+        assert_eq!(answered(fields, &own, true).await, in_map);
+        assert!(in_map.contains("x-one: 1\r\nratelimit-limit: 2\r\n"));
+    }
+    // These names have another spelling in a head.
+    let own = [("x-one", "1"), ("set-cookie", "a=b")];
+    let in_map = answered(&[length], &own, false).await;
+    assert_eq!(answered(&[length], &own, true).await, in_map);
+    assert!(in_map.contains("Set-Cookie: a=b"));
+}
+
+#[tokio::test]
+async fn fields_past_a_head_follow_none_that_is_not_the_answer() {
+    let (mut session, mut client) = session(GET).await;
+    let mut fields = vec![(
+        HeaderName::from_static("x-one"),
+        HeaderValue::from_static("1"),
+    )];
+    session.take_fields(&mut fields);
+    assert!(fields.is_empty());
+    for status in [103, 204] {
+        let mut head = head(status, &[]);
+        head.remove_header("Date");
+        let task = HttpTask::Header(head, status == 204);
+        session.queue(task).await.expect("a head");
+    }
+    session.send().await.expect("a reader");
+    let got = got(&mut client).await;
+    let (interim, answer) = got.split_once("\r\n\r\n").expect("two heads");
+    assert!(!interim.contains("x-one"), "{got}");
+    let fields: Vec<_> = answer.lines().skip(1).collect();
+    assert_eq!(fields[0], "x-one: 1");
+    assert!(fields[1].starts_with("Date: "), "{got}");
+    assert_eq!(fields[2], "Connection: keep-alive");
+}
+
 #[tokio::test]
 async fn a_client_that_leaves_is_noticed() {
     let (mut session, client) = session(GET).await;
