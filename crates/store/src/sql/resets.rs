@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::{Row, Tx, endings, sql, users};
-use crate::{Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::reset::StoredReset;
 use doorward_core::model::secret::Secret;
@@ -95,6 +95,7 @@ async fn spend(
     });
     if user.is_none() {
         // The link is gone all the same.
+        PendingAudit::void_unless(false);
         tx.commit().await?;
         return Ok(None);
     }

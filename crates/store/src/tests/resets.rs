@@ -1,6 +1,7 @@
 //! Links by which people choose new passwords.
 
 use super::*;
+use doorward_core::model::audit::{self, AuditQuery, AuditRecord};
 use doorward_core::model::reset::StoredReset;
 
 fn link(user: &User, token: &str, expires_ms: i64) -> StoredReset {
@@ -53,6 +54,45 @@ async fn a_link_is_good_once_in_time_and_for_the_password_in_force() {
     let stale = link(&carol, "five", 1000);
     store.insert_reset(&stale, 3).await.expect("kept");
     assert_eq!(spend("five", "newer", 10).await, None, "another password");
+}
+
+/// The record of a new password that a link is for.
+fn record() -> AuditRecord {
+    AuditRecord {
+        id: random_uuid(),
+        kind: audit::Kind::PasswordReset,
+        realm: None,
+        user_id: None,
+        user_name: None,
+        client_id: None,
+        address: None,
+        failed: false,
+        doc: Map::new(),
+    }
+}
+
+#[tokio::test]
+async fn a_dead_link_leaves_no_record_of_a_new_password() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let mut carol = user("carol", json!({}));
+    carol.password_hash = Some(Secret::new("old"));
+    store.insert_user(&carol).await.expect("added");
+    for (token, expires_ms, is_good) in [("dead", 5, false), ("good", 1000, true)] {
+        let reset = link(&carol, token, expires_ms);
+        store.insert_reset(&reset, 3).await.expect("kept");
+        let new = Secret::new("new");
+        let spent = store.reset_password(TokenHash::of(token), &new, 10);
+        let (spent, _, is_recorded) = with_audit(record(), spent).await;
+        assert_eq!(spent.expect("an answer").is_some(), is_good, "{token}");
+        assert_eq!(is_recorded, is_good, "{token}");
+        let query = AuditQuery {
+            limit: 10,
+            ..AuditQuery::default()
+        };
+        let kept = store.audit(&query).await.expect("read");
+        assert_eq!(kept.len(), usize::from(is_good), "{token}");
+    }
 }
 
 #[tokio::test]
