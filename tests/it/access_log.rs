@@ -1,5 +1,7 @@
 //! The access log by a template, its conditions, and what clients may write into it.
 
+use serde_json::Value;
+
 use crate::support::{Door, Setup, Upstream, http};
 
 /// A door to `upstream` whose access log is configured by `section`.
@@ -36,6 +38,33 @@ async fn a_template_shows_who_asked_for_what_and_who_answered() {
     door.get("a.test", "/gone").await.expect(502);
     let failed = "LINE 127.0.0.1 gone - 127.0.0.1:1 1 502 -";
     door.wait_log("the failure", |line| line == failed).await;
+}
+
+#[tokio::test]
+async fn a_line_in_json_has_the_trace_and_the_upstream() {
+    let upstream = Upstream::echo().await;
+    let door = door_with(&upstream, "stdout").await;
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let request = http::client()
+        .get(door.proxy_url("/api"))
+        .header("traceparent", format!("00-{trace}-00f067aa0ba902b7-01"));
+    http::send(request).await.expect(200);
+    let address = upstream.url("").replace("http://", "");
+    let address = address.trim_end_matches('/');
+    let line = async |route: &str| {
+        let part = format!("\"route\":\"{route}\"");
+        let line = door.wait_log(route, |line| line.contains(&part)).await;
+        serde_json::from_str::<Value>(&line).expect("JSON")
+    };
+    let served = line("api").await;
+    assert_eq!(served["trace_id"], trace);
+    assert_eq!(served["upstream_address"], address);
+    assert_eq!(served["retries"], Value::Null, "there were none");
+    door.get("a.test", "/gone").await.expect(502);
+    let failed = line("gone").await;
+    assert_eq!(failed["trace_id"], Value::Null);
+    assert_eq!(failed["upstream_address"], "127.0.0.1:1");
+    assert_eq!(failed["retries"], 1);
 }
 
 #[tokio::test]

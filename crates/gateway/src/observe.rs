@@ -301,15 +301,11 @@ fn entry<'a>(
         mcp_method: ctx.exchange.mcp_call.as_ref().map(|call| &*call.method),
         mcp_name: (ctx.exchange.mcp_call.as_ref()).and_then(|call| call.name.as_deref()),
         user_agent: text(header::USER_AGENT).unwrap_or(""),
-        more: if log.wants_more() {
-            more(log, session, ctx)
-        } else {
-            More::default()
-        },
+        more: more(log, session, ctx),
     }
 }
 
-/// What templates of the access log may ask for.
+/// What not every format of the access log has.
 fn more<'a>(log: &AccessLog, session: &'a Session, ctx: &'a Ctx) -> More<'a> {
     let headers = &session.req_header().headers;
     let tls = session.digest().and_then(|d| d.ssl_digest.as_ref());

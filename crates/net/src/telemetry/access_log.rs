@@ -79,11 +79,11 @@ pub struct Entry<'a> {
     pub mcp_name: Option<&'a str>,
     /// User-Agent header.
     pub user_agent: &'a str,
-    /// What templates alone may ask for.
+    /// What not every format has.
     pub more: More<'a>,
 }
 
-/// What templates alone may ask for; nobody looks it up where there is none.
+/// What not every format has: templates may ask for all of it.
 #[derive(Debug, Default)]
 pub struct More<'a> {
     /// Subject of the access token.
@@ -137,14 +137,12 @@ impl AccessLog {
         self.selection.takes(status, total)
     }
 
-    /// Whether lines may have [`Entry::more`].
-    pub fn wants_more(&self) -> bool {
-        matches!(self.format, Format::Template(_))
-    }
-
     /// Whether lines may have [`More::trace_id`].
     pub fn wants_trace_id(&self) -> bool {
-        matches!(&self.format, Format::Template(template) if template.has_trace_id())
+        match &self.format {
+            Format::Json => true,
+            Format::Template(template) => template.has_trace_id(),
+        }
     }
 
     /// Notes a finished request.
@@ -273,6 +271,12 @@ fn line(out: &mut String, entry: &Entry<'_>) {
     if let Some(us) = entry.upstream_us {
         let _ = write!(out, ",\"upstream_ms\":{}.{:03}", us / 1000, us % 1000);
     }
+    if let Some(address) = entry.more.upstream {
+        let _ = write!(out, ",\"upstream_address\":\"{address}\"");
+    }
+    if entry.more.retries > 0 {
+        let _ = write!(out, ",\"retries\":{}", entry.more.retries);
+    }
     let _ = write!(
         out,
         ",\"received\":{},\"sent\":{}",
@@ -287,6 +291,7 @@ fn line(out: &mut String, entry: &Entry<'_>) {
         ("mcp_method", entry.mcp_method),
         ("mcp_name", entry.mcp_name),
         ("request_id", entry.request_id),
+        ("trace_id", entry.more.trace_id.as_deref()),
     ] {
         if let Some(value) = value {
             let _ = write!(out, ",\"{name}\":");
@@ -392,6 +397,9 @@ mod tests {
         assert_eq!(value["host"], "a\"b");
         assert_eq!(value["path"], "/x\n");
         assert_eq!(value["total_ms"], 1.234);
+        for member in ["upstream_address", "retries", "trace_id"] {
+            assert!(value.get(member).is_none(), "{member}");
+        }
         assert_eq!(out.matches('\n').count(), 1);
     }
 
