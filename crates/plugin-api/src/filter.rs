@@ -150,10 +150,10 @@ pub trait Filter: Send + Sync + 'static {
     fn on_response(&self, _exchange: &Exchange, _response: &mut ResponseHeader) {}
 
     /// Whether it looks for anything in the finished head of an answer or in
-    /// [`Exchange::response_headers`], or changes the head. A filter does not that only
-    /// sees to it that none of its fields is there twice. Where no filter of a route does
-    /// and none observes, what filters have queued goes to the client past the head: a
-    /// place in its map costs more than all else of a field.
+    /// [`Exchange::response_headers`], or changes the head. A filter that only removes
+    /// doubles of its own fields may say no. Where every filter of a route says no and
+    /// none observes, what filters have queued goes to the client past the head: a place
+    /// in its map costs more than all else of a field.
     fn reads_heads(&self) -> bool {
         true
     }
