@@ -125,7 +125,6 @@ fn check_headers(config: &Map<String, Value>, violations: &mut Violations) {
 
 /// Sends spans, or records.
 struct OtlpSender {
-    signal: Signal,
     outbound: Arc<Outbound>,
     metrics: Arc<Metrics>,
     collector: Collector,
@@ -136,7 +135,7 @@ impl OtlpSender {
     /// A request with what the entries of a queue hold.
     fn message(&self, entries: &[Vec<u8>]) -> Result<Vec<u8>, DecodeError> {
         let (resource, scope) = (Some(self.resource()), Some(scope()));
-        if self.signal == Signal::Logs {
+        if self.collector.endpoint.signal() == Signal::Logs {
             let mut scope_logs = merged::<ScopeLogs>(entries)?;
             scope_logs.scope = scope;
             let resource_logs = ResourceLogs {
@@ -224,7 +223,7 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
         };
         let endpoint = Endpoint::parse(endpoint, signal);
         let endpoint = endpoint.map_err(|error| wrong(field, error.to_string()))?;
-        let sender = sender((endpoint, signal), &config, parts)?;
+        let sender = sender(endpoint, &config, parts)?;
         let limits = config.queue.limits(config.older());
         Ok(Some(Queue::new(KIND.name, parts, limits, sender)))
     };
@@ -257,7 +256,7 @@ impl Config {
 
 /// What sends to this endpoint.
 fn sender(
-    (mut endpoint, signal): (Endpoint, Signal),
+    mut endpoint: Endpoint,
     config: &Config,
     parts: &Parts,
 ) -> Result<OtlpSender, ConfigError> {
@@ -272,7 +271,6 @@ fn sender(
     let timeout: u64 = timeouts.into_iter().flatten().map(u64::from).sum();
     let attributes = config.resource_attributes.iter();
     Ok(OtlpSender {
-        signal,
         outbound: parts.outbound.clone(),
         metrics: parts.metrics.clone(),
         collector: Collector {
