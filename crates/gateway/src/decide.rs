@@ -110,12 +110,11 @@ impl Gateway {
                 Verdict::Wait => {
                     let (filter, name) = (&*link.filter, &link.record.value.name);
                     let noted = (&mut *trail, *started);
-                    let flow = log_phase::wait(filter, name, session, exchange, noted).await;
-                    // It may have read the body itself.
-                    *gathered |= exchange.body.is_some();
-                    flow
+                    log_phase::wait(filter, name, session, exchange, noted).await
                 }
             };
+            // It may have read the body itself.
+            *gathered |= exchange.body.is_some();
             if let Flow::Respond(reply) = flow {
                 return Some(reply);
             }
@@ -267,11 +266,15 @@ impl Gateway {
         session: &mut Session,
         ctx: &mut Box<Ctx>,
     ) -> Result<bool> {
-        let length = bridge::announced_length(&session.req_header().headers);
         let wanted = ctx.route.as_ref().is_none_or(|route| route.gathers_body);
+        ctx.gathered |= wanted && session.take_ready_body(bridge::BUFFERED_MAX).is_some();
+        if ctx.gathered {
+            return Ok(false);
+        }
+        let length = bridge::announced_length(&session.req_header().headers);
         let short = length.is_some_and(|n| (1..=bridge::BUFFERED_MAX).contains(&n));
         if !wanted || !short || session.is_body_done() {
-            if ctx.exchange.replacement.is_some() && !ctx.gathered {
+            if ctx.exchange.replacement.is_some() {
                 // It is sent when the client's own body comes.
                 bridge::invite_body(session).await?;
             }

@@ -192,6 +192,9 @@ pub async fn buffer_body(session: &mut Session) -> Result<Bytes, BodyError> {
 /// `time`, or does not come whole; then the connection is of no further
 /// use and is closed after the answer.
 pub async fn buffer_body_within(session: &mut Session, time: Duration) -> Result<Bytes, BodyError> {
+    if let Some(body) = session.take_ready_body(BUFFERED_MAX) {
+        return Ok(body);
+    }
     let announced = announced_length(&session.req_header().headers);
     buffer_announced(session, time, announced).await
 }
@@ -229,6 +232,9 @@ pub async fn take_body(
     most: usize,
     time: Duration,
 ) -> Result<Bytes, BodyError> {
+    if let Some(body) = session.take_ready_body(most.min(BUFFERED_MAX)) {
+        return Ok(body);
+    }
     let length = announced_length(&session.req_header().headers);
     let read = match length {
         Some(length) if length > most => Err(BodyError::TooLarge),

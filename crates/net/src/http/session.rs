@@ -91,6 +91,12 @@ pub trait HttpSession: Send + Sync {
     fn body_bytes_read(&self) -> usize;
     /// Reads on in the body; nothing at its end.
     async fn read_request_body(&mut self) -> Result<Option<Bytes>>;
+    /// Takes the whole body of the request, if it has come with the head, nobody has read
+    /// of it, and it has at most so many bytes. It is kept, as after
+    /// [`Self::enable_retry_buffering`].
+    fn take_ready_body(&mut self, _most: usize) -> Option<Bytes> {
+        None
+    }
     /// Keeps what is read of the body from now on, so that it can be read again.
     fn enable_retry_buffering(&mut self);
     /// Whether more was read than is kept.

@@ -71,6 +71,28 @@ impl FramedStream {
         (head.into(), body)
     }
 
+    /// Takes the body of so many bytes that follows the head that was taken, if all of it
+    /// has come and none of it was read.
+    pub(in crate::http) fn take_body(&mut self, length: usize) -> Option<Bytes> {
+        let Reader::Http1(requests) = &mut self.reader else {
+            return None;
+        };
+        let is_whole = matches!(requests.state, State::Length(left) if left == length as u64)
+            && self.ready == 0
+            && self.held.len() >= length;
+        if !is_whole {
+            return None;
+        }
+        requests.ended();
+        self.stale = false;
+        let rest = if self.held.len() > length {
+            self.held.split_off(length)
+        } else {
+            Vec::new()
+        };
+        Some(std::mem::replace(&mut self.held, rest).into())
+    }
+
     /// Puts back a head that was taken.
     pub(in crate::http) fn put_back(&mut self, head: &Bytes) {
         self.held.splice(..0, head.iter().copied());

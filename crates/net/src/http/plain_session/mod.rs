@@ -59,13 +59,33 @@ pub struct PlainSession {
 struct RequestBody {
     length: usize,
     read: usize,
-    /// What was read, where it is kept.
-    kept: Option<BytesMut>,
+    kept: KeptBody,
+}
+
+/// What is kept of a request's body, to be sent on.
+#[derive(Default)]
+enum KeptBody {
+    #[default]
+    Nothing,
+    /// What was read so far.
+    Pieces(BytesMut),
+    /// All of it, as it came with its head.
+    Whole(Bytes),
 }
 
 impl RequestBody {
     fn is_done(&self) -> bool {
         self.read >= self.length
+    }
+}
+
+impl KeptBody {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Nothing => &[],
+            Self::Pieces(pieces) => pieces,
+            Self::Whole(whole) => whole,
+        }
     }
 }
 
@@ -122,9 +142,7 @@ impl PlainSession {
     /// was read and kept.
     pub fn into_parts(self) -> (Box<FramedStream>, BytesMut) {
         let mut read = BytesMut::from(&self.raw[..]);
-        if let Some(kept) = &self.body.kept {
-            read.extend_from_slice(kept);
-        }
+        read.extend_from_slice(self.body.kept.bytes());
         (self.stream, read)
     }
 
@@ -159,7 +177,7 @@ impl PlainSession {
     }
 
     async fn drain(&mut self) -> Result<()> {
-        self.body.kept = None;
+        self.body.kept = KeptBody::Nothing;
         while HttpSession::read_request_body(self).await?.is_some() {}
         Ok(())
     }
@@ -232,6 +250,17 @@ impl HttpSession for PlainSession {
         self.body.read
     }
 
+    fn take_ready_body(&mut self, most: usize) -> Option<Bytes> {
+        let length = self.body.length;
+        if length == 0 || self.body.read > 0 || length > most {
+            return None;
+        }
+        let whole = self.stream.take_body(length)?;
+        self.body.read = length;
+        self.body.kept = KeptBody::Whole(whole.clone());
+        Some(whole)
+    }
+
     async fn read_request_body(&mut self) -> Result<Option<Bytes>> {
         let left = self.body.length - self.body.read;
         if left == 0 {
@@ -245,7 +274,7 @@ impl HttpSession for PlainSession {
             }
             Ok(count) => {
                 self.body.read += count.min(left);
-                if let Some(kept) = &mut self.body.kept {
+                if let KeptBody::Pieces(kept) = &mut self.body.kept {
                     kept.extend_from_slice(&piece);
                 }
                 Ok(Some(piece.freeze()))
@@ -255,7 +284,9 @@ impl HttpSession for PlainSession {
     }
 
     fn enable_retry_buffering(&mut self) {
-        self.body.kept.get_or_insert_default();
+        if matches!(self.body.kept, KeptBody::Nothing) {
+            self.body.kept = KeptBody::Pieces(BytesMut::new());
+        }
     }
 
     fn retry_buffer_truncated(&self) -> bool {
@@ -264,8 +295,11 @@ impl HttpSession for PlainSession {
     }
 
     fn get_retry_buffer(&self) -> Option<Bytes> {
-        let kept = self.body.kept.as_ref().filter(|kept| !kept.is_empty())?;
-        Some(Bytes::copy_from_slice(kept))
+        match &self.body.kept {
+            KeptBody::Whole(whole) => Some(whole.clone()),
+            KeptBody::Pieces(pieces) if !pieces.is_empty() => Some(Bytes::copy_from_slice(pieces)),
+            _ => None,
+        }
     }
 
     fn take_fields(&mut self, fields: &mut Vec<(HeaderName, HeaderValue)>) {

@@ -276,6 +276,41 @@ async fn fields_past_a_head_follow_none_that_is_not_the_answer() {
 }
 
 #[tokio::test]
+async fn a_body_that_came_with_its_head_is_taken_whole_and_still_sent_on() {
+    let post = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n";
+    let (mut both, _client) =
+        session(&format!("{post}helloGET /b HTTP/1.1\r\nHost: b\r\n\r\n")).await;
+    assert_eq!(both.take_ready_body(4), None, "longer than asked for");
+    assert!(!both.is_body_done());
+    assert_eq!(both.take_ready_body(5).as_deref(), Some(&b"hello"[..]));
+    assert!(both.is_body_done() && both.body_bytes_read() == 5);
+    assert_eq!(both.take_ready_body(5), None, "it was taken");
+    both.enable_retry_buffering();
+    assert_eq!(both.read_request_body().await.expect("an end"), None);
+    assert_eq!(both.get_retry_buffer().as_deref(), Some(&b"hello"[..]));
+    let written = both.write_response_header(head(204, &[])).await;
+    written.expect("a reader");
+    crate::http::framing::answered(&both);
+    assert!(both.finish().await);
+    assert!(next(&mut both).await);
+    assert_eq!(both.req_header().uri.path(), "/b");
+    assert_eq!(both.get_retry_buffer(), None);
+
+    let (mut part, mut client) = session(&format!("{post}hell")).await;
+    assert_eq!(part.take_ready_body(5), None, "a byte is missing");
+    client.write_all(b"o").await.expect("room");
+    part.enable_retry_buffering();
+    let piece = part.read_request_body().await.expect("a piece");
+    assert_eq!(piece.as_deref(), Some(&b"hell"[..]));
+    assert_eq!(part.take_ready_body(5), None, "some of it was read");
+
+    let (mut whole, _client) = session(&format!("{post}hello")).await;
+    whole.take_ready_body(5).expect("a body");
+    let (_, read) = whole.into_parts();
+    assert_eq!(&read[..], format!("{post}hello").as_bytes());
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_is_noticed() {
     let (mut session, client) = session(GET).await;
     assert!(now(session.left()).await.is_none());
