@@ -10,7 +10,7 @@ use pingora::http::RequestHeader;
 use serde_json::Value;
 
 use super::Mcp;
-use super::fields::{MessageFields, RareFields};
+use super::fields::{EarlyFields, LaterFields, MessageFields};
 use super::labels::CallOutcome;
 use super::lists::{Listing, is_list};
 use super::message::{self, FORBIDDEN, Fault, INVALID_REQUEST, Message, Messages};
@@ -177,6 +177,12 @@ fn impossible(messages: &Messages<'_>) -> Refused {
     }
 }
 
+/// The body that was read before, or what takes its place.
+fn known_body(exchange: &Exchange) -> Option<Bytes> {
+    let known = exchange.replacement.as_ref().or(exchange.body.as_ref());
+    known.cloned()
+}
+
 /// Whether such a request has no message.
 fn is_bodiless(request: &RequestHeader) -> bool {
     [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS].contains(&request.method)
@@ -196,7 +202,7 @@ impl Mcp {
     /// Begins with a request whose token is good.
     pub(super) fn begin_calls(
         &self,
-        fields: RareFields,
+        fields: LaterFields,
         session: &mut Session,
         exchange: &mut Exchange,
     ) -> Verdict {
@@ -207,9 +213,8 @@ impl Mcp {
             let reply = self.refuse_call(refused, session.req_header(), exchange);
             return Verdict::Now(Flow::Respond(reply));
         }
-        if self.may_have_calls(session.req_header()) || !session.is_body_empty() {
-            exchange.notes.push(Box::new(Admitted));
-            return Verdict::Wait;
+        if !session.is_body_empty() || self.may_have_calls(session.req_header()) {
+            return self.decide_ready_calls(fields.message, session, exchange);
         }
         let request = session.req_header();
         // Only such a stream has answers to what was asked before.
@@ -219,6 +224,40 @@ impl Mcp {
             exchange.notes.push(Box::new(listing));
         }
         Verdict::Now(Flow::Continue)
+    }
+
+    /// Decides on what is called if the body has come with the head, as nearly always.
+    fn decide_ready_calls(
+        &self,
+        fields: MessageFields,
+        session: &mut Session,
+        exchange: &mut Exchange,
+    ) -> Verdict {
+        let body = known_body(exchange).or_else(|| {
+            let body = session.take_ready_body(self.config.max_body.min(bridge::BUFFERED_MAX))?;
+            exchange.body = Some(body.clone());
+            Some(body)
+        });
+        let Some(body) = body else {
+            exchange.notes.push(Box::new(Admitted));
+            return Verdict::Wait;
+        };
+        let decided = self
+            .check_length(&body)
+            .map_err(Refusal::from)
+            .and_then(|()| self.decide_body(fields, session.req_header(), exchange, &body));
+        match decided {
+            Ok(()) => Verdict::Now(Flow::Continue),
+            Err(Refusal::Refused(refused)) => {
+                let reply = self.refuse_call(refused, session.req_header(), exchange);
+                Verdict::Now(Flow::Respond(reply))
+            }
+            // The provider may have to be asked what the client can have.
+            Err(Refusal::Judged(..)) => {
+                exchange.notes.push(Box::new(Admitted));
+                Verdict::Wait
+            }
+        }
     }
 
     fn listing_for(
@@ -244,15 +283,18 @@ impl Mcp {
         exchange: &mut Exchange,
     ) -> Flow {
         let refused = match self.read_body(session, exchange).await {
-            Ok(body) => match self.decide_body(session.req_header(), exchange, &body) {
-                Ok(()) => return Flow::Continue,
-                Err(Refusal::Refused(refused)) => refused,
-                Err(Refusal::Judged(at, decision)) => {
-                    let request = session.req_header();
+            Ok(body) => {
+                let request = session.req_header();
+                let fields = EarlyFields::of(&request.headers).later.message;
+                match self.decide_body(fields, request, exchange, &body) {
+                    Ok(()) => return Flow::Continue,
+                    Err(Refusal::Refused(refused)) => refused,
                     // Boxed: calls that are allowed need not carry about what it needs.
-                    Box::pin(self.judged(at, decision, request, exchange, &body)).await
+                    Err(Refusal::Judged(at, decision)) => {
+                        Box::pin(self.judged(at, decision, request, exchange, &body)).await
+                    }
                 }
-            },
+            }
             Err(refused) => refused,
         };
         Flow::Respond(self.refuse_call(refused, session.req_header(), exchange))
@@ -263,8 +305,7 @@ impl Mcp {
         session: &mut Session,
         exchange: &mut Exchange,
     ) -> Result<Bytes, Refused> {
-        let known = exchange.replacement.as_ref().or(exchange.body.as_ref());
-        let body = if let Some(body) = known.cloned() {
+        let body = if let Some(body) = known_body(exchange) {
             body
         } else {
             let read = bridge::take_body(session, self.config.max_body, PATIENCE).await;
@@ -286,24 +327,30 @@ impl Mcp {
             }
             body
         };
+        self.check_length(&body)?;
+        Ok(body)
+    }
+
+    fn check_length(&self, body: &Bytes) -> Result<(), Refused> {
         if body.len() > self.config.max_body {
             let fault = Fault::new(INVALID_REQUEST, "the message is too long");
             return Err(Refused::new(&MESSAGE_TOO_LONG, fault));
         }
-        Ok(body)
+        Ok(())
     }
 
     fn decide_body(
         &self,
+        fields: MessageFields,
         request: &RequestHeader,
         exchange: &mut Exchange,
         body: &[u8],
     ) -> Result<(), Refusal> {
-        let fields = MessageFields::of(&request.headers);
         let bad = |fault| Refused::new(&BAD_MESSAGE, fault);
         fields.check_encoding().map_err(bad)?;
         let messages = message::read(body).map_err(bad)?;
-        fields.check_messages(&messages).map_err(|fault| {
+        let checked = fields.check_messages(&request.headers, &messages);
+        checked.map_err(|fault| {
             let id = match &messages {
                 Messages::Single(message) => message.id(),
                 Messages::Batch(_) => Value::Null,
@@ -366,9 +413,12 @@ impl Mcp {
         for (at, message) in messages.all().iter().enumerate() {
             let decided = self.config.rules.of(&token, request, exchange);
             match decided.decide(message) {
-                Decision::Allowed => self.count(message, CallOutcome::Allowed, exchange),
+                Decision::Allowed => {}
                 decision => return Err((at, decision)),
             }
+        }
+        for message in messages.all() {
+            self.count(message, CallOutcome::Allowed, exchange);
         }
         let methods = messages.all().iter();
         let mut methods = methods.filter_map(|message| message.method.as_deref());

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
-use http::header::{HeaderMap, HeaderValue};
+use http::header::{
+    ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN, UPGRADE,
+};
 
 use super::message::{Fault, HEADER_MISMATCH, INVALID_REQUEST, Message, Messages, PARSE_ERROR};
 use super::sessions::SentSession;
@@ -15,41 +17,71 @@ use doorward_plugin_api::filter::AwaitedEvents;
 /// The only revision with batches: what a request without a version has, too.
 const WITH_BATCHES: &str = "2025-03-26";
 /// The first revision whose headers repeat what the body says.
-const WITH_HEADERS: &str = "2026-07-28";
+const WITH_FIELDS: &str = "2026-07-28";
 
-/// The fields that decide before the token is checked, found in one pass over the head.
+/// The headers that repeat it.
+const METHOD: &str = "mcp-method";
+const NAME: &str = "mcp-name";
+
+/// The fields that decide before the token is checked, and what the head says of the
+/// message in the body, found in one pass.
 #[derive(Default)]
 pub(super) struct EarlyFields<'r> {
     /// The page that sent the request.
     pub(super) origin: Field<'r>,
     method: Option<&'r HeaderValue>,
     accepts_events: bool,
-    /// Fields that few requests have.
-    pub(super) rare: RareFields,
+    /// What decides once the token is known to be good.
+    pub(super) later: LaterFields,
 }
 
-/// Which fields that few requests have are in a head: nobody looks for the others.
+/// What a head says that decides once the token is known to be good.
 #[derive(Default, Clone, Copy)]
-pub(super) struct RareFields {
-    /// A session of the protocol, or what some servers take for one.
+pub(super) struct LaterFields {
+    /// Whether a session of the protocol is named, or what some servers take for one.
     pub(super) names_session: bool,
     pub(super) upgrades: bool,
     pub(super) resumes: bool,
+    pub(super) message: MessageFields,
 }
 
 impl<'r> EarlyFields<'r> {
     pub(super) fn of(headers: &'r HeaderMap) -> Self {
         let mut fields = Self::default();
+        let mut media_type = Field::Absent;
+        let mut version = Field::Absent;
         for (name, value) in headers {
-            match name.as_str() {
-                "origin" => fields.origin.add(value),
-                "accept" => fields.accepts_events |= quality::names_events(value),
-                "mcp-method" => fields.method = fields.method.or(Some(value)),
-                "upgrade" => fields.rare.upgrades = true,
-                "last-event-id" => fields.rare.resumes = true,
-                other => fields.rare.names_session |= SentSession::may_be_named(other),
+            // Names of the standard are numbers, which are compared at once.
+            if *name == ACCEPT {
+                fields.accepts_events |= quality::names_events(value);
+            } else if *name == CONTENT_TYPE {
+                media_type.add(value);
+            } else if *name == ORIGIN {
+                fields.origin.add(value);
+            } else if *name == UPGRADE {
+                fields.later.upgrades = true;
+            } else if *name == CONTENT_ENCODING {
+                let is_coded = !value.as_bytes().eq_ignore_ascii_case(b"identity");
+                fields.later.message.is_coded |= is_coded;
+            } else {
+                match name.as_str() {
+                    "mcp-protocol-version" => version.add(value),
+                    METHOD => {
+                        fields.method = fields.method.or(Some(value));
+                        fields.later.message.names_call = true;
+                    }
+                    NAME => fields.later.message.names_call = true,
+                    "last-event-id" => fields.later.resumes = true,
+                    other => fields.later.names_session |= SentSession::may_be_named(other),
+                }
             }
         }
+        fields.later.message.is_utf_8 = match media_type {
+            Field::Absent => true,
+            Field::Single(media_type) => is_utf_8(media_type),
+            Field::Repeated => false,
+        };
+        fields.later.message.revision = version.text().map(Revision::of);
         fields
     }
 
@@ -68,15 +100,50 @@ impl<'r> EarlyFields<'r> {
     }
 }
 
-/// The fields that say something of the message, found in one pass over the head.
-#[derive(Default)]
-pub(super) struct MessageFields<'r> {
+/// What a head says of the message in the body.
+#[derive(Clone, Copy)]
+pub(super) struct MessageFields {
     /// Whether the body has a content coding.
     is_coded: bool,
-    media_type: Field<'r>,
-    version: Field<'r>,
-    method: Field<'r>,
-    name: Field<'r>,
+    is_utf_8: bool,
+    /// Whether a field repeats the method or the name.
+    names_call: bool,
+    /// The revision of the protocol, or what is wrong with its field.
+    revision: Result<Revision, Fault>,
+}
+
+impl Default for MessageFields {
+    fn default() -> Self {
+        Self {
+            is_coded: false,
+            is_utf_8: true,
+            names_call: false,
+            revision: Ok(Revision::Unnamed),
+        }
+    }
+}
+
+/// What of a revision of the protocol decides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Revision {
+    Unnamed,
+    WithBatches,
+    /// It has neither batches nor fields that repeat what the body says.
+    Plain,
+    WithFields,
+}
+
+impl Revision {
+    fn of(version: Option<&str>) -> Self {
+        match version {
+            None => Self::Unnamed,
+            Some(WITH_BATCHES) => Self::WithBatches,
+            Some(version) if version.len() == WITH_FIELDS.len() && version >= WITH_FIELDS => {
+                Self::WithFields
+            }
+            Some(_) => Self::Plain,
+        }
+    }
 }
 
 /// A field that may be there once.
@@ -89,6 +156,15 @@ pub(super) enum Field<'r> {
 }
 
 impl<'r> Field<'r> {
+    fn of(headers: &'r HeaderMap, name: &str) -> Self {
+        let mut field = Self::Absent;
+        headers
+            .get_all(name)
+            .iter()
+            .for_each(|value| field.add(value));
+        field
+    }
+
     fn add(&mut self, value: &'r HeaderValue) {
         *self = match self {
             Self::Absent => Self::Single(value),
@@ -109,36 +185,14 @@ impl<'r> Field<'r> {
     }
 }
 
-impl<'r> MessageFields<'r> {
-    pub(super) fn of(headers: &'r HeaderMap) -> Self {
-        let mut fields = Self::default();
-        for (name, value) in headers {
-            match name.as_str() {
-                "content-encoding" => {
-                    fields.is_coded |= !value.as_bytes().eq_ignore_ascii_case(b"identity");
-                }
-                "content-type" => fields.media_type.add(value),
-                "mcp-protocol-version" => fields.version.add(value),
-                "mcp-method" => fields.method.add(value),
-                "mcp-name" => fields.name.add(value),
-                _ => {}
-            }
-        }
-        fields
-    }
-
+impl MessageFields {
     /// Refuses bodies that a server might read as another text: in another character
     /// set, or after the decoding of a content coding.
-    pub(super) fn check_encoding(&self) -> Result<(), Fault> {
+    pub(super) fn check_encoding(self) -> Result<(), Fault> {
         if self.is_coded {
             return Err(Fault::new(PARSE_ERROR, "the message has a content coding"));
         }
-        let is_utf_8 = match self.media_type {
-            Field::Absent => true,
-            Field::Single(media_type) => is_utf_8(media_type),
-            Field::Repeated => false,
-        };
-        if is_utf_8 {
+        if self.is_utf_8 {
             Ok(())
         } else {
             Err(Fault::new(PARSE_ERROR, "the message is not in UTF-8"))
@@ -147,17 +201,23 @@ impl<'r> MessageFields<'r> {
 
     /// Refuses fields that say something else than the body, and batches where the
     /// revision has none.
-    pub(super) fn check_messages(&self, messages: &Messages<'_>) -> Result<(), Fault> {
-        let version = self.version.text()?;
-        if messages.is_batch() && version.is_some_and(|version| version != WITH_BATCHES) {
+    /// `headers` are those that these were found in.
+    pub(super) fn check_messages(
+        self,
+        headers: &HeaderMap,
+        messages: &Messages<'_>,
+    ) -> Result<(), Fault> {
+        let revision = self.revision?;
+        let has_batches = matches!(revision, Revision::Unnamed | Revision::WithBatches);
+        if messages.is_batch() && !has_batches {
             return Err(Fault::new(INVALID_REQUEST, "the revision has no batches"));
         }
-        let (method, name) = (self.method.text()?, self.name.text()?);
-        let required = version
-            .is_some_and(|version| version.len() == WITH_HEADERS.len() && version >= WITH_HEADERS);
-        if method.is_none() && name.is_none() && !required {
+        let required = revision == Revision::WithFields;
+        if !self.names_call && !required {
             return Ok(());
         }
+        let method = Field::of(headers, METHOD).text()?;
+        let name = Field::of(headers, NAME).text()?;
         let mismatch = Fault::new(HEADER_MISMATCH, "the headers do not say what the body says");
         let Messages::Single(message) = messages else {
             return Err(mismatch);

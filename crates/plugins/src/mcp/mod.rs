@@ -50,7 +50,7 @@ use doorward_plugin_api::filter::{
     Code, Exchange, Filter, FilterExplanation, Flow, ProtectedResource, ResponseFlow, Verdict,
 };
 use doorward_plugin_api::{ConfigError, Kind, Parts};
-use fields::{EarlyFields, Field, RareFields};
+use fields::{EarlyFields, Field, LaterFields};
 use labels::CallLabels;
 use sessions::Sessions;
 
@@ -313,7 +313,7 @@ impl Mcp {
     /// What becomes of a request whose token is good.
     fn admitted(
         &self,
-        fields: RareFields,
+        fields: LaterFields,
         session: &mut Session,
         exchange: &mut Exchange,
     ) -> Verdict {
@@ -351,14 +351,17 @@ impl Mcp {
         if matches!(flow, Flow::Respond(_)) {
             return flow;
         }
-        let rare = EarlyFields::of(&session.req_header().headers).rare;
-        if let Verdict::Now(flow) = self.admitted(rare, session, exchange) {
+        let later = EarlyFields::of(&session.req_header().headers).later;
+        if let Verdict::Now(flow) = self.admitted(later, session, exchange) {
             return flow;
         }
         self.decide_calls(session, exchange).await
     }
 
-    fn share(&self, request: &RequestHeader, response: &mut ResponseHeader) {
+    fn share(&self, request: &RequestHeader, exchange: &Exchange, response: &mut ResponseHeader) {
+        if !may_have_origin(exchange) {
+            return;
+        }
         let Some(origin) = self.shared_with(request) else {
             return;
         };
@@ -367,6 +370,14 @@ impl Mcp {
         let _ = response.insert_header(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
         let _ = response.append_header(VARY, BY_ORIGIN);
     }
+}
+
+/// The request came without `Origin`, as those that no page sends.
+struct WithoutOrigin;
+
+/// Whether a request may name the page that sent it.
+fn may_have_origin(exchange: &Exchange) -> bool {
+    !exchange.notes.iter().any(|note| note.is::<WithoutOrigin>())
 }
 
 /// Where tokens may be, as the plugin that checks them has it.
@@ -449,9 +460,12 @@ impl Filter for Mcp {
             return Verdict::Now(Flow::Respond(reply));
         }
         exchange.awaits_events = fields.awaited_events(&request.method);
-        let rare = fields.rare;
+        if matches!(fields.origin, Field::Absent) {
+            exchange.notes.push(Box::new(WithoutOrigin));
+        }
+        let later = fields.later;
         match self.plugin.on_request(session, exchange) {
-            Verdict::Now(Flow::Continue) => self.admitted(rare, session, exchange),
+            Verdict::Now(Flow::Continue) => self.admitted(later, session, exchange),
             Verdict::Now(Flow::Respond(reply)) if step_up::lacks_scope(exchange) => {
                 exchange.notes.push(Box::new(step_up::LackingScope(reply)));
                 Verdict::Wait
@@ -473,7 +487,7 @@ impl Filter for Mcp {
         Self: 'async_trait,
     {
         if calls::is_admitted(exchange) {
-            // What most requests wait for is no more than their body.
+            // What most of those that wait wait for is no more than their body.
             return Box::pin(self.decide_calls(session, exchange));
         }
         Box::pin(self.check_token(session, exchange))
@@ -524,11 +538,9 @@ impl Filter for Mcp {
         self.plugin.on_upstream_request(exchange, request);
         // It is checked here. A server that knows no other name than its own would
         // refuse the pages that the configuration allows.
-        let head = request.head_mut();
-        head.remove_header(&ORIGIN);
+        request.fields().remove(ORIGIN);
         if calls::listing(exchange).is_some() {
-            // A name and a value that are already those of a message.
-            let _ = head.insert_header(ACCEPT_ENCODING, calls::IDENTITY);
+            request.fields().insert(ACCEPT_ENCODING, calls::IDENTITY);
         }
     }
 
@@ -542,7 +554,7 @@ impl Filter for Mcp {
         if let Some(sessions) = &self.sessions {
             sessions.note(request, exchange, response);
         }
-        self.share(request, response);
+        self.share(request, exchange, response);
     }
 
     fn on_own_response(
@@ -552,7 +564,7 @@ impl Filter for Mcp {
         response: &mut ResponseHeader,
     ) {
         self.plugin.on_own_response(request, exchange, response);
-        self.share(request, response);
+        self.share(request, exchange, response);
     }
 
     fn owned_headers(&self) -> &[HeaderName] {
