@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::member_names::{MemberName, ObjectNames};
+use super::member_names::{MemberName, ObjectNames, OpenNames};
 
 /// Most objects and arrays inside one another.
 const MAX_DEPTH: usize = 128;
@@ -59,8 +59,14 @@ impl<'t> Quoted<'t> {
     }
 
     /// Whether it means this.
+    #[inline(always)]
     pub(super) fn is(self, text: &[u8]) -> bool {
-        self.bytes().is_ok_and(|meaning| *meaning == *text)
+        if self.has_escapes {
+            return self
+                .unescaped()
+                .is_ok_and(|meaning| meaning.as_bytes() == text);
+        }
+        self.inside == text
     }
 
     #[cold]
@@ -75,6 +81,8 @@ pub(super) struct JsonText<'t> {
     text: &'t [u8],
     at: usize,
     depth: usize,
+    /// The names of the objects that are open, unless an object may have one twice.
+    names: OpenNames,
     /// Whether no object may have two members of one name, all texts mean something,
     /// and all numbers can be held.
     is_strict: bool,
@@ -91,6 +99,7 @@ impl<'t> JsonText<'t> {
             text,
             at: 0,
             depth: 0,
+            names: OpenNames::new(),
             is_strict: true,
             is_utf_8: false,
         }
@@ -172,7 +181,7 @@ impl<'t> JsonText<'t> {
     ) -> Result<()> {
         self.expect(b'{')?;
         self.deeper()?;
-        let mut names = ObjectNames::new();
+        let mut names = ObjectNames::begin(&self.names);
         if self.peek() == b'}' {
             self.at += 1;
         } else {
@@ -180,10 +189,14 @@ impl<'t> JsonText<'t> {
                 self.peek();
                 let decoded: Cow<'t, [u8]>;
                 let (name, is_new) = match self.name()? {
-                    Ok(name) => (name, !self.is_strict || names.add(name)),
+                    Ok(name) => {
+                        let is_new = !self.is_strict || names.add(&mut self.names, name);
+                        (name, is_new)
+                    }
                     Err(text) => {
                         decoded = text;
-                        let is_new = !self.is_strict || names.add_decoded(decoded.clone());
+                        let is_new =
+                            !self.is_strict || names.add_decoded(&self.names, decoded.clone());
                         (MemberName::of(&decoded), is_new)
                     }
                 };
@@ -197,6 +210,7 @@ impl<'t> JsonText<'t> {
                 }
             }
         }
+        names.end(&mut self.names);
         self.depth -= 1;
         Ok(())
     }
@@ -379,7 +393,8 @@ impl<'t> JsonText<'t> {
                 }
             }
             b'{' => self.skip_object()?,
-            b'-' | b'0'..=b'9' => self.number()?,
+            b'1'..=b'9' => self.skip_integer()?,
+            b'-' | b'0' => self.number()?,
             _ => self.skip_other(first)?,
         }
         Ok(self.since(start))
@@ -409,6 +424,20 @@ impl<'t> JsonText<'t> {
         } else {
             Err(JsonError::Malformed)
         }
+    }
+
+    /// Goes past a number that does not begin with zero. Most are short, and whole.
+    #[inline(always)]
+    fn skip_integer(&mut self) -> Result<()> {
+        let start = self.at;
+        while self.byte().is_ascii_digit() {
+            self.at += 1;
+        }
+        if matches!(self.byte(), b'.' | b'e' | b'E') || self.at - start > LONG_NUMBER {
+            self.at = start;
+            return self.number();
+        }
+        Ok(())
     }
 
     #[inline(never)]

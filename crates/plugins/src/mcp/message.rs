@@ -15,9 +15,16 @@ use super::member_names::MemberName;
 const MAX_BATCH: usize = 100;
 
 /// Members that decide, of a message and of its parameters.
-const OF_MESSAGE: [&[u8]; 6] = [b"jsonrpc", b"id", b"method", b"params", b"result", b"error"];
-const OF_PARAMS: [&[u8]; 4] = [b"name", b"uri", b"ref", b"_meta"];
-const OF_REFERENCE: [&[u8]; 3] = [b"type", b"name", b"uri"];
+const OF_MESSAGE: [u64; 6] = [
+    key::JSONRPC,
+    key::ID,
+    key::METHOD,
+    key::PARAMS,
+    key::RESULT,
+    key::ERROR,
+];
+const OF_PARAMS: [u64; 4] = [key::NAME, key::URI, key::REF, key::META];
+const OF_REFERENCE: [u64; 3] = [key::TYPE, key::NAME, key::URI];
 
 /// The keys of their names, which are short.
 mod key {
@@ -32,6 +39,7 @@ mod key {
     pub(super) const NAME: u64 = MemberName::key(b"name");
     pub(super) const URI: u64 = MemberName::key(b"uri");
     pub(super) const REF: u64 = MemberName::key(b"ref");
+    pub(super) const META: u64 = MemberName::key(b"_meta");
     pub(super) const TYPE: u64 = MemberName::key(b"type");
 }
 
@@ -317,7 +325,7 @@ impl<'t> NamingMembers<'t> {
                 key::URI => read.uri = Some(Member::read(json)?),
                 key::TYPE => read.kind = Some(Member::read(json)?),
                 _ => {
-                    read.has_lookalike |= resembles_any(name.text, &OF_REFERENCE);
+                    read.has_lookalike |= name.resembles_any(&OF_REFERENCE);
                     json.skip()?;
                 }
             }
@@ -344,7 +352,7 @@ impl<'t> Params<'t> {
                     self.reference = Some(NamingMembers::of_reference(json)?);
                 }
                 _ => {
-                    self.naming.has_lookalike |= resembles_any(name.text, &OF_PARAMS);
+                    self.naming.has_lookalike |= name.resembles_any(&OF_PARAMS);
                     json.skip()?;
                 }
             }
@@ -387,7 +395,7 @@ impl<'t> MessageMembers<'t> {
                 json.skip()?;
             }
             _ => {
-                self.has_lookalike |= resembles_any(name.text, &OF_MESSAGE);
+                self.has_lookalike |= name.resembles_any(&OF_MESSAGE);
                 json.skip()?;
             }
         }
@@ -427,27 +435,6 @@ impl<'t> MessageMembers<'t> {
         message.named = Naming::of(method).subject(&self.params)?;
         Ok(message)
     }
-}
-
-/// Whether a careless reader takes a name for one of `deciding`, which it is not.
-fn resembles_any(name: &[u8], deciding: &[&[u8]]) -> bool {
-    if name.is_ascii() {
-        let mut deciding = deciding.iter();
-        return deciding.any(|known| name.eq_ignore_ascii_case(known) && name != *known);
-    }
-    let folded = folded(&String::from_utf8_lossy(name));
-    deciding.contains(&folded.as_bytes())
-}
-
-/// A name as readers compare it that ignore case: two letters beyond ASCII fold to
-/// letters of ASCII.
-fn folded(name: &str) -> String {
-    let fold = |letter| match letter {
-        '\u{17f}' => 's',
-        '\u{212a}' => 'k',
-        other => other.to_ascii_lowercase(),
-    };
-    name.chars().map(fold).collect()
 }
 
 /// The protocol's answer to what is refused.

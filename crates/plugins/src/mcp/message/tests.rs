@@ -104,6 +104,68 @@ fn a_member_twice_is_found_among_few_and_among_many() {
 }
 
 #[test]
+fn names_of_inner_objects_are_their_own_however_many_there_are() {
+    for count in [1, FEW - 4, FEW, 2 * FEW] {
+        let inner: Vec<_> = (0..count).map(|n| format!("\"m{n}\":1")).collect();
+        let inner = inner.join(",");
+        let body = |more: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"m0":{{{inner}}},"m1":{{{inner},"deep":{{{inner}}}}},"m2":1{more}}}}}"#
+            )
+        };
+        for more in ["", ",\"deep\":{}", ",\"m3\":{\"m0\":1}"] {
+            assert_eq!(code(&body(more)), 0, "{more}");
+        }
+        for twice in [
+            ",\"m0\":1",
+            ",\"m2\":1",
+            ",\"m3\":{\"m0\":1,\"m0\":1}",
+            ",\"\\u006d1\":1",
+        ] {
+            assert_eq!(code(&body(twice)), INVALID_REQUEST, "{twice}");
+        }
+    }
+}
+
+#[test]
+fn a_name_that_is_almost_one_that_decides_is_refused_and_no_other() {
+    let body = |name: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","{name}":1}}"#);
+    for alike in [
+        "Params",
+        "PARAMS",
+        "parAms",
+        "Result",
+        "\\u0050arams",
+        "re\u{17f}ult",
+        "JSONRPC",
+        "Id",
+    ] {
+        assert_eq!(code(&body(alike)), INVALID_REQUEST, "{alike}");
+    }
+    for other in [
+        "param",
+        "paramss",
+        "p\u{61}rm\u{e4}",
+        "q",
+        "iD2",
+        "\u{17f}",
+        "results",
+        "@d",
+        "@rror",
+    ] {
+        assert_eq!(code(&body(other)), 0, "{other}");
+    }
+    let with_meta = |name: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"a","{name}":1}}}}"#
+        )
+    };
+    assert_eq!(code(&with_meta("_META")), INVALID_REQUEST);
+    // It differs from the name in the bit that tells capitals from small letters.
+    assert_eq!(code(&with_meta("\u{7f}meta")), 0);
+}
+
+#[test]
 fn what_is_no_message_is_refused() {
     for body in [
         "",
