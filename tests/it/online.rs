@@ -40,6 +40,19 @@ fn guarded(issuer: &str) -> String {
     )
 }
 
+/// A server with tools, and a service whose issuer is only a name.
+fn others(issuer: &str) -> String {
+    format!(
+        "- name: tools\n  url: http://127.0.0.1:9\n  routes: [{{paths: [/tools]}}]\n  plugins:\n  \
+         - {{name: mcp, config: {{issuer: '{issuer}', resource: 'http://a.test/tools'}}}}\n\
+         - name: named\n  url: http://127.0.0.1:9\n  routes: [{{paths: [/named]}}]\n  plugins:\n  \
+         - {{name: openid-connect, config: {{issuer: '{PSEUDO}', using_pseudo_issuer: true, \
+         extra_jwks_uris: ['{issuer}/keys'], auth_methods: [bearer]}}}}\n"
+    )
+}
+
+const PSEUDO: &str = "http://127.0.0.1:9/a-name";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_that_the_file_names_answers() {
     let (issuer, relay) = (Issuer::start().await, Relay::start(0).await);
@@ -85,7 +98,7 @@ async fn what_does_not_answer_is_a_finding_with_its_key() {
     let gone = format!("http://127.0.0.1:{}", nobody.number());
     let mut door = Setup::new()
         .identity(&identity(nobody.number()))
-        .services(&guarded(&gone))
+        .services(&(guarded(&gone) + &others(&format!("{gone}/other"))))
         .start()
         .await;
     // Clients are sent where nobody is.
@@ -138,11 +151,14 @@ async fn what_does_not_answer_is_a_finding_with_its_key() {
         .find(|probe| probe["key"] == "proxy.tls.certificate");
     let until = certificate.and_then(|probe| probe["message"].as_str());
     assert!(until.is_some_and(|text| text.contains("more days")));
-    assert_eq!(
-        outcome(&format!("issuer {gone}")),
-        Some(false),
-        "{report:#}"
-    );
+    for (issuer, expected) in [
+        (gone.as_str(), Some(false)),
+        (&format!("{gone}/other"), Some(false)),
+        (PSEUDO, None),
+    ] {
+        let key = format!("issuer {issuer}");
+        assert_eq!(outcome(&key), expected, "{key}: {report:#}");
+    }
     let findings = report["findings"].as_array().expect("a list");
     let located = findings.iter().filter(|one| one["line"].is_number());
     assert_eq!(located.count(), 4, "{report:#}");

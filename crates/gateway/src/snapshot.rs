@@ -203,6 +203,11 @@ impl Snapshot {
         self.filters.get(plugin).map(|built| &built.filter)
     }
 
+    /// The running filters of plugins.
+    pub fn filters(&self) -> impl Iterator<Item = &Arc<dyn Filter>> {
+        self.filters.iter().map(|(_, built)| &built.filter)
+    }
+
     /// The running filters of plugins that files declare, by the plugins' ids.
     pub fn declared_filters(&self) -> impl Iterator<Item = (Uuid, &Arc<dyn Filter>)> {
         let declared = self

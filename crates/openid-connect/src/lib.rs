@@ -59,7 +59,6 @@ use embedding::Embedding;
 use login::Logins;
 use logout::Logout;
 use logout::channels::Channels;
-use provider::ProviderMetadata;
 use provider::client::ProviderClient;
 use provider::distributed_claims::DistributedClaims;
 use provider::introspection::TokenIntrospector;
@@ -70,6 +69,7 @@ use provider::token_endpoint::TokenClient;
 use provider::token_exchange::{ExchangeDecision, TokenExchange};
 use provider::userinfo::UserInfo;
 use provider::verifier::{CheckedClaims, TokenCheck, Verification, Verifier};
+use provider::{ProviderMetadata, issuer_of};
 use session::creation;
 use session::{OpenSession, SessionLookup, Sessions};
 
@@ -541,6 +541,12 @@ impl Filter for OpenIdConnect {
 
     fn owned_headers(&self) -> &[HeaderName] {
         self.config().headers.owned()
+    }
+
+    fn discovered_issuers(&self) -> Vec<String> {
+        let provider = &self.config().provider;
+        let discovered = Some(&provider.issuer).filter(|_| !provider.pseudo);
+        discovered.map(issuer_of).into_iter().collect()
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -269,6 +269,11 @@ pub trait Filter: Send + Sync + 'static {
         &[]
     }
 
+    /// The issuers of the OpenID providers whose metadata it goes by.
+    fn discovered_issuers(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The sessions of users that the filter keeps, if it keeps any.
     fn session_keeper(&self) -> Option<&dyn SessionKeeper> {
         None

@@ -1,5 +1,6 @@
 //! `doorward check --online`: whether what the configuration names answers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -175,19 +176,11 @@ impl Probes<'_> {
 
     /// The providers of plugins.
     async fn issuers(&mut self, snapshot: Option<&Snapshot>) {
-        let mut issuers: Vec<String> = Vec::new();
-        let plugins = snapshot
+        let issuers: BTreeSet<String> = snapshot
             .into_iter()
-            .flat_map(|it| it.entities().plugins.iter());
-        for record in plugins {
-            let plugin = &record.value;
-            let issuer = plugin.config.get("issuer").and_then(Value::as_str);
-            if plugin.name == "openid-connect" && plugin.enabled {
-                issuers.extend(issuer.map(str::to_owned));
-            }
-        }
-        issuers.sort();
-        issuers.dedup();
+            .flat_map(Snapshot::filters)
+            .flat_map(|filter| filter.discovered_issuers())
+            .collect();
         for issuer in issuers.into_iter().take(ISSUERS) {
             let outcome = self.metadata(&issuer).await;
             let outcome = outcome.map(|_| "publishes its metadata".to_owned());

@@ -579,6 +579,10 @@ impl Filter for Mcp {
         &self.config.addresses
     }
 
+    fn discovered_issuers(&self) -> Vec<String> {
+        self.plugin.discovered_issuers()
+    }
+
     fn warnings(&self) -> Vec<String> {
         self.plugin.warnings()
     }
