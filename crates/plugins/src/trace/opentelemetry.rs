@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
-use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs, SeverityNumber};
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, ScopeLogs, SeverityNumber};
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans};
+use opentelemetry_proto::tonic::trace::v1::ScopeSpans;
 use pingora::http::{RequestHeader, ResponseHeader};
-use prost::{DecodeError, Message};
+use prost::Message;
 use serde_json::{Map, Value};
 
 use super::context::Format;
@@ -132,31 +130,6 @@ struct OtlpSender {
 }
 
 impl OtlpSender {
-    /// A request with what the entries of a queue hold.
-    fn message(&self, entries: &[Vec<u8>]) -> Result<Vec<u8>, DecodeError> {
-        let (resource, scope) = (Some(self.resource()), Some(scope()));
-        if self.collector.endpoint.signal() == Signal::Logs {
-            let mut scope_logs = merged::<ScopeLogs>(entries)?;
-            scope_logs.scope = scope;
-            let resource_logs = ResourceLogs {
-                resource,
-                scope_logs: vec![scope_logs],
-                ..ResourceLogs::default()
-            };
-            let resource_logs = vec![resource_logs];
-            return Ok(ExportLogsServiceRequest { resource_logs }.encode_to_vec());
-        }
-        let mut scope_spans = merged::<ScopeSpans>(entries)?;
-        scope_spans.scope = scope;
-        let resource_spans = ResourceSpans {
-            resource,
-            scope_spans: vec![scope_spans],
-            ..ResourceSpans::default()
-        };
-        let resource_spans = vec![resource_spans];
-        Ok(ExportTraceServiceRequest { resource_spans }.encode_to_vec())
-    }
-
     /// What is the same for all entries. Attributes of the configuration go before.
     fn resource(&self) -> Resource {
         let (node, version) = self.metrics.kong.node();
@@ -178,21 +151,55 @@ fn scope() -> InstrumentationScope {
     }
 }
 
-/// One message with what all entries have: lists are joined (Protocol Buffers, encoding,
-/// "Last One Wins").
-fn merged<M: Message + Default>(entries: &[Vec<u8>]) -> Result<M, DecodeError> {
-    let mut message = M::default();
-    for entry in entries {
-        message.merge(&**entry)?;
-    }
-    Ok(message)
+/// A request with what the entries of a queue hold, each an encoded `ScopeSpans` or
+/// `ScopeLogs` with its list alone.
+pub(super) fn export_request(resource: Resource, entries: &[Vec<u8>]) -> Vec<u8> {
+    let scope = EncodedScope {
+        scope: Some(scope()),
+    };
+    let resource = EncodedResource {
+        resource: Some(resource),
+        // One message after the other is a message with the lists of all.
+        scope: [&[scope.encode_to_vec()], entries].concat().concat(),
+    };
+    let request = EncodedRequest {
+        resource: resource.encode_to_vec(),
+    };
+    request.encode_to_vec()
+}
+
+/// `ExportTraceServiceRequest` and `ExportLogsServiceRequest`, which have the same fields.
+///
+/// A message is written like bytes, so what was encoded before goes on as it is.
+#[derive(Clone, PartialEq, Message)]
+struct EncodedRequest {
+    /// `ResourceSpans` or `ResourceLogs`.
+    #[prost(bytes = "vec", tag = "1")]
+    resource: Vec<u8>,
+}
+
+/// `ResourceSpans` and `ResourceLogs`.
+#[derive(Clone, PartialEq, Message)]
+struct EncodedResource {
+    #[prost(message, optional, tag = "1")]
+    resource: Option<Resource>,
+    /// `ScopeSpans` or `ScopeLogs`.
+    #[prost(bytes = "vec", tag = "2")]
+    scope: Vec<u8>,
+}
+
+/// `ScopeSpans` and `ScopeLogs`, without their lists.
+#[derive(Clone, PartialEq, Message)]
+struct EncodedScope {
+    #[prost(message, optional, tag = "1")]
+    scope: Option<InstrumentationScope>,
 }
 
 #[async_trait]
 impl Sender for OtlpSender {
     async fn send(&self, batch: &[Vec<u8>]) -> Result<(), String> {
-        let message = self.message(batch).map_err(|error| error.to_string())?;
-        let sent = self.collector.export(&self.outbound, message);
+        let request = export_request(self.resource(), batch);
+        let sent = self.collector.export(&self.outbound, request);
         match sent.await {
             Ok(()) => Ok(()),
             // What was refused would be refused again.

@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::trace::v1::{ScopeSpans, Span};
+use prost::Message;
 use serde_json::{Value, json};
 
 use super::context::Format;
@@ -452,4 +455,38 @@ fn each_try_and_each_wait_and_what_was_asked_meanwhile_has_a_span() {
         let of_trace = trace.context.trace_id.map(|(id, _)| id.to_vec()).unwrap();
         assert!(spans.iter().all(|span| span.trace_id == of_trace));
     });
+}
+
+#[test]
+fn what_was_encoded_before_goes_to_a_collector_as_one_message() {
+    let span = |name: &str| Span {
+        name: name.to_owned(),
+        ..Span::default()
+    };
+    let entry = |names: &[&str]| {
+        let entry = ScopeSpans {
+            spans: names.iter().map(|name| span(name)).collect(),
+            ..ScopeSpans::default()
+        };
+        entry.encode_to_vec()
+    };
+    let resource = attributes::resource::<&str>(&[("service.name", "a")], &[]);
+    let entries = [entry(&["one", "two"]), entry(&[]), entry(&["three"])];
+    let request = opentelemetry::export_request(resource.clone(), &entries);
+    let request = ExportTraceServiceRequest::decode(&*request).expect("a request");
+    let [of_resource] = &request.resource_spans[..] else {
+        panic!("{request:?}");
+    };
+    assert_eq!(of_resource.resource.as_ref(), Some(&resource));
+    let [of_scope] = &of_resource.scope_spans[..] else {
+        panic!("{request:?}");
+    };
+    let scope = of_scope.scope.as_ref().map(|scope| scope.name.as_str());
+    assert_eq!(scope, Some("kong-internal"));
+    let names: Vec<_> = of_scope
+        .spans
+        .iter()
+        .map(|span| span.name.as_str())
+        .collect();
+    assert_eq!(names, ["one", "two", "three"]);
 }
