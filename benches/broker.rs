@@ -94,7 +94,7 @@ impl World {
                 .iter()
                 .map(|text| tokens(text, &application, now_ms))
                 .collect();
-            let kept = join_all(tokens.iter().map(|one| store.keep_broker_tokens(one))).await;
+            let kept = join_all(tokens.iter().map(|one| store.keep_broker_tokens(one, None))).await;
             let both =
                 |kept: Result<TokenInsertion, _>| kept.expect("an answer") == TokenInsertion::Both;
             assert!(kept.into_iter().all(both));

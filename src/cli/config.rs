@@ -230,7 +230,7 @@ fn import_offline(
             let event = Event::new(Kind::EntityImport, operator());
             let told = (event.clone(), Trace::default());
             let did = |difference: &Difference| !difference.is_empty();
-            let done = audit.with(told, now_ms, replace, did).await;
+            let done = audit.with(told, now_ms, async |_| replace.await, did).await;
             if done.is_err() {
                 audit.note(event.failed("refused"), Trace::default(), now_ms);
             }

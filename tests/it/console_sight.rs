@@ -35,7 +35,7 @@ async fn enrol(office: &Office, user: &str, name: &str) {
         created_ms: 5,
         used_ms: None,
     };
-    let put = store.insert_factor(&factor, 10, &[]).await;
+    let put = store.insert_factor(&factor, 10, &[], None).await;
     put.expect("inserted");
 }
 

@@ -163,7 +163,7 @@ impl Acme {
             let sealed = self.client.vault.seal_own(KEY, &row.names, &issued.key);
             if let Ok(Some(sealed)) = sealed {
                 issued.key = sealed;
-                self.client.store.put_acme_certificate(&row).await?;
+                self.client.store.put_acme_certificate(&row, None).await?;
                 self.take_in(row);
             }
         }

@@ -312,10 +312,11 @@ impl Acme {
     /// the authority's patience: a store that does not answer is asked again.
     async fn keep(&self, row: &StoredAcmeCertificate, event: Option<Event>) {
         for _ in 0..KEEP_TRIES {
-            let put = self.client.store.put_acme_certificate(row);
+            let put = self.client.store.put_acme_certificate(row, None);
             let kept = match event.clone() {
                 Some(event) => {
                     let told = (event, Trace::default());
+                    let put = async |_: Option<&doorward_store::PendingAudit>| put.await;
                     let act = self.audit.with(told, row.updated_ms, put, |()| true);
                     act.await
                 }

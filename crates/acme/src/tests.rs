@@ -353,7 +353,7 @@ async fn a_failed_renewal_leaves_the_last_good_certificate() {
     row.updated_ms += 1;
     fixture
         .store
-        .put_acme_certificate(&row)
+        .put_acme_certificate(&row, None)
         .await
         .expect("kept");
     fixture.restart(config()).await;

@@ -73,7 +73,10 @@ pub(super) async fn answer(
         kind,
         Kind::TargetHealth | Kind::ThrottlingReset | Kind::LogLevel
     );
-    let outcome = state.audit.with(told, now_ms, act, |_| unwritten).await;
+    let outcome = state
+        .audit
+        .with(told, now_ms, async |_| act.await, |_| unwritten)
+        .await;
     Ok(outcome.unwrap_or_else(|refusal| {
         let event = event.failed(reason(refusal.status()));
         state.audit.note(event, trace(request_id), now_ms);

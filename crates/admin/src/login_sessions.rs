@@ -226,7 +226,11 @@ pub(super) async fn end_everywhere(call: &Call, which: &LoginQuery) -> Result<us
     } else {
         Vec::new()
     };
-    let left = call.state.store.end_logins(which, &marks, now_ms).await;
+    let left = call
+        .state
+        .store
+        .end_logins(which, &marks, now_ms, None)
+        .await;
     Ok(ended + left.map_err(|_| ApiError::Sessions)?.len())
 }
 

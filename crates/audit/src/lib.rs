@@ -14,7 +14,6 @@ mod config;
 mod file;
 mod queue;
 
-use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Weak};
@@ -29,7 +28,7 @@ pub use config::AuditConfig;
 use doorward_core::clock::{Clock, random_bytes};
 use doorward_core::model::audit::{AuditRecord, Event, Occurrence, Trace, audit_id};
 use doorward_net::telemetry::{Counter, Metrics};
-use doorward_store::{Store, with_audit};
+use doorward_store::{PendingAudit, Store};
 use file::LinesFile;
 use queue::{Queue, Span};
 
@@ -206,9 +205,10 @@ impl Audit {
         log.append(records.collect(), rules.store).await;
     }
 
-    /// Does `act`, whose writes go into the store together with the record of
-    /// `event`. One that failed, or of whose outcome `did` says that nothing was
-    /// done, leaves no record: note why.
+    /// Does `act`, which gets the record of `event` and passes it to its write: both
+    /// go into the store together. An act that failed, or of whose outcome `did` says
+    /// that nothing was done, leaves no record: note why. A record that no write took
+    /// is appended behind the act. The act gets none where the store keeps none.
     ///
     /// # Errors
     /// Those of `act`.
@@ -216,29 +216,29 @@ impl Audit {
         &self,
         (event, trace): (Event, Trace),
         at_ms: i64,
-        act: impl Future<Output = Result<T, E>>,
+        act: impl AsyncFnOnce(Option<&PendingAudit>) -> Result<T, E>,
         did: impl FnOnce(&T) -> bool,
     ) -> Result<T, E> {
         let log = &self.0;
         let rules = log.rules.load_full();
         if !rules.wants(event.kind) {
-            return act.await;
+            return act(None).await;
         }
         let record = log.record(event, Span::once(at_ms, trace));
         if !rules.store {
-            let done = act.await?;
+            let done = act(None).await?;
             if did(&done) {
                 log.append(vec![record], false).await;
             }
             return Ok(done);
         }
-        let (done, record, taken) = with_audit(record, act).await;
-        let done = done?;
-        if taken {
+        let pending = PendingAudit::new(record);
+        let done = pending.scope(act(Some(&pending))).await?;
+        if pending.is_committed() {
             log.written.inc();
-            log.pass_to_file(record);
+            log.pass_to_file(pending.record());
         } else if did(&done) {
-            log.append(vec![record], true).await;
+            log.append(vec![pending.record()], true).await;
         }
         Ok(done)
     }

@@ -2,7 +2,7 @@ use super::*;
 use doorward_core::clock::random_uuid;
 use doorward_core::model::audit::{Actor, AuditQuery, Kind};
 use doorward_core::model::group::{Group, MemberChange};
-use doorward_store::{self as store, StoreError, complete};
+use doorward_store::{self as store, StoreError};
 
 const NOW_MS: i64 = 1_700_000_000_000;
 
@@ -87,17 +87,16 @@ async fn a_record_is_there_with_its_act_or_not_at_all() {
             updated_ms: 1,
         }
     };
-    let insert = |id: &str| {
-        let (store, client) = (Arc::clone(&fixture.store), client(id));
-        async move {
-            complete(|record| record.set_client(&client.metadata.client_id));
-            store.insert_client(&client).await
-        }
+    let insert = async |pending: Option<&PendingAudit>| {
+        let client = client("a");
+        let pending = pending.expect("a record");
+        pending.complete(|record| record.set_client(&client.metadata.client_id));
+        fixture.store.insert_client(&client, Some(pending)).await
     };
     let audit = &fixture.audit;
-    let done = audit.with(told(Kind::ClientCreate), NOW_MS, insert("a"), |()| true);
+    let done = audit.with(told(Kind::ClientCreate), NOW_MS, insert, |()| true);
     done.await.expect("stored");
-    let again = audit.with(told(Kind::ClientCreate), NOW_MS, insert("a"), |()| true);
+    let again = audit.with(told(Kind::ClientCreate), NOW_MS, insert, |()| true);
     assert!(matches!(again.await, Err(StoreError::Taken(_))));
     assert_eq!(
         fixture.told().await,
@@ -109,7 +108,10 @@ async fn a_record_is_there_with_its_act_or_not_at_all() {
         ..AuditQuery::default()
     };
     assert_eq!(fixture.store.audit(&query).await.expect("read").len(), 1);
-    let gone = fixture.store.delete_initial_token("/", "none");
+    let gone = async |pending: Option<&PendingAudit>| {
+        let store = &fixture.store;
+        store.delete_initial_token("/", "none", pending).await
+    };
     let gone = audit.with(told(Kind::InitialTokenDelete), NOW_MS, gone, |gone| *gone);
     assert!(!gone.await.expect("a store"));
     assert_eq!(fixture.told().await.len(), 1, "nothing was deleted");
@@ -118,10 +120,10 @@ async fn a_record_is_there_with_its_act_or_not_at_all() {
 #[tokio::test]
 async fn a_transaction_takes_the_record_of_its_act_once() {
     let fixture = Fixture::with(AuditConfig::default()).await;
-    let group = Group {
+    let group = |name: &str| Group {
         id: random_uuid(),
         realm: "/".to_owned(),
-        name: "Staff".to_owned(),
+        name: name.to_owned(),
         external_id: None,
         version: 1,
         created_ms: NOW_MS,
@@ -130,10 +132,13 @@ async fn a_transaction_takes_the_record_of_its_act_once() {
     let span = Span::once(NOW_MS, Trace::default());
     let pending = fixture.audit.0.record(event(Kind::GroupCreate), span);
     let members = MemberChange::default();
-    let insert = fixture.store.insert_group(&group, &members);
-    let (done, _, is_stored) = with_audit(pending, insert).await;
-    done.expect("stored");
-    assert!(is_stored, "another write would be in vain");
+    let pending = PendingAudit::new(pending);
+    for name in ["Staff", "Others"] {
+        let group = group(name);
+        let insert = fixture.store.insert_group(&group, &members, Some(&pending));
+        insert.await.expect("stored");
+        assert!(pending.is_committed(), "another write would be in vain");
+    }
     let expected = [record("group.create", "success", 1)];
     assert_eq!(fixture.told().await, expected);
 }
@@ -207,7 +212,9 @@ async fn the_file_has_every_record_as_a_line() {
         created_ms: 1,
         expires_ms: None,
     };
-    let act = fixture.store.insert_initial_token(&token);
+    let act = async |pending: Option<&PendingAudit>| {
+        fixture.store.insert_initial_token(&token, pending).await
+    };
     let act = audit.with(told(Kind::InitialTokenCreate), NOW_MS, act, |()| true);
     act.await.expect("stored");
     audit.flush().await;
@@ -267,4 +274,17 @@ async fn records_wait_for_a_store_that_does_not_answer() {
     fixture.audit.flush().await;
     assert_eq!(fixture.told().await.len(), 2);
     assert_eq!(fixture.metrics.audit_dropped().get(), 0);
+}
+
+#[tokio::test]
+async fn a_record_that_no_write_took_is_appended_behind_the_act() {
+    let fixture = Fixture::with(AuditConfig::default()).await;
+    let act = async |_: Option<&PendingAudit>| Ok::<_, StoreError>(());
+    let audit = &fixture.audit;
+    let done = audit.with(told(Kind::KeyRotate), NOW_MS, act, |()| true);
+    done.await.expect("done");
+    assert_eq!(fixture.told().await, [record("key.rotate", "success", 1)]);
+    let vain = audit.with(told(Kind::KeyRotate), NOW_MS, act, |()| false);
+    vain.await.expect("done");
+    assert_eq!(fixture.told().await.len(), 1, "nothing was done");
 }

@@ -397,7 +397,7 @@ impl Control {
             entities: Arc::new(entities),
             snapshot: Arc::new(snapshot),
         };
-        self.enqueue(base, EntityChange::new(writes)?, made)
+        self.enqueue(base, EntityChange::new(writes, None)?, made)
     }
 
     fn swap(&self, entities: Arc<Entities>, snapshot: Arc<Snapshot>) {

@@ -181,7 +181,10 @@ pub(super) async fn with_if<T, E>(
     let (event, trace) = event(kind);
     let now_ms = state.clock.now_ms();
     let told = (more(event), trace);
-    let done = state.audit.with(told, now_ms, act, &did).await?;
+    let done = state
+        .audit
+        .with(told, now_ms, async |_| act.await, &did)
+        .await?;
     if did(&done) {
         on_trail(|trail| trail.told = true);
     }

@@ -84,7 +84,9 @@ async fn set(call: &Call, user: &User, new: &Secret) -> Result<User, ChangeError
     // Hashing takes its time: the password may be another one by now, which the
     // one that was shown must not replace.
     let seen = user.password_hash.as_ref();
-    let set = state.store.set_password(user.id, &hash, seen, call.now_ms);
+    let set = state
+        .store
+        .set_password(user.id, &hash, seen, call.now_ms, None);
     let set = audit::with(state, Kind::PasswordChange, audit::as_it_is, set);
     match set.await {
         Err(StoreError::FileOwned(_)) => return Err(ChangeError::NotLocal),
@@ -122,7 +124,11 @@ mod tests {
         let record = record.as_object().expect("an object");
         let mut carol = super::super::new_user("/", record).expect("a user");
         carol.password_hash = Some(hash("correct horse", memory_kib));
-        provider.store.insert_user(&carol).await.expect("inserted");
+        provider
+            .store
+            .insert_user(&carol, None)
+            .await
+            .expect("inserted");
         provider
     }
 
@@ -135,7 +141,7 @@ mod tests {
         let known = known.expect("the right password");
         let reset = hash("battery staple", 8);
         let store = &provider.store;
-        let done = store.set_password(known.id, &reset, None, 1).await;
+        let done = store.set_password(known.id, &reset, None, 1, None).await;
         done.expect("set");
         let late = set(&call, &known, &Secret::new("the thief's own")).await;
         assert!(matches!(late, Err(ChangeError::Wrong)), "{late:?}");

@@ -198,7 +198,7 @@ async fn keep(
             updated_ms: call.now_ms,
         };
         let most = call.realm.settings.registration.max_clients;
-        let kept = store.register_client(&client, most, None);
+        let kept = store.register_client(&client, most, None, None);
         let of_client = |event: Event| event.client(&client.metadata.client_id);
         let done = |kept: &RegistrationOutcome| *kept == RegistrationOutcome::Done;
         let kept = audit::with_if(&call.state, Kind::ClientCreate, of_client, kept, done).await;
@@ -218,7 +218,7 @@ async fn keep(
         updated_ms: call.now_ms.max(old.updated_ms + 1),
         ..old.clone()
     };
-    let kept = store.update_client(&client, old.updated_ms);
+    let kept = store.update_client(&client, old.updated_ms, None);
     match audit::with(&call.state, Kind::ClientUpdate, audit::as_it_is, kept).await {
         Ok(_) | Err(StoreError::Conflict(_)) => Ok(()),
         Err(error) => Err(error.into()),

@@ -167,7 +167,7 @@ async fn keep(
             .target(&format!("factors/{id}"));
         event.with("kind", new.kind.as_str())
     };
-    let insert = store.insert_factor(&factor, most, &hashes);
+    let insert = store.insert_factor(&factor, most, &hashes, None);
     let is_kept = |kept: &Enrolment| *kept != Enrolment::Full;
     let kind = Audited::FactorCreate;
     let kept = audit::with_if(&call.state, kind, told, insert, is_kept).await;
@@ -217,7 +217,10 @@ pub(super) async fn new_codes(call: &Call, user: &User) -> Result<Vec<String>, F
         .iter()
         .filter_map(|code| recovery::hash(user.id, code));
     let hashes: Vec<_> = hashes.collect();
-    let replaced = call.state.store.replace_recovery_codes(user.id, &hashes);
+    let replaced = call
+        .state
+        .store
+        .replace_recovery_codes(user.id, &hashes, None);
     let told = |event: Event| {
         event
             .user(user.id, &user.user_name)

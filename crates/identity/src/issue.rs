@@ -288,7 +288,7 @@ pub(super) async fn tokens(
 pub(super) async fn record(state: &State, stored: Option<StoredAccess>) -> Result<(), StoreError> {
     match stored {
         Some(_) => {
-            let recorded = state.store.record_tokens(None, stored.as_ref());
+            let recorded = state.store.record_tokens(None, stored.as_ref(), None);
             audit::with(state, Kind::TokenIssue, audit::as_it_is, recorded).await
         }
         None => Ok(()),

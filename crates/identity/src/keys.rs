@@ -136,7 +136,9 @@ impl Keys {
     async fn add(&self, alg: SignAlg, active_from_ms: i64) -> Result<(), Fault> {
         let key = self.made(alg, active_from_ms).await?;
         let others_expire_ms = active_from_ms.saturating_add(MAX_TOKEN_LIFE_MS);
-        let added = self.store.add_signing_key(&key, others_expire_ms, false);
+        let added = self
+            .store
+            .add_signing_key(&key, others_expire_ms, false, None);
         if added.await? {
             tracing::info!(
                 kid = key.kid,
@@ -167,7 +169,9 @@ impl Keys {
         } else {
             from_ms.saturating_add(MAX_TOKEN_LIFE_MS)
         };
-        let added = self.store.add_signing_key(&key, others_expire_ms, now);
+        let added = self
+            .store
+            .add_signing_key(&key, others_expire_ms, now, None);
         let added = added.await?;
         self.reload().await?;
         if added {
@@ -307,7 +311,7 @@ mod tests {
         let reading = keys.reading.lock().await;
         let change = async {
             let key = keys::generate(SignAlg::ES384, 1, 1).expect("a key");
-            let added = keys.store.add_signing_key(&key, 0, false).await;
+            let added = keys.store.add_signing_key(&key, 0, false, None).await;
             assert!(added.expect("an answer"));
             drop(reading);
         };

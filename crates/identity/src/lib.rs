@@ -250,7 +250,7 @@ impl State {
     async fn revoke_grant(&self, grant_id: &str, now_ms: i64) -> Result<(), StoreError> {
         // No token of it is made any more, so the last one dies by then.
         let until_ms = now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
-        self.store.revoke_grant(grant_id, until_ms).await?;
+        self.store.revoke_grant(grant_id, until_ms, None).await?;
         self.revocations
             .add(&Revocation::Grant(grant_id.to_owned()), until_ms);
         Ok(())

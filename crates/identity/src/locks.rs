@@ -122,7 +122,7 @@ impl State {
             metrics.locks(kind).inc();
         }
         audit::note(self, Kind::LockoutBegin, |event| event.with("cause", kind));
-        if let Err(error) = self.store.put_lock(&lock).await {
+        if let Err(error) = self.store.put_lock(&lock, None).await {
             doorward_net::telemetry::warn_limited!(%error, "other nodes are not told of a lock");
         }
     }
@@ -153,7 +153,7 @@ impl State {
                 set_ms: now_ms.max(lock.set_ms + 1),
                 ..lock.clone()
             };
-            self.store.put_lock(&lifted).await?;
+            self.store.put_lock(&lifted, None).await?;
             self.take_in(&lifted);
         }
         Ok(())

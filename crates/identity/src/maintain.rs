@@ -226,7 +226,10 @@ mod tests {
         let damage = "INSERT INTO realms (path, owner, settings) VALUES ('/x', 'store', '?')";
         provider.damage(damage).await;
         let other = provider.other_process().await;
-        other.revoke_grant("g", i64::MAX).await.expect("revoked");
+        other
+            .revoke_grant("g", i64::MAX, None)
+            .await
+            .expect("revoked");
         poll(state, &mut seen).await.expect_err("a damaged realm");
         assert_eq!(seen, first, "what was not taken in counts as seen");
         let mend = "DELETE FROM realms WHERE path = '/x'";
@@ -239,7 +242,10 @@ mod tests {
     async fn what_changed_before_the_first_look_is_seen() {
         let provider = Provider::new().await;
         let other = provider.other_process().await;
-        other.revoke_grant("g", i64::MAX).await.expect("revoked");
+        other
+            .revoke_grant("g", i64::MAX, None)
+            .await
+            .expect("revoked");
         let state = &provider.identity.state;
         poll(state, &mut None).await.expect("read");
         assert!(state.revocations.has(&TokenDigests::of("g", "")));
@@ -256,7 +262,7 @@ mod tests {
         };
         for number in 0..7 {
             let token = expired(number);
-            let stored = provider.store.record_tokens(None, Some(&token));
+            let stored = provider.store.record_tokens(None, Some(&token), None);
             stored.await.expect("stored");
         }
         let mut sweeps = 1;

@@ -217,7 +217,7 @@ async fn letter_to(
         bound: StoredReset::bound_to(user.password_hash.as_ref()),
         expires_ms: now_ms + RESET_LIFE_MS,
     };
-    state.store.insert_reset(&reset, LINKS).await?;
+    state.store.insert_reset(&reset, LINKS, None).await?;
     let link = format!("{}/password/reset?token={token}", realm.issuer);
     let lang = ["preferredLanguage", "locale"]
         .iter()
@@ -395,7 +395,7 @@ async fn set_password(call: &Call) -> Result<Outcome, OAuthError> {
     audit::actor(Actor::User(user.id));
     let reset = state
         .store
-        .reset_password(TokenHash::of(token), &hash, call.now_ms);
+        .reset_password(TokenHash::of(token), &hash, call.now_ms, None);
     let reset = audit::with_if(
         state,
         Kind::PasswordReset,

@@ -65,7 +65,9 @@ async fn revoke_access(call: &Call, client: &LiveClient, token: &str) -> Result<
     }
     let until_ms = issued.ends_s().saturating_mul(1000);
     let hash = TokenHash::of(token);
-    let revoked = state.store.revoke_access_token(hash, issued.id(), until_ms);
+    let revoked = state
+        .store
+        .revoke_access_token(hash, issued.id(), until_ms, None);
     let told = |event: Event| event.with("token", issued.id());
     audit::with(state, Kind::TokenRevoke, told, revoked).await?;
     let what = Revocation::Token(issued.id().to_owned());

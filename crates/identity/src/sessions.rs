@@ -237,9 +237,9 @@ async fn begin_after(
     }
     let kept = async {
         match &known {
-            None => store.insert_session(&session, settings.quota).await,
+            None => store.insert_session(&session, settings.quota, None).await,
             Some(known) => {
-                let kept = store.replace_session(known.hash, &session, settings.quota);
+                let kept = store.replace_session(known.hash, &session, settings.quota, None);
                 kept.await
             }
         }
@@ -302,7 +302,7 @@ impl State {
     ) -> Result<Vec<EndedSession>, StoreError> {
         let mut all = Vec::new();
         loop {
-            let ended = self.store.end_sessions(which, now_ms).await?;
+            let ended = self.store.end_sessions(which, now_ms, None).await?;
             self.mark_ended(&ended, now_ms);
             let more = ended.len() >= usize::try_from(ENDED_AT_ONCE).unwrap_or(usize::MAX);
             all.extend(ended);

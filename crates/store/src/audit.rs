@@ -13,7 +13,7 @@ tokio::task_local! {
     static PENDING: PendingAudit;
 }
 
-/// A record that waits for a transaction of the task to go into.
+/// A record that waits for the transaction of its act. Clones are the same record.
 #[derive(Clone, Debug)]
 pub struct PendingAudit(Arc<State>);
 
@@ -25,74 +25,62 @@ struct State {
 }
 
 impl PendingAudit {
-    /// The record of the running task's act, if there is one.
-    pub fn current() -> Option<Self> {
-        PENDING.try_with(Clone::clone).ok()
+    /// A record that no transaction has yet.
+    pub fn new(record: AuditRecord) -> Self {
+        Self(Arc::new(State {
+            record: Mutex::new(record),
+            committed: AtomicBool::new(false),
+            void: AtomicBool::new(false),
+        }))
     }
 
-    /// Does `act`, whose writes belong to this record; for what an act hands to
-    /// a task of its own.
-    pub async fn propagate<T>(this: Option<Self>, act: impl Future<Output = T>) -> T {
-        match this {
-            Some(pending) => PENDING.scope(pending, act).await,
-            None => act.await,
-        }
+    /// Completes the record by what turns out only during the act: before the act
+    /// is in the store.
+    pub fn complete(&self, change: impl FnOnce(&mut AuditRecord)) {
+        change(&mut self.0.record.lock());
     }
 
     /// The record as it is now.
-    pub(super) fn record(&self) -> AuditRecord {
+    pub fn record(&self) -> AuditRecord {
         self.0.record.lock().clone()
     }
 
-    /// The record that a transaction of the running task has to take in.
-    pub(super) fn to_commit() -> Option<Self> {
-        Self::current().filter(Self::is_pending)
+    /// Whether the store has the record.
+    pub fn is_committed(&self) -> bool {
+        self.0.committed.load(Ordering::Acquire)
     }
 
     /// Whether it is in no transaction yet, and the act was not in vain.
     pub(super) fn is_pending(&self) -> bool {
-        !self.0.committed.load(Ordering::Acquire) && !self.0.void.load(Ordering::Acquire)
+        !self.is_committed() && !self.0.void.load(Ordering::Acquire)
     }
 
-    /// Unless `done`, the running task's act was not done after all, whatever it
-    /// writes: its record is not kept.
-    pub(super) fn void_unless(done: bool) {
-        if let Some(Self(state)) = Self::current() {
-            state.void.store(!done, Ordering::Release);
-        }
+    /// Unless `done`, the act was not done after all, whatever it writes: its record
+    /// is not kept.
+    pub(super) fn void_unless(&self, done: bool) {
+        self.0.void.store(!done, Ordering::Release);
     }
 
     /// The record is in a transaction that was committed.
     pub(super) fn mark_committed(&self) {
         self.0.committed.store(true, Ordering::Release);
     }
+
+    /// The record of the running task's act, if there is one.
+    pub(super) fn current() -> Option<Self> {
+        PENDING.try_with(Clone::clone).ok()
+    }
+
+    /// Does `act`, whose writes belong to this record though they do not name it.
+    pub async fn scope<T>(&self, act: impl Future<Output = T>) -> T {
+        PENDING.scope(self.clone(), act).await
+    }
 }
 
 /// Completes the record of the running task's act, if there is one, by what
 /// turns out only now: before the act is in the store.
 pub fn complete(change: impl FnOnce(&mut AuditRecord)) {
-    if let Some(PendingAudit(state)) = PendingAudit::current() {
-        change(&mut state.record.lock());
+    if let Some(pending) = PendingAudit::current() {
+        pending.complete(change);
     }
-}
-
-/// Does `act`; what it writes goes into the store together with `record`. Gives
-/// also the record as it was completed, and whether the store has it. If `act`
-/// failed, it has gone with the act.
-pub async fn with_audit<T>(
-    record: AuditRecord,
-    act: impl Future<Output = T>,
-) -> (T, AuditRecord, bool) {
-    let state = Arc::new(State {
-        record: Mutex::new(record),
-        committed: AtomicBool::new(false),
-        void: AtomicBool::new(false),
-    });
-    let pending = PendingAudit(Arc::clone(&state));
-    let done = PENDING.scope(pending.clone(), act).await;
-    (
-        done,
-        pending.record(),
-        state.committed.load(Ordering::Acquire),
-    )
 }

@@ -25,7 +25,7 @@ use doorward_core::model::client::Client;
 use doorward_core::model::group::{Group, MemberChange};
 use doorward_core::model::user::User;
 
-pub use audit::{PendingAudit, complete, with_audit};
+pub use audit::{PendingAudit, complete};
 pub use shared_secret::{SharedSecretError, shared_secret};
 pub use sql::{
     Finding, POSTGRES_PARAMETERS, POSTGRES_PASSED_OVER, POSTGRES_SSL_MODES, Rows, Store,
@@ -137,12 +137,12 @@ pub struct EntityChange {
 }
 
 impl EntityChange {
-    /// The change of these writes, with the record of the running task's act.
+    /// The change of these writes, with the record of the act that it is for.
     ///
     /// # Errors
     /// [`StoreError::Unfit`] for a name that no database keeps: it would fail the
     /// changes beside it.
-    pub fn new(writes: Vec<EntityWrite>) -> Result<Self, StoreError> {
+    pub fn new(writes: Vec<EntityWrite>, audit: Option<&PendingAudit>) -> Result<Self, StoreError> {
         let unfit = |write: &EntityWrite| match write {
             EntityWrite::Put(entity) => entity.key.as_ref().is_some_and(|key| key.contains('\0')),
             EntityWrite::Delete(..) => false,
@@ -150,7 +150,8 @@ impl EntityChange {
         if writes.iter().any(unfit) {
             return Err(StoreError::Unfit);
         }
-        let pending = PendingAudit::to_commit();
+        let pending = audit.cloned().or_else(PendingAudit::current);
+        let pending = pending.filter(PendingAudit::is_pending);
         Ok(Self { writes, pending })
     }
 

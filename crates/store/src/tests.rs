@@ -149,9 +149,13 @@ fn exchange(from: &str, to: &str, now_ms: i64, grace_ms: i64) -> Exchange {
 async fn with_refresh_token() -> (Fixture, User) {
     let fixture = Fixture::new().await;
     let demo = user("demo", json!({}));
-    fixture.store.insert_user(&demo).await.expect("inserted");
+    fixture
+        .store
+        .insert_user(&demo, None)
+        .await
+        .expect("inserted");
     let one = refresh("one", demo.id);
-    let recorded = fixture.store.record_tokens(Some(&one), None);
+    let recorded = fixture.store.record_tokens(Some(&one), None, None);
     recorded.await.expect("recorded");
     (fixture, demo)
 }
@@ -251,7 +255,7 @@ async fn the_state_is_private_to_its_owner() {
     assert_eq!(mode(&state), 0o700);
     fixture
         .store
-        .insert_user(&user("demo", json!({})))
+        .insert_user(&user("demo", json!({})), None)
         .await
         .expect("inserted");
     for file in ["doorward.db", "doorward.db-wal"] {
@@ -266,7 +270,7 @@ async fn a_change_by_another_process_changes_the_data_version() {
     let before = fixture.store.data_version().await.expect("a version");
     fixture
         .store
-        .insert_client(&client("own"))
+        .insert_client(&client("own"), None)
         .await
         .expect("inserted");
     assert_eq!(
@@ -274,7 +278,7 @@ async fn a_change_by_another_process_changes_the_data_version() {
         before
     );
     other
-        .insert_client(&client("foreign"))
+        .insert_client(&client("foreign"), None)
         .await
         .expect("inserted");
     assert_ne!(
@@ -288,10 +292,10 @@ async fn a_user_name_is_unique_whatever_its_case() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     store
-        .insert_user(&user("Demo", json!({})))
+        .insert_user(&user("Demo", json!({})), None)
         .await
         .expect("inserted");
-    let refused = store.insert_user(&user("dEMO", json!({}))).await;
+    let refused = store.insert_user(&user("dEMO", json!({})), None).await;
     assert!(matches!(refused, Err(StoreError::Taken(_))));
     let found = store.user_by_name("/", "DEMO").await.expect("a lookup");
     assert_eq!(found.map(|user| user.user_name).as_deref(), Some("Demo"));
@@ -308,11 +312,19 @@ async fn a_user_name_is_unique_whatever_its_case() {
 async fn an_update_on_a_stale_version_is_refused() {
     let fixture = Fixture::new().await;
     let mut demo = user("demo", json!({"title": "Boss"}));
-    fixture.store.insert_user(&demo).await.expect("inserted");
+    fixture
+        .store
+        .insert_user(&demo, None)
+        .await
+        .expect("inserted");
     demo.version = 2;
     demo.profile = Map::new();
-    fixture.store.update_user(&demo).await.expect("updated");
-    let again = fixture.store.update_user(&demo).await;
+    fixture
+        .store
+        .update_user(&demo, None)
+        .await
+        .expect("updated");
+    let again = fixture.store.update_user(&demo, None).await;
     assert!(matches!(again, Err(StoreError::Conflict(_))));
     assert!(
         names(&fixture.store, compare("title", Op::Equal, "boss"))
@@ -350,11 +362,11 @@ async fn a_revoked_token_is_gone_and_remembered() {
     };
     let store = fixture.another().await;
     store
-        .record_tokens(None, Some(&token))
+        .record_tokens(None, Some(&token), None)
         .await
         .expect("recorded");
     store
-        .revoke_access_token(token.hash, "id", 50_000)
+        .revoke_access_token(token.hash, "id", 50_000, None)
         .await
         .expect("revoked");
     assert_eq!(
@@ -372,9 +384,9 @@ async fn what_a_user_holds_goes_with_the_user() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let demo = user("demo", json!({"title": "x"}));
-    store.insert_user(&demo).await.expect("inserted");
+    store.insert_user(&demo, None).await.expect("inserted");
     store
-        .record_tokens(Some(&refresh("one", demo.id)), None)
+        .record_tokens(Some(&refresh("one", demo.id)), None, None)
         .await
         .expect("recorded");
     let session = StoredSession {
@@ -390,11 +402,19 @@ async fn what_a_user_holds_goes_with_the_user() {
         agent: "a browser".to_owned(),
         address: "192.0.2.1".to_owned(),
     };
-    store.insert_session(&session, 5).await.expect("inserted");
-    assert!(store.delete_user(demo.id, None, 2).await.expect("deleted"));
+    store
+        .insert_session(&session, 5, None)
+        .await
+        .expect("inserted");
+    assert!(
+        store
+            .delete_user(demo.id, None, 2, None)
+            .await
+            .expect("deleted")
+    );
     assert!(
         !store
-            .delete_user(demo.id, None, 2)
+            .delete_user(demo.id, None, 2, None)
             .await
             .expect("nothing to delete")
     );
@@ -469,7 +489,7 @@ async fn what_the_file_declares_is_kept_until_it_no_longer_does() {
         (first.id, 2, 3)
     );
     assert!(matches!(
-        store.delete_user(first.id, None, 2).await,
+        store.delete_user(first.id, None, 2, None).await,
         Err(StoreError::FileOwned(_))
     ));
 }
@@ -479,7 +499,7 @@ async fn a_declared_name_that_the_store_owns_is_refused() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     store
-        .insert_user(&user("demo", json!({})))
+        .insert_user(&user("demo", json!({})), None)
         .await
         .expect("inserted");
     let refused = store
@@ -503,7 +523,7 @@ async fn two_processes_that_rotate_at_once_agree_on_one_key() {
     let add = async |key: StoredKey, others| {
         fixture
             .store
-            .add_signing_key(&key, others, false)
+            .add_signing_key(&key, others, false, None)
             .await
             .expect("an answer")
     };
@@ -522,15 +542,19 @@ async fn two_processes_that_rotate_at_once_agree_on_one_key() {
 async fn expired_records_are_swept() {
     let fixture = Fixture::new().await;
     let demo = user("demo", json!({}));
-    fixture.store.insert_user(&demo).await.expect("inserted");
     fixture
         .store
-        .record_tokens(Some(&refresh("one", demo.id)), None)
+        .insert_user(&demo, None)
+        .await
+        .expect("inserted");
+    fixture
+        .store
+        .record_tokens(Some(&refresh("one", demo.id)), None, None)
         .await
         .expect("recorded");
     fixture
         .store
-        .revoke_grant("other", 10)
+        .revoke_grant("other", 10, None)
         .await
         .expect("revoked");
     assert_eq!(fixture.store.sweep(10, 100).await.expect("swept"), 1);

@@ -18,7 +18,9 @@ pub(super) async fn act(
     let now_ms = context.clock.now_ms();
     let told = (event.clone(), Trace::default());
     let act = Box::pin(super::act(command, context));
-    let done = audit.with(told, now_ms, act, |()| true).await;
+    let done = audit
+        .with(told, now_ms, async |_| act.await, |()| true)
+        .await;
     if done.is_err() {
         audit.note(event.failed("refused"), Trace::default(), now_ms);
     }

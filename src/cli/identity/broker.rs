@@ -222,7 +222,7 @@ pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> any
         } => {
             anyhow::ensure!(!user.trim().is_empty(), "which user?");
             let now_ms = context.clock.now_ms();
-            context.store.end_broker_person(&user, now_ms).await?;
+            context.store.end_broker_person(&user, now_ms, None).await?;
             let shown = json!({"end_user": user});
             context.print(&shown, &format!("all tokens of {user} so far are revoked"))
         }
@@ -237,7 +237,10 @@ pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> any
             let token = token.ok_or_else(|| anyhow::anyhow!("which token? see --token-stdin"))?;
             for which in [TokenKind::Access, TokenKind::Refresh] {
                 let revoked = RevocationTarget::token(which, token.expose());
-                let revoked = context.store.revoke_broker_token(&revoked, !alone).await?;
+                let revoked = context
+                    .store
+                    .revoke_broker_token(&revoked, !alone, None)
+                    .await?;
                 if let Some(tokens) = revoked {
                     let shown = json!({"client_id": tokens.client_id});
                     return context.print(&shown, "the token is revoked");
@@ -295,7 +298,7 @@ async fn application(
             let now_ms = context.clock.now_ms();
             let there = context
                 .store
-                .revoke_broker_client(&record.id, now_ms)
+                .revoke_broker_client(&record.id, now_ms, None)
                 .await?;
             anyhow::ensure!(there, "there is no application {id}");
             let line = format!("application {} has no tokens any more", called(&record));
@@ -363,7 +366,7 @@ async fn added(
     context: &mut CommandContext<'_>,
 ) -> anyhow::Result<()> {
     let made = records::made(kind, record, None, context.clock.now_ms())?;
-    match context.store.insert_broker_record(&made.record).await {
+    match context.store.insert_broker_record(&made.record, None).await {
         Err(StoreError::Taken(id)) => {
             anyhow::bail!("{} {id} is there already", kind.as_str())
         }
@@ -412,7 +415,7 @@ async fn changed(
         let made = made(&old)?;
         let outcome = context
             .store
-            .update_broker_record(&made.record, old.updated_ms);
+            .update_broker_record(&made.record, old.updated_ms, None);
         match outcome.await {
             Err(StoreError::Conflict(_)) => {}
             outcome => {
@@ -427,7 +430,9 @@ async fn changed(
 
 async fn deleted(kind: Kind, id: &str, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     let record = found(kind, id, context).await?;
-    let removal = context.store.delete_broker_record((kind, &record.id), None);
+    let removal = context
+        .store
+        .delete_broker_record((kind, &record.id), None, None);
     match removal.await? {
         Removal::InUse => anyhow::bail!("developer {id} has applications; delete them first"),
         removal => anyhow::ensure!(

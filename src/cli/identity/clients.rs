@@ -189,7 +189,7 @@ pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> any
         Action::Delete { client_id } => {
             let gone = context
                 .store
-                .delete_client(&context.realm, &client_id, None)
+                .delete_client(&context.realm, &client_id, None, None)
                 .await?;
             if gone.is_none() {
                 return Err(missing(&client_id, context));
@@ -222,7 +222,7 @@ async fn add(client: Add, context: &mut CommandContext<'_>) -> anyhow::Result<()
     }
     let made = registry::create(&context.realm, members, context.clock.now_ms());
     let made = made.map_err(explained)?;
-    match context.store.insert_client(&made.client).await {
+    match context.store.insert_client(&made.client, None).await {
         Err(StoreError::Taken(id)) => {
             anyhow::bail!("there is a client {id} in realm {} already", context.realm)
         }
@@ -249,7 +249,7 @@ async fn changed(
         let made = made(&old).map_err(explained)?;
         match context
             .store
-            .update_client(&made.client, old.updated_ms)
+            .update_client(&made.client, old.updated_ms, None)
             .await
         {
             Err(StoreError::Conflict(_)) => {}

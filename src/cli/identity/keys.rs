@@ -106,7 +106,9 @@ async fn rotate(
     } else {
         from_ms + MAX_TOKEN_LIFE_MS
     };
-    let added = context.store.add_signing_key(&key, others_expire_ms, now);
+    let added = context
+        .store
+        .add_signing_key(&key, others_expire_ms, now, None);
     let added = added.await?;
     anyhow::ensure!(
         added,

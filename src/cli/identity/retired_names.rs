@@ -28,7 +28,10 @@ pub(super) async fn list(context: &mut CommandContext<'_>) -> anyhow::Result<()>
 }
 
 pub(super) async fn release(name: &str, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
-    let released = context.store.release_name(&context.realm, name).await?;
+    let released = context
+        .store
+        .release_name(&context.realm, name, None)
+        .await?;
     anyhow::ensure!(
         released,
         "{name} is not the name of a former user of realm {}",

@@ -74,7 +74,11 @@ pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> any
                 let realm = context.realm.clone();
                 let which = Ending::Named { realm, sid };
                 let now_ms = context.clock.now_ms();
-                ended += context.store.end_sessions(&which, now_ms).await?.len();
+                ended += context
+                    .store
+                    .end_sessions(&which, now_ms, None)
+                    .await?
+                    .len();
             }
             told(ended, context)
         }
@@ -100,7 +104,7 @@ async fn end_every(query: &SessionQuery, context: &CommandContext<'_>) -> anyhow
     loop {
         let ended = context
             .store
-            .end_sessions(&which, context.clock.now_ms())
+            .end_sessions(&which, context.clock.now_ms(), None)
             .await?;
         all += ended.len();
         if ended.len() < usize::try_from(ENDED_AT_ONCE)? {

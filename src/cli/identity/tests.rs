@@ -157,7 +157,10 @@ async fn sealed_keys_get_no_open_successor() {
             .expect("a key");
     let vault = Vault::new(&[Secret::new("m".repeat(32))]).expect("a vault");
     key.pkcs8 = vault.seal(&key).expect("sealed").expect("another text");
-    store.add_signing_key(&key, 0, false).await.expect("stored");
+    store
+        .add_signing_key(&key, 0, false, None)
+        .await
+        .expect("stored");
     for line in ["keys rotate", "keys rotate --alg RS256 --now"] {
         let refused = doorward(&store, "", line).await.expect_err("refused");
         assert!(refused.to_string().contains("--config"), "{refused}");

@@ -159,7 +159,7 @@ pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> any
             let hash = new_hash(&secret, &user, &rules, context).await?;
             context
                 .store
-                .set_password(user.id, &hash, None, context.clock.now_ms())
+                .set_password(user.id, &hash, None, context.clock.now_ms(), None)
                 .await?;
             context.print(
                 &json!({"id": user.id}),
@@ -192,7 +192,7 @@ pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> any
             let user = find(&name, context).await?;
             context
                 .store
-                .delete_user(user.id, None, context.clock.now_ms())
+                .delete_user(user.id, None, context.clock.now_ms(), None)
                 .await?;
             context.print(
                 &json!({"id": user.id}),
@@ -279,7 +279,7 @@ async fn add(action: Action, context: &mut CommandContext<'_>) -> anyhow::Result
     let now_ms = context.clock.now_ms();
     (user.created_ms, user.updated_ms) = (now_ms, now_ms);
     complete(|record| record.set_user(user.id, &user.user_name));
-    context.store.insert_user(&user).await?;
+    context.store.insert_user(&user, None).await?;
     let mut line = format!(
         "user {} added to realm {} ({})",
         user.user_name, user.realm, user.id

@@ -97,7 +97,7 @@ impl AccountRequest<'_> {
     ) -> Result<Response, OAuthError> {
         let call = self.call;
         let (store, realm) = (&call.state.store, &call.realm.path);
-        let withdrawn = store.withdraw_consent(realm, user.id, client_id, call.now_ms);
+        let withdrawn = store.withdraw_consent(realm, user.id, client_id, call.now_ms, None);
         let of_client = |event: doorward_core::model::audit::Event| {
             event
                 .user(user.id, &user.user_name)
@@ -240,7 +240,7 @@ impl AccountRequest<'_> {
     ) -> Result<Response, OAuthError> {
         if let Ok(id) = Uuid::parse_str(id) {
             let state = &self.call.state;
-            let removed = state.store.delete_factor(user.id, id);
+            let removed = state.store.delete_factor(user.id, id, None);
             let of_factor = |event: doorward_core::model::audit::Event| {
                 event
                     .user(user.id, &user.user_name)

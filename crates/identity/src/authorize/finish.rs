@@ -35,7 +35,7 @@ pub(super) async fn finish(
             let event = event.with("scope", scopes.collect::<Detail>());
             event.with("grant", grant.id.as_str())
         };
-        let kept = state.store.insert_code(&stored);
+        let kept = state.store.insert_code(&stored, None);
         if !audit::with_if(state, Kind::CodeIssue, with_details, kept, |kept| *kept).await? {
             return Err(signed_out(request));
         }

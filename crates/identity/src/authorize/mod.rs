@@ -437,7 +437,7 @@ async fn keep_consent(
         let store = &call.state.store;
         let (realm, client_id) = (&call.realm.path, request.client.id());
         let entries = request.consent_entries();
-        let kept = store.add_consent(realm, user.id, client_id, &entries, call.now_ms);
+        let kept = store.add_consent(realm, user.id, client_id, &entries, call.now_ms, None);
         let with_details = |event: Event| consent(event, request).with("kept", 1);
         audit::with(&call.state, Kind::ConsentGive, with_details, kept).await?;
     } else {

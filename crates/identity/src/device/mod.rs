@@ -136,7 +136,7 @@ async fn keep(
         let user_code = user_code::new();
         device.user_code = user_code::hash(realm, &user_code).unwrap_or(device.user_code);
         let store = &call.state.store;
-        let kept = store.insert_device(&device, most, call.now_ms);
+        let kept = store.insert_device(&device, most, call.now_ms, None);
         let (kind, more) = (Kind::DeviceBegin, audit::as_it_is);
         match audit::with_if(&call.state, kind, more, kept, |kept| *kept).await {
             Ok(true) => return Ok(user_code),

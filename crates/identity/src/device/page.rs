@@ -298,7 +298,7 @@ impl DeviceRequest<'_> {
             Verdict::Denied
         };
         let store = &call.state.store;
-        let counts = store.decide_device(device.user_code, &verdict, call.now_ms);
+        let counts = store.decide_device(device.user_code, &verdict, call.now_ms, None);
         let told = |event: Event| {
             let event = event.client(client.id());
             let event = event.user(user.id, &user.user_name);

@@ -90,7 +90,7 @@ async fn by_app(call: &Call, user: &User, typed: &str) -> Result<Option<FactorPr
         };
         let step = totp::step_of(&secret, typed, call.now_ms, factor.counter);
         let Some(step) = step else { continue };
-        let spent = store.use_factor(factor.id, step, sealed.as_ref(), call.now_ms);
+        let spent = store.use_factor(factor.id, step, sealed.as_ref(), call.now_ms, None);
         if super::verified(call, Some(factor.id), spent).await? {
             return Ok(Some(FactorProof {
                 words: vec![CODE],
@@ -106,7 +106,7 @@ async fn by_list(call: &Call, user: &User, typed: &str) -> Result<Option<FactorP
     let Some(hash) = recovery::hash(user.id, typed) else {
         return Ok(None);
     };
-    let used = call.state.store.use_recovery_code(user.id, hash);
+    let used = call.state.store.use_recovery_code(user.id, hash, None);
     if !super::verified(call, None, used).await? {
         return Ok(None);
     }

@@ -258,7 +258,7 @@ pub(crate) async fn check_passkey(
     kept.backed_up = asserted.backup.done;
     let text = changed.then(|| kept.text());
     let count = i64::from(asserted.sign_count);
-    let used = store.use_factor(factor.id, count, text.as_ref(), call.now_ms);
+    let used = store.use_factor(factor.id, count, text.as_ref(), call.now_ms, None);
     if !super::verified(call, Some(factor.id), used).await? {
         return refused(WebauthnError::Counter);
     }

@@ -202,7 +202,9 @@ impl AccountResolution<'_> {
     async fn link(&self, user: &User) -> Result<(), Refusal> {
         let identity = self.identity(user.id);
         let state = &self.call.state;
-        let linked = state.store.link_identity(&identity, Some(user.version));
+        let linked = state
+            .store
+            .link_identity(&identity, Some(user.version), None);
         audit::user(user);
         let told = |event: Event| self.facts(event);
         match audit::with(state, Kind::LinkCreate, told, linked).await {
@@ -247,7 +249,7 @@ impl AccountResolution<'_> {
         };
         let identity = self.identity(user.id);
         let state = &self.call.state;
-        let made = state.store.insert_federated_user(&user, &identity);
+        let made = state.store.insert_federated_user(&user, &identity, None);
         audit::user(&user);
         let told = |event: Event| self.facts(event);
         match audit::with(state, Kind::UserCreate, told, made).await {
@@ -301,7 +303,7 @@ impl AccountResolution<'_> {
             updated_ms: self.call.now_ms,
             ..user.clone()
         };
-        match store.update_user(&changed).await {
+        match store.update_user(&changed, None).await {
             Ok(()) => {
                 self.call.state.forget();
                 Ok(changed)

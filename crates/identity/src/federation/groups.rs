@@ -129,7 +129,7 @@ impl Membership<'_> {
             clear: false,
             steps: vec![(true, self.user.id)],
         };
-        let insert = self.state.store.insert_group(&group, &members);
+        let insert = self.state.store.insert_group(&group, &members, None);
         match self.write(Kind::GroupCreate, group.id, insert).await {
             // Somebody else has made it just now.
             Err(StoreError::Taken(_)) => match self.named(name).await? {
@@ -170,7 +170,7 @@ impl Membership<'_> {
             },
             now_ms: self.now_ms,
         };
-        let change = self.state.store.change_group(&change);
+        let change = self.state.store.change_group(&change, None);
         self.write(Kind::GroupUpdate, id, change).await
     }
 

@@ -339,7 +339,7 @@ pub(super) async fn unlink(
     let groups = providers.iter().filter(is_its);
     let groups = groups.flat_map(|provider| provider.groups.names());
     let groups: Vec<String> = groups.map(str::to_owned).collect();
-    store.unlink_identity(link, &groups, now_ms).await
+    store.unlink_identity(link, &groups, now_ms, None).await
 }
 
 /// The path above the realm's endpoints.

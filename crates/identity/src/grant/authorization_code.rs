@@ -165,7 +165,7 @@ async fn redeem(
 ) -> Result<bool, OAuthError> {
     let until_ms = call.now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
     let store = &call.state.store;
-    let outcome = store.redeem_code(code.hash, refresh, access, until_ms);
+    let outcome = store.redeem_code(code.hash, refresh, access, until_ms, None);
     let done = |outcome: &Redemption| matches!(outcome, Redemption::Done);
     let (kind, more) = (Kind::TokenIssue, audit::as_it_is);
     match audit::with_if(&call.state, kind, more, outcome, done).await? {

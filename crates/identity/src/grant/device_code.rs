@@ -119,7 +119,7 @@ async fn give(
         refresh = Some(stored);
     }
     let store = &call.state.store;
-    let given = store.redeem_device(hash, refresh.as_ref(), access.as_ref());
+    let given = store.redeem_device(hash, refresh.as_ref(), access.as_ref(), None);
     let (kind, more) = (Kind::TokenIssue, audit::as_it_is);
     if audit::with_if(&call.state, kind, more, given, |given| *given).await? {
         Ok(response)

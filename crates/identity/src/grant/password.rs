@@ -79,7 +79,7 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
     }
     if refresh.is_some() || access.is_some() {
         let store = &call.state.store;
-        let recorded = store.record_tokens(refresh.as_ref(), access.as_ref());
+        let recorded = store.record_tokens(refresh.as_ref(), access.as_ref(), None);
         audit::with(&call.state, Kind::TokenIssue, audit::as_it_is, recorded).await?;
         if !still_stands(&call.state, realm, &user).await? {
             call.state.revoke_grant(&grant_id, now_ms).await?;

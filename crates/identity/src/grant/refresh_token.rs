@@ -155,7 +155,7 @@ async fn exchange(
         revoked_until_ms: call.now_ms.saturating_add(MAX_TOKEN_LIFE_MS),
     };
     let store = &call.state.store;
-    let exchanged = store.exchange_refresh_token(wanted, access);
+    let exchanged = store.exchange_refresh_token(wanted, access, None);
     let gives = |rotation: &Rotation| matches!(rotation, Rotation::Done | Rotation::Again(_));
     let (kind, more) = (Kind::TokenIssue, audit::as_it_is);
     match audit::with_if(&call.state, kind, more, exchanged, gives).await? {

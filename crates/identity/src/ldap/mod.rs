@@ -172,7 +172,10 @@ impl DirectoryLogin<'_> {
             return Ok(self.refused("the user is linked to another entry"));
         }
         let link = self.identity(known);
-        let linked = self.state.store.link_identity(&link, Some(known.version));
+        let linked = self
+            .state
+            .store
+            .link_identity(&link, Some(known.version), None);
         let told = |event: Event| self.facts(event);
         match audit::with(self.state, Kind::LinkCreate, told, linked).await {
             Ok(()) => self.seen(&link, known.clone()).await,
@@ -222,7 +225,7 @@ impl DirectoryLogin<'_> {
         };
         let link = self.identity(&user);
         audit::user(&user);
-        let made = self.state.store.insert_federated_user(&user, &link);
+        let made = self.state.store.insert_federated_user(&user, &link, None);
         let told = |event: Event| self.facts(event);
         match audit::with(self.state, Kind::UserCreate, told, made).await {
             Ok(()) => {
@@ -268,7 +271,7 @@ impl DirectoryLogin<'_> {
             updated_ms: self.now_ms,
             ..user.clone()
         };
-        match store.update_user(&changed).await {
+        match store.update_user(&changed, None).await {
             Ok(()) => {
                 self.state.forget();
                 Ok(Some(changed))

@@ -20,7 +20,7 @@ pub(super) async fn record_change(
     let with_trace = (event.clone(), Trace::default());
     let audit = &state.audit;
     let outcome = audit
-        .with(with_trace, now_ms, handler(call), |_| true)
+        .with(with_trace, now_ms, async |_| handler(call).await, |_| true)
         .await;
     if let Err(error) = &outcome {
         audit.note(event.failed(error.reason()), Trace::default(), now_ms);

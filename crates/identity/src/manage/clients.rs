@@ -138,7 +138,10 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     let realm = call.realm()?;
     let seen = page::version(&call.query()?)?;
     let store = &call.state.store;
-    match store.delete_client(&realm.path, call.param(0), seen).await {
+    match store
+        .delete_client(&realm.path, call.param(0), seen, None)
+        .await
+    {
         Ok(Some(grants)) => {
             call.state.mark_revoked(&grants, call.now_ms);
             Ok(respond::empty(StatusCode::NO_CONTENT))
@@ -160,7 +163,7 @@ async fn insert(call: &Call, made: &NewClient) -> Result<(), ManageError> {
         record.set_kind(Kind::ClientCreate);
         record.set_client(id);
     });
-    match call.state.store.insert_client(&made.client).await {
+    match call.state.store.insert_client(&made.client, None).await {
         Err(StoreError::Taken(value)) => Err(ManageError::Taken {
             field: "client_id",
             value,
@@ -188,7 +191,7 @@ async fn change(
         match call
             .state
             .store
-            .update_client(&client, old.updated_ms)
+            .update_client(&client, old.updated_ms, None)
             .await
         {
             Err(StoreError::Conflict(_)) => {}

@@ -38,7 +38,7 @@ pub(super) async fn withdraw(call: Call) -> Result<Response, ManageError> {
         record.set_user(user.id, &user.user_name);
         record.set_target(&format!("clients/{client_id}"));
     });
-    let withdrawn = store.withdraw_consent(&user.realm, user.id, client_id, call.now_ms);
+    let withdrawn = store.withdraw_consent(&user.realm, user.id, client_id, call.now_ms, None);
     let grants = withdrawn.await?;
     call.state.mark_revoked(&grants, call.now_ms);
     Ok(respond::empty(StatusCode::NO_CONTENT))

@@ -46,7 +46,9 @@ pub(super) async fn reset(call: Call) -> Result<Response, ManageError> {
     let state = &call.state;
     let expected = call.query()?.get("version").map(str::to_owned);
     let are_meant = |all: &[StoredFactor]| expected.as_ref().is_none_or(|one| *one == version(all));
-    let reset = state.store.reset_factors(user.id, are_meant, call.now_ms);
+    let reset = state
+        .store
+        .reset_factors(user.id, are_meant, call.now_ms, None);
     if reset.await?.is_none() {
         return Err(ManageError::Changed);
     }

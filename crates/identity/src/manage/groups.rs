@@ -73,7 +73,7 @@ pub(super) async fn create(call: Call) -> Result<Response, ManageError> {
         steps: members.into_iter().map(|id| (true, id)).collect(),
     };
     tell(group.id);
-    let made = call.state.store.insert_group(&group, &members).await;
+    let made = call.state.store.insert_group(&group, &members, None).await;
     let group = outcome(made, &group.name)?;
     Ok(respond::json(StatusCode::CREATED, &record(&group)))
 }
@@ -101,7 +101,7 @@ pub(super) async fn patch(call: Call) -> Result<Response, ManageError> {
         now_ms: call.now_ms,
     };
     tell(old.id);
-    let changed = call.state.store.change_group(&change).await;
+    let changed = call.state.store.change_group(&change, None).await;
     let group = outcome(changed, &name)?;
     Ok(respond::json(StatusCode::OK, &record(&group)))
 }
@@ -113,7 +113,7 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     let seen = page::version(&call.query()?)?;
     tell(old.id);
     let store = &call.state.store;
-    let gone = store.delete_group(&old.realm, old.id, seen).await;
+    let gone = store.delete_group(&old.realm, old.id, seen, None).await;
     outcome(gone, &old.name)?;
     Ok(respond::empty(StatusCode::NO_CONTENT))
 }
@@ -213,7 +213,7 @@ async fn change(call: &Call, comes: bool) -> Result<Response, ManageError> {
         },
         now_ms: call.now_ms,
     };
-    match store.change_group(&change).await? {
+    match store.change_group(&change, None).await? {
         GroupOutcome::Done(_) => Ok(respond::empty(StatusCode::NO_CONTENT)),
         GroupOutcome::Missing | GroupOutcome::NoUser(_) => Err(ManageError::NotFound),
         GroupOutcome::Stale(_) => Err(ManageError::Changed),

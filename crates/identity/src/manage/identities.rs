@@ -72,7 +72,7 @@ pub(super) async fn create(call: Call) -> Result<Response, ManageError> {
         created_ms: call.now_ms,
         used_ms: call.now_ms,
     };
-    match call.state.store.link_identity(&identity, None).await {
+    match call.state.store.link_identity(&identity, None, None).await {
         Err(StoreError::Taken(_)) => Err(ManageError::Taken {
             field: "subject",
             value: subject.clone(),

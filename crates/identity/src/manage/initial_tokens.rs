@@ -31,7 +31,7 @@ pub(super) async fn create(call: Call) -> Result<Response, ManageError> {
     let wish = wish.map_err(|error| ManageError::Json(error.to_string()))?;
     let (token, text) = initial_token(&realm.path, wish, call.now_ms)?;
     complete(|record| record.set_target(&format!("initial-tokens/{}", token.id)));
-    call.state.store.insert_initial_token(&token).await?;
+    call.state.store.insert_initial_token(&token, None).await?;
     let mut shown = token_record(&token);
     shown["initial_access_token"] = json!(text.expose());
     Ok(respond::json(StatusCode::CREATED, &shown))
@@ -42,7 +42,7 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     let realm = call.realm()?;
     let store = &call.state.store;
     if store
-        .delete_initial_token(&realm.path, call.param(0))
+        .delete_initial_token(&realm.path, call.param(0), None)
         .await?
     {
         Ok(respond::empty(StatusCode::NO_CONTENT))

@@ -119,7 +119,12 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
             Some(seen.ok_or_else(|| ManageError::Realm(path.clone()))?)
         }
     };
-    match call.state.store.delete_realm(&path, seen.as_ref()).await {
+    match call
+        .state
+        .store
+        .delete_realm(&path, seen.as_ref(), None)
+        .await
+    {
         Ok(RealmRemoval::Done) => {
             call.state.read_realms().await?;
             Ok(respond::empty(StatusCode::NO_CONTENT))
@@ -143,7 +148,7 @@ async fn made(call: &Call, realm: StoredRealm) -> Result<Response, ManageError> 
         record.set_kind(Kind::RealmCreate);
         record.set_realm(&realm.path);
     });
-    match call.state.store.insert_realm(&realm).await {
+    match call.state.store.insert_realm(&realm, None).await {
         Err(StoreError::Taken(value)) => {
             let field = "path";
             return Err(ManageError::Taken { field, value });
@@ -161,7 +166,7 @@ async fn changed(
 ) -> Result<Response, ManageError> {
     let live = call.state.live.load_full();
     live.checked_settings(&realm.path, realm.settings.clone())?;
-    match call.state.store.update_realm(&realm, seen).await {
+    match call.state.store.update_realm(&realm, seen, None).await {
         Err(StoreError::FileOwned(path)) => {
             return Err(call.file_owned(format!("realm {path}")));
         }

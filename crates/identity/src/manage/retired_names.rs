@@ -41,7 +41,12 @@ pub(super) async fn release(call: Call) -> Result<Response, ManageError> {
         return Err(ManageError::Query("give name".to_owned()));
     };
     let realm = call.realm()?;
-    if !call.state.store.release_name(&realm.path, name).await? {
+    if !call
+        .state
+        .store
+        .release_name(&realm.path, name, None)
+        .await?
+    {
         return Err(ManageError::NotFound);
     }
     call.state.forget();

@@ -115,7 +115,11 @@ pub(super) async fn create(call: Call) -> Result<Response, ManageError> {
         ..user
     };
     complete(|record| record.set_user(user.id, &user.user_name));
-    written(&call, &user, call.state.store.insert_user(&user).await)?;
+    written(
+        &call,
+        &user,
+        call.state.store.insert_user(&user, None).await,
+    )?;
     shown(&call, &user, StatusCode::CREATED).await
 }
 
@@ -151,9 +155,9 @@ pub(super) async fn patch(call: Call) -> Result<Response, ManageError> {
     let write = match &password {
         Some(password) => {
             let hash = hash(&call, &new, password).await?;
-            store.update_user_and_password(&new, &hash).await
+            store.update_user_and_password(&new, &hash, None).await
         }
-        None => store.update_user(&new).await,
+        None => store.update_user(&new, None).await,
     };
     written(&call, &new, write)?;
     if password.is_some() || (old.active && !new.active) {
@@ -170,7 +174,10 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     let user = user(&call).await?;
     let seen = page::version(&call.query()?)?;
     complete(|record| record.set_user(user.id, &user.user_name));
-    let gone = call.state.store.delete_user(user.id, seen, call.now_ms);
+    let gone = call
+        .state
+        .store
+        .delete_user(user.id, seen, call.now_ms, None);
     match gone.await {
         Ok(true) => {}
         Ok(false) => return Err(ManageError::NotFound),

@@ -91,7 +91,7 @@ async fn register(call: &Call) -> Result<Response, OAuthError> {
         updated_ms: call.now_ms,
     };
     let most = call.realm.settings.registration.max_clients;
-    let kept = call.state.store.register_client(&client, most, token);
+    let kept = call.state.store.register_client(&client, most, token, None);
     let told = |event: Event| event.client(&client.metadata.client_id);
     let done = |kept: &RegistrationOutcome| *kept == RegistrationOutcome::Done;
     let kept = audit::with_if(&call.state, Kind::ClientCreate, told, kept, done).await?;
@@ -139,7 +139,10 @@ async fn change(call: &Call) -> Result<Response, OAuthError> {
         updated_ms: call.now_ms.max(old.updated_ms + 1),
         ..old.clone()
     };
-    let kept = call.state.store.update_client(&client, old.updated_ms);
+    let kept = call
+        .state
+        .store
+        .update_client(&client, old.updated_ms, None);
     match audit::with(&call.state, Kind::ClientUpdate, audit::as_it_is, kept).await {
         Err(StoreError::Conflict(_)) => {
             let text = "The record was changed by somebody else at the same time";
@@ -155,7 +158,10 @@ async fn change(call: &Call) -> Result<Response, OAuthError> {
 async fn remove(call: &Call) -> Result<Response, OAuthError> {
     let (client, _) = caller(call).await?;
     let id = &client.metadata.client_id;
-    let gone = call.state.store.delete_client(&client.realm, id, None);
+    let gone = call
+        .state
+        .store
+        .delete_client(&client.realm, id, None, None);
     let gone = audit::with(&call.state, Kind::ClientDelete, audit::as_it_is, gone).await?;
     call.state
         .mark_revoked(&gone.unwrap_or_default(), call.now_ms);

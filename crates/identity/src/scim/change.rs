@@ -71,8 +71,8 @@ impl Change<'_> {
             };
             let write = async {
                 match &hash {
-                    Some(hash) => store.update_user_and_password(&new, hash).await,
-                    None => store.update_user(&new).await,
+                    Some(hash) => store.update_user_and_password(&new, hash, None).await,
+                    None => store.update_user(&new, None).await,
                 }
             };
             let about = |event: Event| {

@@ -337,7 +337,7 @@ async fn create(call: &Call) -> Result<Response, ScimError> {
             .map(|id| (true, id))
             .collect(),
     };
-    let insert = call.state.store.insert_group(&group, &members);
+    let insert = call.state.store.insert_group(&group, &members, None);
     let made = write_with_audit(call, AuditKind::GroupCreate, group.id, insert).await;
     let group = outcome(made.map_err(|error| change::failed(call, error))?)?;
     let mut response = shown(call, &group, &projection, SHOWN_MAX).await?;
@@ -391,7 +391,7 @@ async fn change(call: &Call, token: &ValidToken, change: GroupChange) -> Result<
         seen: seen(call, token, change.id).await?,
         ..change
     };
-    let write = call.state.store.change_group(&change);
+    let write = call.state.store.change_group(&change, None);
     let changed = write_with_audit(call, AuditKind::GroupUpdate, change.id, write).await;
     outcome(changed.map_err(|error| change::failed(call, error))?)
 }
@@ -478,7 +478,10 @@ fn step(wanted: &mut GroupChange, operation: &patch::Operation) -> Result<(), Sc
 /// `DELETE /v1/groups/{id}`
 async fn remove(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, ScimError> {
     let seen = seen(call, token, id).await?;
-    let delete = call.state.store.delete_group(&token.realm.path, id, seen);
+    let delete = call
+        .state
+        .store
+        .delete_group(&token.realm.path, id, seen, None);
     let gone = write_with_audit(call, AuditKind::GroupDelete, id, delete).await?;
     outcome(gone)?;
     Ok(reply::nothing())

@@ -49,7 +49,7 @@ async fn filled() -> (tempfile::TempDir, String, Arc<Store>, (User, Group)) {
         })
         .collect();
     let user = imports[7].user.clone();
-    let added = store.import_users(&imports, ExistingUserPolicy::Refuse, false, 5);
+    let added = store.import_users(&imports, ExistingUserPolicy::Refuse, false, 5, None);
     added.await.expect("imported");
     let group = Group {
         id: random_uuid(),
@@ -71,7 +71,10 @@ async fn filled() -> (tempfile::TempDir, String, Arc<Store>, (User, Group)) {
             clear: false,
             steps: ids.into_iter().map(|id| (true, id)).collect(),
         };
-        store.insert_group(group, &members).await.expect("a group");
+        store
+            .insert_group(group, &members, None)
+            .await
+            .expect("a group");
     }
     (directory, url, store, (user, group))
 }
@@ -151,7 +154,7 @@ async fn looking_up_and_removing_reads_an_index() {
         store.consents(user.id).await.expect("a look-up");
         store.factors(user.id).await.expect("a look-up");
         store.identities(user.id).await.expect("a look-up");
-        let gone = store.delete_user(user.id, None, 9).await;
+        let gone = store.delete_user(user.id, None, 9, None).await;
         gone.expect("deleted");
     });
     assert_eq!(asked.await, Vec::<String>::new());

@@ -199,7 +199,7 @@ async fn compare(store: &Store, people: &[Value], questions: &[String]) {
     for person in people {
         let record: &Map<String, Value> = person.as_object().expect("a record");
         let user = new_user("/", record).expect("a user");
-        store.insert_user(&user).await.expect("inserted");
+        store.insert_user(&user, None).await.expect("inserted");
         users.push(user);
     }
     users.sort_by(|a, b| a.user_name.cmp(&b.user_name));
@@ -224,7 +224,10 @@ async fn compare(store: &Store, people: &[Value], questions: &[String]) {
     }
     compare_order(store, &mut users).await;
     for user in users {
-        store.delete_user(user.id, None, 0).await.expect("deleted");
+        store
+            .delete_user(user.id, None, 0, None)
+            .await
+            .expect("deleted");
     }
 }
 

@@ -194,7 +194,7 @@ async fn create(call: &Call) -> Result<Response, ScimError> {
     if let Some(password) = &password {
         user.password_hash = Some(change::hash(call, &token, &user, password).await?);
     }
-    let insert = call.state.store.insert_user(&user);
+    let insert = call.state.store.insert_user(&user, None);
     let about = |event: Event| event.user(user.id, &user.user_name);
     match audit::with(&call.state, Told::UserCreate, about, insert).await {
         Ok(()) => shown(call, StatusCode::CREATED, &user, &projection).await,
@@ -285,7 +285,7 @@ async fn remove(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, S
             return Err(change::failed(call, error));
         }
         let seen = body::is_conditional(call.headers()).then_some(user.version);
-        let delete = call.state.store.delete_user(id, seen, call.now_ms);
+        let delete = call.state.store.delete_user(id, seen, call.now_ms, None);
         let about = |event: Event| event.user(user.id, &user.user_name);
         let gone = audit::with_if(&call.state, Told::UserDelete, about, delete, |gone| *gone);
         match gone.await {

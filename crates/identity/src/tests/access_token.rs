@@ -479,7 +479,7 @@ async fn a_client_made_by_another_process_is_known_at_once() {
         updated_ms: 1,
     };
     let other = provider.other_process().await;
-    other.insert_client(&client).await.expect("inserted");
+    other.insert_client(&client, None).await.expect("inserted");
     assert_eq!(provider.token(body).await.status, 200);
     assert_eq!(
         provider
@@ -554,7 +554,7 @@ async fn a_declared_name_that_exists_otherwise_is_refused_by_name() {
     let user = crate::new_user("/", record.as_object().expect("an object"));
     provider
         .store
-        .insert_user(&user.expect("a user"))
+        .insert_user(&user.expect("a user"), None)
         .await
         .expect("inserted");
     let mut config = crate::testing::config();

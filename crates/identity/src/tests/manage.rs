@@ -175,7 +175,9 @@ async fn a_withdrawn_consent_ends_what_the_client_was_given() {
     let store = &provider.identity.state.store;
     let scopes = ["openid".to_owned()];
     let client = "https://app.example/id";
-    let given = store.add_consent("/", user, client, &scopes, 5_000).await;
+    let given = store
+        .add_consent("/", user, client, &scopes, 5_000, None)
+        .await;
     given.expect("a consent");
     let consents = format!("/users/{id}/consents");
     let list = async || provider.manage("GET", &consents, &Value::Null).await.json();

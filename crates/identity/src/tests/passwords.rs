@@ -104,7 +104,11 @@ async fn carol(provider: &Provider, password: &str) {
     };
     let hash = crate::hash_blocking(&Secret::new(password), &cheap);
     carol.password_hash = Some(hash.expect("a hash"));
-    provider.store.insert_user(&carol).await.expect("inserted");
+    provider
+        .store
+        .insert_user(&carol, None)
+        .await
+        .expect("inserted");
 }
 
 async fn change(provider: &Provider, session: &str, who: &str, body: &Value) -> Answer {
@@ -187,7 +191,11 @@ async fn a_hash_of_another_cost_is_made_anew_at_the_next_login() {
     };
     let hash = crate::hash_blocking(&Secret::new("correct horse"), &old);
     carol.password_hash = Some(hash.expect("a hash"));
-    provider.store.insert_user(&carol).await.expect("inserted");
+    provider
+        .store
+        .insert_user(&carol, None)
+        .await
+        .expect("inserted");
     let cost = async || {
         let carol = provider.store.user_by_name("/", "carol").await;
         let carol = carol.expect("a store").expect("a user");
@@ -224,7 +232,11 @@ async fn a_hash_from_elsewhere_becomes_our_own_at_the_first_sign_in() {
     let foreign =
         "$pbkdf2-sha256$1000$UMqZM6Z0ztnbO.e8V6p1zg$QQEVH0IfC40XRiKjo6f22nrLH.LWLVXaV/tw9FCcPkE";
     dora.password_hash = Some(Secret::new(foreign));
-    provider.store.insert_user(&dora).await.expect("inserted");
+    provider
+        .store
+        .insert_user(&dora, None)
+        .await
+        .expect("inserted");
     let hash = async || {
         let dora = provider.store.user_by_name("/", "dora").await;
         let dora = dora.expect("a store").expect("a user");
@@ -262,7 +274,7 @@ async fn a_sign_in_that_races_with_another_password_leaves_nothing_behind() {
             }
             _ => {
                 (demo.version, demo.active) = (demo.version + 1, false);
-                let updated = provider.store.update_user(&demo).await;
+                let updated = provider.store.update_user(&demo, None).await;
                 updated.expect("updated");
                 demo.version -= 1;
             }

@@ -440,7 +440,7 @@ async fn a_stale_tag_removes_nothing_even_at_the_last_moment() {
     }
     let id = made["id"].as_str().expect("an id").parse().expect("an id");
     let store = &desk.provider.store;
-    let late = store.delete_user(id, Some(1), 5).await;
+    let late = store.delete_user(id, Some(1), 5, None).await;
     assert!(
         matches!(late, Err(doorward_store::StoreError::Conflict(_))),
         "{late:?}"

@@ -164,7 +164,11 @@ async fn a_token_of_a_deleted_user_is_not_one_of_the_next_user_of_that_name() {
         .expect("a hash"),
     );
     carol.created_ms = provider.clock.now_ms();
-    provider.store.insert_user(&carol).await.expect("inserted");
+    provider
+        .store
+        .insert_user(&carol, None)
+        .await
+        .expect("inserted");
     for client in ["app", "opaque"] {
         let grant = PASSWORD_GRANT
             .replace("demo", "carol")
@@ -176,14 +180,18 @@ async fn a_token_of_a_deleted_user_is_not_one_of_the_next_user_of_that_name() {
         assert!(
             provider
                 .store
-                .delete_user(carol.id, None, provider.clock.now_ms())
+                .delete_user(carol.id, None, provider.clock.now_ms(), None)
                 .await
                 .expect("deleted")
         );
         assert_eq!(provider.get_with(PATH, &token).await.status, 401);
         // Within the same millisecond even.
         carol.id = doorward_core::clock::random_uuid();
-        provider.store.insert_user(&carol).await.expect("inserted");
+        provider
+            .store
+            .insert_user(&carol, None)
+            .await
+            .expect("inserted");
         assert_eq!(provider.get_with(PATH, &token).await.status, 401);
     }
 }

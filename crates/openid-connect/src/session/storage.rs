@@ -287,7 +287,7 @@ impl Storage {
                     ..LoginQuery::default()
                 };
                 let store = own.store()?;
-                store.end_logins(&query, &[], now_ms).await?;
+                store.end_logins(&query, &[], now_ms, None).await?;
                 Ok(())
             }
             Self::Remote(remote) => remote.end(key).await,

@@ -121,7 +121,7 @@ impl TokenStore {
     /// Makes a token.
     pub(super) async fn give(&self, wish: Wish, now_ms: i64) -> Result<IssuedToken, StoreError> {
         let (issued, stored) = made(wish, now_ms);
-        self.store.insert_oauth2_token(&stored).await?;
+        self.store.insert_oauth2_token(&stored, None).await?;
         Ok(issued)
     }
 

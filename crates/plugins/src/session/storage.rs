@@ -215,6 +215,9 @@ impl SessionStore {
             issuer: Some(ISSUER.to_owned()),
             ..LoginQuery::default()
         };
-        self.store.end_logins(&query, &[], now_ms).await.map(drop)
+        self.store
+            .end_logins(&query, &[], now_ms, None)
+            .await
+            .map(drop)
     }
 }

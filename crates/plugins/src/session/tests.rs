@@ -375,7 +375,7 @@ async fn a_renewed_session_stays_in_its_place_and_an_ended_one_stays_away() {
     assert_eq!(after.ends_ms, before.ends_ms + 600_000);
     // An operator ends it.
     let all = LoginQuery::default();
-    let ended = store.end_logins(&all, &[], 600_000).await;
+    let ended = store.end_logins(&all, &[], 600_000, None).await;
     assert_eq!(ended.expect("an answer"), [before.id]);
     parts.clock.advance(600_000);
     let outcome = show(&*filter, "GET / HTTP/1.1", &cookie).await;
@@ -469,7 +469,7 @@ async fn a_remembered_session_that_has_ended_meanwhile_begins_none_and_leaves_no
     // The browser was closed. While the upstream answers, an operator ends it all.
     let mut outcome = show(&*filter, "GET / HTTP/1.1", pair(&remember)).await;
     assert_eq!(outcome.consumer(), Some("anna"));
-    let ended = store.end_logins(&LoginQuery::default(), &[], 0).await;
+    let ended = store.end_logins(&LoginQuery::default(), &[], 0, None).await;
     assert_eq!(ended.expect("an answer").len(), 2);
     assert!(cookies(&*filter, &mut outcome).await.is_empty());
     sessions(&store, 0).await;

@@ -104,7 +104,10 @@ impl<'a> RequestAudit<'a> {
     ) -> Result<T, E> {
         let now_ms = self.broker.now_ms();
         let told = (event, self.trace());
-        self.broker.audit().with(told, now_ms, act, did).await
+        self.broker
+            .audit()
+            .with(told, now_ms, async |_| act.await, did)
+            .await
     }
 
     /// Notes what leaves nothing in the store.

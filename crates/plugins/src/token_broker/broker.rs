@@ -413,7 +413,7 @@ impl Broker {
 
     /// Keeps new tokens.
     pub(super) async fn keep(&self, tokens: &StoredTokens) -> Result<TokenInsertion, StoreError> {
-        let kept = self.store.keep_broker_tokens(tokens).await;
+        let kept = self.store.keep_broker_tokens(tokens, None).await;
         self.stripe(tokens.access).fetch_add(1, Ordering::AcqRel);
         kept
     }
@@ -424,7 +424,7 @@ impl Broker {
         old: &StoredTokens,
         refresh: &Refresh,
     ) -> Result<bool, StoreError> {
-        let done = self.store.refresh_broker_tokens(refresh).await;
+        let done = self.store.refresh_broker_tokens(refresh, None).await;
         self.stripe(old.access).fetch_add(1, Ordering::AcqRel);
         done
     }
@@ -449,7 +449,7 @@ impl Broker {
         revoked: &RevocationTarget,
         cascade: bool,
     ) -> Result<Option<StoredTokens>, StoreError> {
-        let revoked = self.store.revoke_broker_token(revoked, cascade).await;
+        let revoked = self.store.revoke_broker_token(revoked, cascade, None).await;
         if let Ok(Some(tokens)) = &revoked {
             self.stripe(tokens.access).fetch_add(1, Ordering::AcqRel);
         }
@@ -463,7 +463,7 @@ impl Broker {
     /// The store does not answer.
     pub async fn end_person(&self, end_user: &str) -> Result<(), StoreError> {
         let now_ms = self.clock.now_ms();
-        self.store.end_broker_person(end_user, now_ms).await
+        self.store.end_broker_person(end_user, now_ms, None).await
     }
 
     /// What later filters see of a token.

@@ -3,7 +3,7 @@
 use aws_lc_rs::digest::{SHA256, digest};
 
 use super::{Row, sql, write_doc};
-use crate::{Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::acme::{
     AcmeIssued, StoredAcmeAccount, StoredAcmeCertificate, StoredAcmeChallenge,
 };
@@ -81,9 +81,10 @@ impl Store {
     pub async fn put_acme_certificate(
         &self,
         certificate: &StoredAcmeCertificate,
+        audit: Option<&PendingAudit>,
     ) -> Result<(), StoreError> {
         let issued = certificate.issued.as_ref();
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         sql("INSERT INTO acme_certificates
                 (hash, names, directory, chain, private, updated_ms, doc)
              VALUES ($1, $2, $3, $4, $5, $6, $7)

@@ -19,7 +19,7 @@ impl Store {
     pub async fn append_audit(&self, records: Vec<AuditRecord>) -> Result<(), StoreError> {
         let write = self
             .batch
-            .write_unaudited(records, |tx, records| Box::pin(append_all(tx, records)));
+            .write(records, |tx, records| Box::pin(append_all(tx, records)));
         write.await
     }
 

@@ -41,11 +41,18 @@ trait QueuedWrite: Send {
     fn answer(self: Box<Self>, error: Option<StoreError>);
 }
 
+/// An act whose record goes into the audit log with its write.
+struct AuditedAct<T> {
+    pending: PendingAudit,
+    /// Whether the act was done, by the outcome of the write.
+    is_done: fn(&T) -> bool,
+}
+
 struct Job<A, T> {
     of: A,
     write: Write<A, T>,
-    /// The record of the act that it is done for, which goes with it.
-    pending: Option<PendingAudit>,
+    /// The act that it is done for.
+    act: Option<AuditedAct<T>>,
     outcome: Option<T>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
@@ -53,24 +60,23 @@ struct Job<A, T> {
 impl<A: Send + Sync, T: Send> QueuedWrite for Job<A, T> {
     fn apply<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async {
-            let Some(pending) = &self.pending else {
-                self.outcome = Some((self.write)(tx, &self.of).await?);
-                return Ok(());
-            };
-            let write = (self.write)(tx, &self.of);
-            self.outcome = Some(PendingAudit::propagate(Some(pending.clone()), write).await?);
+            let outcome = (self.write)(tx, &self.of).await?;
+            if let Some(act) = &self.act {
+                act.pending.void_unless((act.is_done)(&outcome));
+            }
+            self.outcome = Some(outcome);
             Ok(())
         })
     }
 
     fn record(&self) -> Option<AuditRecord> {
-        record_of(self.pending.as_ref())
+        record_of(self.act.as_ref().map(|act| &act.pending))
     }
 
     fn answer(self: Box<Self>, error: Option<StoreError>) {
         let outcome = match (error, self.outcome) {
             (None, Some(outcome)) => {
-                mark_committed(self.pending);
+                mark_committed(self.act.map(|act| act.pending));
                 Ok(outcome)
             }
             (error, _) => Err(error.unwrap_or_else(closing)),
@@ -119,6 +125,12 @@ impl QueuedWrite for IssuedTokensJob {
     }
 }
 
+/// The record, if it waits for a transaction.
+fn to_commit(pending: Option<PendingAudit>) -> Option<PendingAudit> {
+    let pending = pending.or_else(PendingAudit::current);
+    pending.filter(PendingAudit::is_pending)
+}
+
 fn record_of(pending: Option<&PendingAudit>) -> Option<AuditRecord> {
     pending
         .filter(|pending| pending.is_pending())
@@ -154,28 +166,9 @@ impl Batch {
     }
 
     /// Makes the write of `of`; durable when it returns. A caller that goes away
-    /// meanwhile does not undo it. The record of the caller's act goes with it,
-    /// unless the write says that the act was not done ([`audited_if`]).
+    /// meanwhile does not undo it.
     #[track_caller]
     pub(super) fn write<A, T>(
-        &self,
-        of: A,
-        write: Write<A, T>,
-    ) -> impl Future<Output = Result<T, StoreError>> + Send
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        let origin = Origin::here();
-        async move {
-            let pending = PendingAudit::to_commit();
-            self.enqueue((of, write, pending), origin).await
-        }
-    }
-
-    /// As [`Batch::write`], for what happens on the way: nobody tells of it.
-    #[track_caller]
-    pub(super) fn write_unaudited<A, T>(
         &self,
         of: A,
         write: Write<A, T>,
@@ -187,19 +180,42 @@ impl Batch {
         self.enqueue((of, write, None), Origin::here())
     }
 
-    /// As [`Batch::write`], for tokens that were issued: those that come
+    /// As [`Batch::write`]. The record of the act that it is for goes with it, unless
+    /// `is_done` says of the outcome that the act was not done.
+    #[track_caller]
+    pub(super) fn write_audited<A, T>(
+        &self,
+        of: A,
+        write: Write<A, T>,
+        (audit, is_done): (Option<&PendingAudit>, fn(&T) -> bool),
+    ) -> impl Future<Output = Result<T, StoreError>> + Send
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let origin = Origin::here();
+        let pending = audit.cloned();
+        async move {
+            let act = to_commit(pending).map(|pending| AuditedAct { pending, is_done });
+            self.enqueue((of, write, act), origin).await
+        }
+    }
+
+    /// As [`Batch::write_audited`], for tokens that were issued: those that come
     /// together go into the database together.
     #[track_caller]
     pub(super) fn keep_issued(
         &self,
         tokens: IssuedTokens,
+        audit: Option<&PendingAudit>,
     ) -> impl Future<Output = Result<(), StoreError>> + Send {
         let origin = Origin::here();
+        let pending = audit.cloned();
         async move {
             let (reply, answer) = oneshot::channel();
             let job = IssuedTokensJob {
                 tokens,
-                pending: PendingAudit::to_commit(),
+                pending: to_commit(pending),
                 reply,
             };
             self.hand_in(Box::new(job), answer, origin).await
@@ -208,7 +224,7 @@ impl Batch {
 
     async fn enqueue<A, T>(
         &self,
-        (of, write, pending): (A, Write<A, T>, Option<PendingAudit>),
+        (of, write, act): (A, Write<A, T>, Option<AuditedAct<T>>),
         origin: Origin,
     ) -> Result<T, StoreError>
     where
@@ -219,7 +235,7 @@ impl Batch {
         let job = Job {
             of,
             write,
-            pending,
+            act,
             outcome: None,
             reply,
         };
@@ -238,16 +254,6 @@ impl Batch {
         operation::settle(&mut note, &outcome);
         outcome
     }
-}
-
-/// A write whose act was done if `is_done` says so of its outcome.
-pub(super) async fn audited_if<T>(
-    write: impl Future<Output = Result<T, StoreError>>,
-    is_done: impl FnOnce(&T) -> bool,
-) -> Result<T, StoreError> {
-    let outcome = write.await?;
-    PendingAudit::void_unless(is_done(&outcome));
-    Ok(outcome)
 }
 
 async fn run(database: Database, mut jobs: mpsc::Receiver<Box<dyn QueuedWrite>>) {

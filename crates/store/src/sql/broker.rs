@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Builder, Database, Row, Tx, damaged, sql, write_doc};
-use crate::{Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::broker::{ClientRecords, Kind, Record, Removal};
 use doorward_core::model::client::ClientSecret;
 use doorward_core::model::user::Owner;
@@ -75,8 +75,12 @@ impl Store {
     /// # Errors
     /// [`StoreError::Taken`] when its identifier or its key is another's;
     /// [`StoreError::Absent`] for an application without developer or product.
-    pub async fn insert_broker_record(&self, record: &Record) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
+    pub async fn insert_broker_record(
+        &self,
+        record: &Record,
+        audit: Option<&PendingAudit>,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin_audited(audit).await?;
         insert(&mut tx, record).await?;
         tx.commit().await
     }
@@ -93,8 +97,9 @@ impl Store {
         &self,
         record: &Record,
         seen_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         update(&mut tx, record, seen_ms).await?;
         tx.commit().await
     }
@@ -108,8 +113,9 @@ impl Store {
         &self,
         (kind, id): (Kind, &str),
         seen_ms: Option<i64>,
+        audit: Option<&PendingAudit>,
     ) -> Result<Removal, StoreError> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         let removal = delete(&mut tx, (kind, id), seen_ms).await?;
         if removal == Removal::Done {
             tx.commit().await?;
@@ -119,8 +125,13 @@ impl Store {
 
     /// Revokes all tokens that an application, by its identifier, got of the token
     /// broker up to now, whoever owns its record; says whether it was there.
-    pub async fn revoke_broker_client(&self, id: &str, now_ms: i64) -> Result<bool, StoreError> {
-        let mut tx = self.begin().await?;
+    pub async fn revoke_broker_client(
+        &self,
+        id: &str,
+        now_ms: i64,
+        audit: Option<&PendingAudit>,
+    ) -> Result<bool, StoreError> {
+        let mut tx = self.begin_audited(audit).await?;
         let there = revoke_all(&mut tx, id, now_ms).await?;
         if there {
             tx.commit().await?;

@@ -1,8 +1,7 @@
 //! The tokens that the broker gave out.
 
-use super::batch::audited_if;
 use super::{Database, Row, Tx, sql, write_doc};
-use crate::{Store, StoreError, complete};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::broker::{
     PresentedRefreshToken, Refresh, RevocationTarget, StoredTokens, TokenInsertion, local_person,
     person,
@@ -21,21 +20,29 @@ impl Store {
     pub async fn keep_broker_tokens(
         &self,
         tokens: &StoredTokens,
+        audit: Option<&PendingAudit>,
     ) -> Result<TokenInsertion, StoreError> {
-        let write = self.batch.write(tokens.clone(), |tx, tokens| {
-            let kept = insert(tx, tokens);
-            Box::pin(audited_if(kept, |kept| *kept != TokenInsertion::Neither))
-        });
+        let write = self.batch.write_audited(
+            tokens.clone(),
+            |tx, tokens| Box::pin(insert(tx, tokens)),
+            (audit, |kept| *kept != TokenInsertion::Neither),
+        );
         write.await
     }
 
     /// Puts other tokens in the place of those of a refresh token, if that is
     /// good; says whether it was. Of two at once, one is told yes, unless the
     /// refresh token stays the same.
-    pub async fn refresh_broker_tokens(&self, refresh: &Refresh) -> Result<bool, StoreError> {
-        let write = self.batch.write(refresh.clone(), |tx, refresh| {
-            Box::pin(audited_if(replace(tx, refresh), |done| *done))
-        });
+    pub async fn refresh_broker_tokens(
+        &self,
+        refresh: &Refresh,
+        audit: Option<&PendingAudit>,
+    ) -> Result<bool, StoreError> {
+        let write = self.batch.write_audited(
+            refresh.clone(),
+            |tx, refresh| Box::pin(replace(tx, refresh)),
+            (audit, |done| *done),
+        );
         write.await
     }
 
@@ -78,12 +85,13 @@ impl Store {
         &self,
         revoked: &RevocationTarget,
         cascade: bool,
+        audit: Option<&PendingAudit>,
     ) -> Result<Option<StoredTokens>, StoreError> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         let revoked = revoke(&mut tx, revoked, cascade).await?;
         // Where there is none, there is nothing to tell of either.
         if let Some(tokens) = &revoked {
-            complete(|record| record.set_client(&tokens.client_id));
+            tx.complete(|record| record.set_client(&tokens.client_id));
             tx.commit().await?;
         }
         Ok(revoked)
@@ -91,8 +99,13 @@ impl Store {
 
     /// Ends all tokens of the broker that came of sign-ins up to now with this
     /// name: at foreign providers, and as a user of any realm.
-    pub async fn end_broker_person(&self, end_user: &str, now_ms: i64) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
+    pub async fn end_broker_person(
+        &self,
+        end_user: &str,
+        now_ms: i64,
+        audit: Option<&PendingAudit>,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin_audited(audit).await?;
         end_named(&mut tx, end_user, now_ms).await?;
         self.changed(tx.commit().await)
     }

@@ -62,8 +62,13 @@ impl Store {
     /// # Errors
     /// [`StoreError::FileOwned`] for a client that the file declares;
     /// [`StoreError::Conflict`] when it was changed meanwhile, or is gone.
-    pub async fn update_client(&self, client: &Client, seen_ms: i64) -> Result<(), StoreError> {
-        self.changed(update(self.begin().await?, client, seen_ms).await)
+    pub async fn update_client(
+        &self,
+        client: &Client,
+        seen_ms: i64,
+        audit: Option<&PendingAudit>,
+    ) -> Result<(), StoreError> {
+        self.changed(update(self.begin_audited(audit).await?, client, seen_ms).await)
     }
 
     /// The addresses at which clients of a realm live: where people may be sent
@@ -78,8 +83,12 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Taken`] when the identifier is another client's.
-    pub async fn insert_client(&self, client: &Client) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
+    pub async fn insert_client(
+        &self,
+        client: &Client,
+        audit: Option<&PendingAudit>,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin_audited(audit).await?;
         insert(&mut tx, client).await?;
         self.changed(tx.commit().await)
     }
@@ -96,8 +105,16 @@ impl Store {
         realm: &str,
         client_id: &str,
         seen_ms: Option<i64>,
+        audit: Option<&PendingAudit>,
     ) -> Result<Option<Vec<String>>, StoreError> {
-        self.changed(delete(self.begin().await?, (realm, client_id), seen_ms).await)
+        self.changed(
+            delete(
+                self.begin_audited(audit).await?,
+                (realm, client_id),
+                seen_ms,
+            )
+            .await,
+        )
     }
 }
 
@@ -281,7 +298,7 @@ async fn delete(
         refuse_unseen(&mut tx, (realm, client_id), seen_ms).await?;
     }
     let (gone, grants) = remove(&mut tx, realm, client_id).await?;
-    PendingAudit::void_unless(gone);
+    tx.void_unless(gone);
     tx.commit().await?;
     Ok(gone.then_some(grants))
 }

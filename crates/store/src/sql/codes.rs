@@ -1,18 +1,23 @@
 //! Authorization codes.
 
-use super::batch::audited_if;
 use super::{Tx, sessions, sql, tokens, write_doc};
-use crate::{Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::authorization::{Authorization, Redemption, StoredCode};
 use doorward_core::model::grant::{StoredAccess, StoredRefresh, TokenHash};
 
 impl Store {
     /// Keeps an authorization code, and notes its grant; says whether the
     /// session that it was given in is still there. If not, nothing is kept.
-    pub async fn insert_code(&self, code: &StoredCode) -> Result<bool, StoreError> {
-        let write = self.batch.write(code.clone(), |tx, code| {
-            Box::pin(audited_if(insert(tx, code), |kept| *kept))
-        });
+    pub async fn insert_code(
+        &self,
+        code: &StoredCode,
+        audit: Option<&PendingAudit>,
+    ) -> Result<bool, StoreError> {
+        let write = self.batch.write_audited(
+            code.clone(),
+            |tx, code| Box::pin(insert(tx, code)),
+            (audit, |kept| *kept),
+        );
         write.await
     }
 
@@ -42,15 +47,17 @@ impl Store {
         refresh: Option<&StoredRefresh>,
         access: Option<&StoredAccess>,
         revoked_until_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<Redemption, StoreError> {
         let of = (hash, refresh.cloned(), access.cloned(), revoked_until_ms);
-        let write = self
-            .batch
-            .write(of, |tx, (hash, refresh, access, until_ms)| {
+        let write = self.batch.write_audited(
+            of,
+            |tx, (hash, refresh, access, until_ms)| {
                 let (refresh, access) = (refresh.as_ref(), access.as_ref());
-                let redeemed = redeem(tx, *hash, refresh, access, *until_ms);
-                Box::pin(audited_if(redeemed, |outcome| *outcome == Redemption::Done))
-            });
+                Box::pin(redeem(tx, *hash, refresh, access, *until_ms))
+            },
+            (audit, |outcome| *outcome == Redemption::Done),
+        );
         write.await
     }
 }

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::{ReadSource, Row, Tx, sql, tokens};
-use crate::{Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::grant::{Consent, MAX_TOKEN_LIFE_MS};
 
 impl Store {
@@ -20,8 +20,9 @@ impl Store {
         client_id: &str,
         scopes: &[String],
         now_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         add(&mut tx, realm, user_id, client_id, scopes, now_ms).await?;
         tx.commit().await
     }
@@ -58,8 +59,9 @@ impl Store {
         user_id: Uuid,
         client_id: &str,
         now_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<Vec<String>, StoreError> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         let grants = withdraw(&mut tx, realm, user_id, client_id, now_ms).await?;
         tx.commit().await?;
         Ok(grants)

@@ -1,8 +1,7 @@
 //! What devices asked for, until they got it.
 
-use super::batch::audited_if;
 use super::{Row, Tx, damaged, parse_doc, sql, tokens, write_doc};
-use crate::{Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::device::{Poll, StoredDevice, Verdict};
 use doorward_core::model::grant::{StoredAccess, StoredRefresh, TokenHash};
 
@@ -21,11 +20,14 @@ impl Store {
         device: &StoredDevice,
         most: u32,
         now_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<bool, StoreError> {
         let of = (device.clone(), most, now_ms);
-        let write = self.batch.write(of, |tx, (device, most, now_ms)| {
-            Box::pin(audited_if(insert(tx, device, *most, *now_ms), |fits| *fits))
-        });
+        let write = self.batch.write_audited(
+            of,
+            |tx, (device, most, now_ms)| Box::pin(insert(tx, device, *most, *now_ms)),
+            (audit, |fits| *fits),
+        );
         write.await
     }
 
@@ -62,11 +64,9 @@ impl Store {
         now_ms: i64,
     ) -> Result<bool, StoreError> {
         let of = (hash, interval_s, now_ms);
-        let write = self
-            .batch
-            .write_unaudited(of, |tx, (hash, interval_s, now_ms)| {
-                Box::pin(poll(tx, *hash, *interval_s, *now_ms))
-            });
+        let write = self.batch.write(of, |tx, (hash, interval_s, now_ms)| {
+            Box::pin(poll(tx, *hash, *interval_s, *now_ms))
+        });
         write.await
     }
 
@@ -77,12 +77,14 @@ impl Store {
         user_code: TokenHash,
         verdict: &Verdict,
         now_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<bool, StoreError> {
         let of = (user_code, verdict.clone(), now_ms);
-        let write = self.batch.write(of, |tx, (user_code, verdict, now_ms)| {
-            let decided = decide(tx, *user_code, verdict, *now_ms);
-            Box::pin(audited_if(decided, |decided| *decided))
-        });
+        let write = self.batch.write_audited(
+            of,
+            |tx, (user_code, verdict, now_ms)| Box::pin(decide(tx, *user_code, verdict, *now_ms)),
+            (audit, |decided| *decided),
+        );
         write.await
     }
 
@@ -93,12 +95,16 @@ impl Store {
         hash: TokenHash,
         refresh: Option<&StoredRefresh>,
         access: Option<&StoredAccess>,
+        audit: Option<&PendingAudit>,
     ) -> Result<bool, StoreError> {
         let of = (hash, refresh.cloned(), access.cloned());
-        let write = self.batch.write(of, |tx, (hash, refresh, access)| {
-            let given = redeem(tx, *hash, refresh.as_ref(), access.as_ref());
-            Box::pin(audited_if(given, |given| *given))
-        });
+        let write = self.batch.write_audited(
+            of,
+            |tx, (hash, refresh, access)| {
+                Box::pin(redeem(tx, *hash, refresh.as_ref(), access.as_ref()))
+            },
+            (audit, |given| *given),
+        );
         write.await
     }
 }

@@ -2,7 +2,7 @@
 //! signed in through it are put down to be told.
 
 use super::{Builder, Row, Tx, broker_tokens, logouts, sessions, sql, tokens};
-use crate::{Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::grant::MAX_TOKEN_LIFE_MS;
 use doorward_core::model::session::{ENDED_AT_ONCE, EndedSession, Ending};
 
@@ -14,8 +14,9 @@ impl Store {
         &self,
         which: &Ending,
         now_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<Vec<EndedSession>, StoreError> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         let ended = end_all(&mut tx, which, now_ms).await?;
         tx.commit().await?;
         Ok(ended)

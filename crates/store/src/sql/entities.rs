@@ -29,7 +29,7 @@ impl Store {
         writes: Vec<EntityWrite>,
         seen: Option<i64>,
     ) -> Result<i64, StoreError> {
-        let change = EntityChange::new(writes)?;
+        let change = EntityChange::new(writes, None)?;
         self.write_entity_changes(&[change], seen).await
     }
 

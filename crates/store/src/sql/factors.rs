@@ -43,8 +43,9 @@ impl Store {
         factor: &StoredFactor,
         most: u32,
         codes: &[TokenHash],
+        audit: Option<&PendingAudit>,
     ) -> Result<Enrolment, StoreError> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         let kept = insert(&mut tx, factor, most, codes).await?;
         tx.commit().await?;
         Ok(kept)
@@ -59,8 +60,9 @@ impl Store {
         counter: i64,
         secret: Option<&Secret>,
         now_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<bool, StoreError> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         let spent = spend(&mut tx, id, counter, secret, now_ms).await?;
         tx.commit().await?;
         Ok(spent)
@@ -81,10 +83,15 @@ impl Store {
 
     /// Removes a factor of a user, and with the last one the recovery codes; says
     /// whether it was there.
-    pub async fn delete_factor(&self, user_id: Uuid, id: Uuid) -> Result<bool, StoreError> {
-        let mut tx = self.begin().await?;
+    pub async fn delete_factor(
+        &self,
+        user_id: Uuid,
+        id: Uuid,
+        audit: Option<&PendingAudit>,
+    ) -> Result<bool, StoreError> {
+        let mut tx = self.begin_audited(audit).await?;
         let done = delete(&mut tx, user_id, id).await?;
-        PendingAudit::void_unless(done);
+        tx.void_unless(done);
         tx.commit().await?;
         Ok(done)
     }
@@ -97,10 +104,11 @@ impl Store {
         user_id: Uuid,
         are_meant: impl Fn(&[StoredFactor]) -> bool,
         now_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<Option<u64>, StoreError> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         if !are_meant(&of_user(&mut tx, user_id).await?) {
-            PendingAudit::void_unless(false);
+            tx.void_unless(false);
             tx.commit().await?;
             return Ok(None);
         }
@@ -114,8 +122,9 @@ impl Store {
         &self,
         user_id: Uuid,
         codes: &[TokenHash],
+        audit: Option<&PendingAudit>,
     ) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         replace_codes(&mut tx, user_id, codes).await?;
         tx.commit().await
     }
@@ -126,8 +135,9 @@ impl Store {
         &self,
         user_id: Uuid,
         code: TokenHash,
+        audit: Option<&PendingAudit>,
     ) -> Result<bool, StoreError> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         let used = use_code(&mut tx, user_id, code).await?;
         tx.commit().await?;
         Ok(used)

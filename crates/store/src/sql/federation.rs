@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::{Row, Tx, endings, groups, sql, users};
-use crate::{PendingAudit, Store, StoreError, complete};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::audit::Detail;
 use doorward_core::model::federation::FederatedIdentity;
 use doorward_core::model::user::User;
@@ -42,8 +42,9 @@ impl Store {
         &self,
         identity: &FederatedIdentity,
         seen: Option<i64>,
+        audit: Option<&PendingAudit>,
     ) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         link(&mut tx, identity, seen).await?;
         tx.commit().await
     }
@@ -57,8 +58,9 @@ impl Store {
         &self,
         user: &User,
         identity: &FederatedIdentity,
+        audit: Option<&PendingAudit>,
     ) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         users::insert(&mut tx, user).await?;
         insert(&mut tx, identity).await?;
         self.changed(tx.commit().await)
@@ -89,10 +91,11 @@ impl Store {
         link: &FederatedIdentity,
         groups: &[String],
         now_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<bool, StoreError> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         let gone = unlink(&mut tx, link, groups, now_ms).await?;
-        PendingAudit::void_unless(gone);
+        tx.void_unless(gone);
         self.changed(tx.commit().await)?;
         Ok(gone)
     }
@@ -181,7 +184,7 @@ async fn unlink(
     endings::end_logins(&mut *tx, &user_id.to_string(), now_ms).await?;
     let left = groups::leave(tx, (&link.realm, user_id), groups, now_ms).await?;
     if !left.is_empty() {
-        complete(|record| record.set_detail("groups", Detail::Names(left)));
+        tx.complete(|record| record.set_detail("groups", Detail::Names(left)));
     }
     Ok(true)
 }

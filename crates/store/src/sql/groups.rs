@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::filter::Records;
 use super::page::Total;
 use super::{Builder, Row, Tx, page, sql, write_doc};
-use crate::{GroupChange, GroupOutcome, GroupPage, Store, StoreError};
+use crate::{GroupChange, GroupOutcome, GroupPage, PendingAudit, Store, StoreError};
 use doorward_core::model::group::{Group, MemberChange, Membership};
 use doorward_core::model::query::UserQuery;
 use doorward_core::model::user::fold;
@@ -98,16 +98,21 @@ impl Store {
         &self,
         group: &Group,
         members: &MemberChange,
+        audit: Option<&PendingAudit>,
     ) -> Result<GroupOutcome, StoreError> {
-        insert(self.begin().await?, group, members).await
+        insert(self.begin_audited(audit).await?, group, members).await
     }
 
     /// Changes a group. Its version grows, unless everything was so already.
     ///
     /// # Errors
     /// [`StoreError::Taken`] when the new name is another group's.
-    pub async fn change_group(&self, change: &GroupChange) -> Result<GroupOutcome, StoreError> {
-        apply(self.begin().await?, change).await
+    pub async fn change_group(
+        &self,
+        change: &GroupChange,
+        audit: Option<&PendingAudit>,
+    ) -> Result<GroupOutcome, StoreError> {
+        apply(self.begin_audited(audit).await?, change).await
     }
 
     /// Removes a group, of this version if one is named.
@@ -116,8 +121,9 @@ impl Store {
         realm: &str,
         id: Uuid,
         seen: Option<i64>,
+        audit: Option<&PendingAudit>,
     ) -> Result<GroupOutcome, StoreError> {
-        delete(self.begin().await?, realm, id, seen).await
+        delete(self.begin_audited(audit).await?, realm, id, seen).await
     }
 }
 

@@ -7,7 +7,7 @@ use futures_util::future::join;
 use super::dialect::Dialect;
 use super::statement::Statement;
 use super::{Builder, Tx, endings, sql, users};
-use crate::{Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::user::import::{ExistingUserPolicy, Import, ImportOutcome};
 use doorward_core::model::user::{Owner, User, name as user_name, schema};
 
@@ -27,11 +27,12 @@ impl Store {
         existing: ExistingUserPolicy,
         dry: bool,
         now_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<Vec<ImportOutcome>, StoreError> {
         let mut tx = if users.len() > MANY {
-            self.database.begin_many().await?
+            self.database.begin_many().await?.with_audit(audit)
         } else {
-            self.begin().await?
+            self.begin_audited(audit).await?
         };
         let outcomes = import(&mut tx, users, existing, now_ms).await?;
         if dry {

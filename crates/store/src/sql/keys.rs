@@ -1,7 +1,7 @@
 //! Signing keys.
 
 use super::{Row, Tx, damaged, sql};
-use crate::{Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::client::SignAlg;
 use doorward_core::model::grant::StoredKey;
 use doorward_core::model::secret::Secret;
@@ -24,8 +24,15 @@ impl Store {
         key: &StoredKey,
         others_expire_ms: i64,
         displaces: bool,
+        audit: Option<&PendingAudit>,
     ) -> Result<bool, StoreError> {
-        add(self.begin().await?, key, others_expire_ms, displaces).await
+        add(
+            self.begin_audited(audit).await?,
+            key,
+            others_expire_ms,
+            displaces,
+        )
+        .await
     }
 
     /// Puts the private key `new` in the place of `old`, if that is what the

@@ -1,14 +1,18 @@
 //! Locks after wrong passwords.
 
 use super::{Tx, damaged, sql};
-use crate::{Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::lockout::{LOCK_KEPT_MS, LockKind, StoredLock};
 
 impl Store {
     /// Keeps a lock after wrong passwords, or its end, unless a later word of it
     /// is known.
-    pub async fn put_lock(&self, lock: &StoredLock) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
+    pub async fn put_lock(
+        &self,
+        lock: &StoredLock,
+        audit: Option<&PendingAudit>,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin_audited(audit).await?;
         put(&mut tx, lock).await?;
         tx.commit().await
     }

@@ -1,7 +1,7 @@
 //! Login sessions of the gateway as a relying party, and which of them are over.
 
 use super::{Builder, Row, Tx, damaged, sql};
-use crate::{Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::login::{
     LOGINS_AT_ONCE, LoginPage, LoginQuery, REMOVED_KEPT_MS, SessionTombstone, StoredLogin,
@@ -15,7 +15,7 @@ impl Store {
 
     /// Keeps several, or none of them.
     pub async fn insert_logins(&self, logins: &[StoredLogin]) -> Result<(), StoreError> {
-        let write = self.batch.write_unaudited(logins.to_vec(), |tx, logins| {
+        let write = self.batch.write(logins.to_vec(), |tx, logins| {
             Box::pin(async move {
                 for login in logins {
                     insert(tx, login).await?;
@@ -35,7 +35,7 @@ impl Store {
         locked_ms: i64,
     ) -> Result<bool, StoreError> {
         let of = (login.clone(), locked_ms);
-        let write = self.batch.write_unaudited(of, |tx, (login, locked_ms)| {
+        let write = self.batch.write(of, |tx, (login, locked_ms)| {
             Box::pin(update(tx, login, *locked_ms))
         });
         write.await
@@ -84,21 +84,17 @@ impl Store {
         now_ms: i64,
     ) -> Result<bool, StoreError> {
         let of = (key, until_ms, now_ms);
-        let write = self
-            .batch
-            .write_unaudited(of, |tx, (key, until_ms, now_ms)| {
-                Box::pin(lock(tx, *key, *until_ms, *now_ms))
-            });
+        let write = self.batch.write(of, |tx, (key, until_ms, now_ms)| {
+            Box::pin(lock(tx, *key, *until_ms, *now_ms))
+        });
         write.await
     }
 
     /// Unlocks a login session if its lock is the one until `locked_ms`.
     pub async fn unlock_login(&self, key: TokenHash, locked_ms: i64) -> Result<(), StoreError> {
-        let write = self
-            .batch
-            .write_unaudited((key, locked_ms), |tx, (key, locked_ms)| {
-                Box::pin(unlock(tx, *key, *locked_ms))
-            });
+        let write = self.batch.write((key, locked_ms), |tx, (key, locked_ms)| {
+            Box::pin(unlock(tx, *key, *locked_ms))
+        });
         write.await
     }
 
@@ -109,11 +105,14 @@ impl Store {
         query: &LoginQuery,
         marks: &[SessionTombstone],
         now_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<Vec<String>, StoreError> {
         let of = (query.clone(), marks.to_vec(), now_ms);
-        let write = self.batch.write(of, |tx, (query, marks, now_ms)| {
-            Box::pin(end(tx, Some(query), marks, *now_ms))
-        });
+        let write = self.batch.write_audited(
+            of,
+            |tx, (query, marks, now_ms)| Box::pin(end(tx, Some(query), marks, *now_ms)),
+            (audit, |_| true),
+        );
         write.await
     }
 

@@ -87,7 +87,7 @@ use tx::Tx;
 #[cfg(test)]
 pub(crate) use undos::UNDOS_MAX;
 
-use super::StoreError;
+use super::{PendingAudit, StoreError};
 
 /// Everything the process keeps.
 ///
@@ -187,12 +187,23 @@ impl Store {
         outcome
     }
 
+    /// Begins a transaction that is for no audited act.
     #[track_caller]
     fn begin(&self) -> impl Future<Output = Result<Tx, StoreError>> + Send {
+        self.begin_audited(None)
+    }
+
+    /// Begins a transaction that takes in the record of the act that it is for.
+    #[track_caller]
+    fn begin_audited<'a>(
+        &'a self,
+        audit: Option<&'a PendingAudit>,
+    ) -> impl Future<Output = Result<Tx, StoreError>> + Send + 'a {
         let origin = Origin::here();
         async move {
             let note = operation::begin(self.database.system(), origin, true);
-            Ok(self.database.begin().await?.with_note(note))
+            let tx = self.database.begin().await?;
+            Ok(tx.with_note(note).with_audit(audit))
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Tokens and codes of the `oauth2` plugin.
 
-use super::batch::audited_if;
 use super::{Row, Tx, sql, write_doc};
-use crate::{Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::oauth2::{OAUTH2_TOKENS_MAX, StoredOAuth2Code, StoredOAuth2Token};
 use uuid::Uuid;
@@ -12,7 +11,7 @@ impl Store {
     pub async fn insert_oauth2_code(&self, code: &StoredOAuth2Code) -> Result<(), StoreError> {
         let write = self
             .batch
-            .write_unaudited(code.clone(), |tx, code| Box::pin(insert_code(tx, code)));
+            .write(code.clone(), |tx, code| Box::pin(insert_code(tx, code)));
         write.await
     }
 
@@ -44,7 +43,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let write = self
             .batch
-            .write_unaudited((code, token.clone()), |tx, (code, token)| {
+            .write((code, token.clone()), |tx, (code, token)| {
                 Box::pin(redeem(tx, *code, token))
             });
         write.await
@@ -52,10 +51,16 @@ impl Store {
 
     /// Keeps a token. Beyond [`OAUTH2_TOKENS_MAX`] of its credential the oldest go.
     /// Whether it was kept: another one may have one of its hashes or its id.
-    pub async fn insert_oauth2_token(&self, token: &StoredOAuth2Token) -> Result<bool, StoreError> {
-        let write = self.batch.write(token.clone(), |tx, token| {
-            Box::pin(audited_if(insert(tx, token), |kept| *kept))
-        });
+    pub async fn insert_oauth2_token(
+        &self,
+        token: &StoredOAuth2Token,
+        audit: Option<&PendingAudit>,
+    ) -> Result<bool, StoreError> {
+        let write = self.batch.write_audited(
+            token.clone(),
+            |tx, token| Box::pin(insert(tx, token)),
+            (audit, |kept| *kept),
+        );
         write.await
     }
 
@@ -69,11 +74,9 @@ impl Store {
         token: &StoredOAuth2Token,
     ) -> Result<bool, StoreError> {
         let of = (old, presented, token.clone());
-        let write = self
-            .batch
-            .write_unaudited(of, |tx, (old, presented, token)| {
-                Box::pin(replace(tx, *old, *presented, token))
-            });
+        let write = self.batch.write(of, |tx, (old, presented, token)| {
+            Box::pin(replace(tx, *old, *presented, token))
+        });
         write.await
     }
 
@@ -128,10 +131,16 @@ impl Store {
     }
 
     /// Ends the token with this id; whether there was one.
-    pub async fn delete_oauth2_token(&self, id: Uuid) -> Result<bool, StoreError> {
-        let write = self.batch.write(id, |tx, id| {
-            Box::pin(audited_if(delete(tx, *id), |done| *done))
-        });
+    pub async fn delete_oauth2_token(
+        &self,
+        id: Uuid,
+        audit: Option<&PendingAudit>,
+    ) -> Result<bool, StoreError> {
+        let write = self.batch.write_audited(
+            id,
+            |tx, id| Box::pin(delete(tx, *id)),
+            (audit, |done| *done),
+        );
         self.changed(write.await)
     }
 }

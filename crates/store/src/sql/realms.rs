@@ -26,8 +26,12 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Taken`] when there is one of this path.
-    pub async fn insert_realm(&self, realm: &StoredRealm) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
+    pub async fn insert_realm(
+        &self,
+        realm: &StoredRealm,
+        audit: Option<&PendingAudit>,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin_audited(audit).await?;
         insert(&mut tx, realm).await?;
         tx.commit().await
     }
@@ -42,8 +46,9 @@ impl Store {
         &self,
         realm: &StoredRealm,
         seen: Option<&Map<String, Value>>,
+        audit: Option<&PendingAudit>,
     ) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         update(&mut tx, realm, seen).await?;
         tx.commit().await
     }
@@ -58,10 +63,11 @@ impl Store {
         &self,
         path: &str,
         seen: Option<&Map<String, Value>>,
+        audit: Option<&PendingAudit>,
     ) -> Result<RealmRemoval, StoreError> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         let outcome = delete(&mut tx, path, seen).await?;
-        PendingAudit::void_unless(outcome == RealmRemoval::Done);
+        tx.void_unless(outcome == RealmRemoval::Done);
         tx.commit().await?;
         Ok(outcome)
     }

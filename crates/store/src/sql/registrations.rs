@@ -20,8 +20,9 @@ impl Store {
         client: &Client,
         most: u32,
         token: Option<TokenHash>,
+        audit: Option<&PendingAudit>,
     ) -> Result<RegistrationOutcome, StoreError> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         let outcome = register(&mut tx, client, most, token).await?;
         if outcome == RegistrationOutcome::Done {
             tx.commit().await?;
@@ -60,8 +61,12 @@ impl Store {
     }
 
     /// Adds an initial access token.
-    pub async fn insert_initial_token(&self, token: &InitialToken) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
+    pub async fn insert_initial_token(
+        &self,
+        token: &InitialToken,
+        audit: Option<&PendingAudit>,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin_audited(audit).await?;
         insert_token(&mut tx, token).await?;
         tx.commit().await
     }
@@ -88,10 +93,15 @@ impl Store {
     }
 
     /// Removes an initial access token; says whether it was there.
-    pub async fn delete_initial_token(&self, realm: &str, id: &str) -> Result<bool, StoreError> {
-        let mut tx = self.begin().await?;
+    pub async fn delete_initial_token(
+        &self,
+        realm: &str,
+        id: &str,
+        audit: Option<&PendingAudit>,
+    ) -> Result<bool, StoreError> {
+        let mut tx = self.begin_audited(audit).await?;
         let gone = delete_token(&mut tx, realm, id).await?;
-        PendingAudit::void_unless(gone);
+        tx.void_unless(gone);
         tx.commit().await?;
         Ok(gone)
     }

@@ -16,7 +16,7 @@ impl Store {
         most_bytes: u32,
     ) -> Result<bool, StoreError> {
         let of = (request.clone(), most_bytes);
-        let write = self.batch.write_unaudited(of, |tx, (request, most_bytes)| {
+        let write = self.batch.write(of, |tx, (request, most_bytes)| {
             Box::pin(keep(tx, request, *most_bytes))
         });
         write.await
@@ -47,20 +47,16 @@ impl Store {
 
     /// Lets an authorization request last until `ends_ms` at least.
     pub async fn prolong_request(&self, hash: TokenHash, ends_ms: i64) -> Result<(), StoreError> {
-        let write = self
-            .batch
-            .write_unaudited((hash, ends_ms), |tx, (hash, ends_ms)| {
-                Box::pin(prolong(tx, *hash, *ends_ms))
-            });
+        let write = self.batch.write((hash, ends_ms), |tx, (hash, ends_ms)| {
+            Box::pin(prolong(tx, *hash, *ends_ms))
+        });
         write.await
     }
 
     /// Removes an authorization request; says whether it was there. Of two who
     /// take it at once, one is told yes.
     pub async fn take_request(&self, hash: TokenHash) -> Result<bool, StoreError> {
-        let write = self
-            .batch
-            .write_unaudited(hash, |tx, hash| Box::pin(take(tx, *hash)));
+        let write = self.batch.write(hash, |tx, hash| Box::pin(take(tx, *hash)));
         write.await
     }
 }

@@ -12,8 +12,13 @@ use doorward_core::model::user::Owner;
 impl Store {
     /// Keeps a link by which a user chooses a new password; the user's oldest
     /// ones beyond `most` are good no more.
-    pub async fn insert_reset(&self, reset: &StoredReset, most: u32) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
+    pub async fn insert_reset(
+        &self,
+        reset: &StoredReset,
+        most: u32,
+        audit: Option<&PendingAudit>,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin_audited(audit).await?;
         insert(&mut tx, reset, most).await?;
         tx.commit().await
     }
@@ -33,8 +38,9 @@ impl Store {
         hash: TokenHash,
         password: &Secret,
         now_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<Option<Uuid>, StoreError> {
-        self.changed(spend(self.begin().await?, hash, password, now_ms).await)
+        self.changed(spend(self.begin_audited(audit).await?, hash, password, now_ms).await)
     }
 }
 
@@ -95,7 +101,7 @@ async fn spend(
     });
     if user.is_none() {
         // The link is gone all the same.
-        PendingAudit::void_unless(false);
+        tx.void_unless(false);
         tx.commit().await?;
         return Ok(None);
     }

@@ -30,10 +30,15 @@ impl Store {
 
     /// Lets a retired name be the `sub` of whoever has it or gets it; says whether
     /// it was retired.
-    pub async fn release_name(&self, realm: &str, name: &str) -> Result<bool, StoreError> {
-        let mut tx = self.begin().await?;
+    pub async fn release_name(
+        &self,
+        realm: &str,
+        name: &str,
+        audit: Option<&PendingAudit>,
+    ) -> Result<bool, StoreError> {
+        let mut tx = self.begin_audited(audit).await?;
         let released = release(&mut tx, realm, name).await?;
-        PendingAudit::void_unless(released);
+        tx.void_unless(released);
         self.changed(tx.commit().await)?;
         Ok(released)
     }

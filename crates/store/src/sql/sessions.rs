@@ -1,8 +1,7 @@
 //! Sessions of `authenticate` and of the authorization endpoint.
 
-use super::batch::audited_if;
 use super::{Builder, Database, Row, Tx, endings, sql};
-use crate::{Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::grant::{Grant, MAX_TOKEN_LIFE_MS, StoredSession, TokenHash};
 use doorward_core::model::session::{EndedSession, SessionPage, SessionQuery, SessionRecord};
 
@@ -12,11 +11,14 @@ impl Store {
         &self,
         session: &StoredSession,
         quota: u32,
+        audit: Option<&PendingAudit>,
     ) -> Result<Vec<EndedSession>, StoreError> {
         let of = (session.clone(), quota);
-        let write = self.batch.write(of, |tx, (session, quota)| {
-            Box::pin(insert(tx, None, session, *quota))
-        });
+        let write = self.batch.write_audited(
+            of,
+            |tx, (session, quota)| Box::pin(insert(tx, None, session, *quota)),
+            (audit, |_| true),
+        );
         write.await
     }
 
@@ -28,11 +30,14 @@ impl Store {
         old: TokenHash,
         session: &StoredSession,
         quota: u32,
+        audit: Option<&PendingAudit>,
     ) -> Result<Vec<EndedSession>, StoreError> {
         let of = (old, session.clone(), quota);
-        let write = self.batch.write(of, |tx, (old, session, quota)| {
-            Box::pin(insert(tx, Some(*old), session, *quota))
-        });
+        let write = self.batch.write_audited(
+            of,
+            |tx, (old, session, quota)| Box::pin(insert(tx, Some(*old), session, *quota)),
+            (audit, |_| true),
+        );
         write.await
     }
 
@@ -47,11 +52,9 @@ impl Store {
 
     /// Notes that a session was used.
     pub async fn touch_session(&self, hash: TokenHash, now_ms: i64) -> Result<(), StoreError> {
-        let write = self
-            .batch
-            .write_unaudited((hash, now_ms), |tx, (hash, now_ms)| {
-                Box::pin(touch(tx, *hash, *now_ms))
-            });
+        let write = self.batch.write((hash, now_ms), |tx, (hash, now_ms)| {
+            Box::pin(touch(tx, *hash, *now_ms))
+        });
         write.await
     }
 
@@ -108,7 +111,7 @@ impl Store {
     pub async fn begin_grant(&self, grant: &Grant, now_ms: i64) -> Result<bool, StoreError> {
         let of = (grant.clone(), now_ms);
         let write = self.batch.write(of, |tx, (grant, now_ms)| {
-            Box::pin(audited_if(note_grant(tx, grant, *now_ms), |noted| *noted))
+            Box::pin(note_grant(tx, grant, *now_ms))
         });
         write.await
     }

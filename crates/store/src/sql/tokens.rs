@@ -1,9 +1,9 @@
 //! Refresh tokens, opaque access tokens and revocations.
 
-use super::batch::{IssuedTokens, audited_if};
+use super::batch::IssuedTokens;
 use super::insertion::insert_all;
 use super::{Row, Tx, broker_tokens, row, sql, write_doc};
-use crate::{Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::broker::{origin_grant, origin_token};
 use doorward_core::model::grant::{
     Exchange, Revocation, Rotation, SpentRefresh, StoredAccess, StoredRefresh, TokenHash,
@@ -15,12 +15,13 @@ impl Store {
         &self,
         refresh: Option<&StoredRefresh>,
         access: Option<&StoredAccess>,
+        audit: Option<&PendingAudit>,
     ) -> Result<(), StoreError> {
         let tokens = IssuedTokens {
             refresh: refresh.cloned(),
             access: access.cloned(),
         };
-        self.batch.keep_issued(tokens).await
+        self.batch.keep_issued(tokens, audit).await
     }
 
     /// The refresh tokens of this family, unless their grant is gone.
@@ -52,23 +53,32 @@ impl Store {
         &self,
         exchange: Exchange,
         access: Option<&StoredAccess>,
+        audit: Option<&PendingAudit>,
     ) -> Result<Rotation, StoreError> {
         let of = (exchange, access.cloned());
-        let write = self.batch.write(of, |tx, (exchange, access)| {
-            let exchanged = rotate(tx, exchange, access.as_ref());
-            Box::pin(audited_if(exchanged, |rotation| {
+        let write = self.batch.write_audited(
+            of,
+            |tx, (exchange, access)| Box::pin(rotate(tx, exchange, access.as_ref())),
+            (audit, |rotation| {
                 matches!(rotation, Rotation::Done | Rotation::Again(_))
-            }))
-        });
+            }),
+        );
         write.await
     }
 
     /// Revokes every token of a grant; `until_ms` is when the last would die.
-    pub async fn revoke_grant(&self, grant_id: &str, until_ms: i64) -> Result<(), StoreError> {
+    pub async fn revoke_grant(
+        &self,
+        grant_id: &str,
+        until_ms: i64,
+        audit: Option<&PendingAudit>,
+    ) -> Result<(), StoreError> {
         let of = (grant_id.to_owned(), until_ms);
-        let write = self.batch.write(of, |tx, (grant_id, until_ms)| {
-            Box::pin(revoke(tx, grant_id, *until_ms))
-        });
+        let write = self.batch.write_audited(
+            of,
+            |tx, (grant_id, until_ms)| Box::pin(revoke(tx, grant_id, *until_ms)),
+            (audit, |_| true),
+        );
         write.await
     }
 
@@ -79,11 +89,16 @@ impl Store {
         hash: TokenHash,
         token_id: &str,
         until_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<(), StoreError> {
         let of = (hash, token_id.to_owned(), until_ms);
-        let write = self.batch.write(of, |tx, (hash, token_id, until_ms)| {
-            Box::pin(revoke_access(tx, *hash, token_id, *until_ms))
-        });
+        let write = self.batch.write_audited(
+            of,
+            |tx, (hash, token_id, until_ms)| {
+                Box::pin(revoke_access(tx, *hash, token_id, *until_ms))
+            },
+            (audit, |_| true),
+        );
         write.await
     }
 
@@ -128,11 +143,9 @@ impl Store {
         now_ms: i64,
     ) -> Result<bool, StoreError> {
         let of = (what, until_ms, now_ms);
-        let write = self
-            .batch
-            .write_unaudited(of, |tx, (what, until_ms, now_ms)| {
-                Box::pin(remember(tx, *what, *until_ms, *now_ms))
-            });
+        let write = self.batch.write(of, |tx, (what, until_ms, now_ms)| {
+            Box::pin(remember(tx, *what, *until_ms, *now_ms))
+        });
         write.await
     }
 

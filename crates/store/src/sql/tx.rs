@@ -17,6 +17,7 @@ use super::sqlite::{self, File};
 use super::{audit, operation, unavailable};
 use crate::{PendingAudit, StoreError};
 use doorward_core::calls::Note;
+use doorward_core::model::audit::AuditRecord;
 
 /// Longest statement of a transaction that reads or writes everything.
 const LONG: Duration = Duration::from_secs(3600);
@@ -38,6 +39,8 @@ pub(super) struct Tx {
     busy: bool,
     /// The operation that it is, where somebody traces.
     note: Note,
+    /// The record of the act that it is for.
+    audit: Option<PendingAudit>,
 }
 
 #[derive(Debug)]
@@ -93,6 +96,7 @@ impl Tx {
             wrote: false,
             busy: false,
             note: Note::default(),
+            audit: None,
         }
     }
 
@@ -100,6 +104,31 @@ impl Tx {
     pub(super) fn with_note(mut self, note: Note) -> Self {
         self.note = note;
         self
+    }
+
+    /// For the act of this record, which goes into the audit log with it.
+    pub(super) fn with_audit(mut self, audit: Option<&PendingAudit>) -> Self {
+        self.audit = audit.cloned();
+        self
+    }
+
+    /// Completes the record of the act, if there is one.
+    pub(super) fn complete(&self, change: impl FnOnce(&mut AuditRecord)) {
+        if let Some(pending) = self.pending() {
+            pending.complete(change);
+        }
+    }
+
+    /// Unless `done`, the act was not done after all, whatever is written: its record
+    /// is not kept.
+    pub(super) fn void_unless(&self, done: bool) {
+        if let Some(pending) = self.pending() {
+            pending.void_unless(done);
+        }
+    }
+
+    fn pending(&self) -> Option<PendingAudit> {
+        self.audit.clone().or_else(PendingAudit::current)
     }
 
     /// With more time for each statement.
@@ -168,7 +197,7 @@ impl Tx {
     }
 
     async fn try_commit(&mut self) -> Result<(), StoreError> {
-        let pending = PendingAudit::to_commit();
+        let pending = self.pending().filter(PendingAudit::is_pending);
         if let Some(pending) = &pending {
             audit::append(self, &pending.record()).await?;
         }

@@ -9,7 +9,7 @@ use super::filter::Records;
 use super::page::Total;
 use super::write_searched_doc;
 use super::{Builder, Database, Row, Tx, damaged, endings, page, parse_doc, retired_names, sql};
-use crate::{Store, StoreError, UserPage};
+use crate::{PendingAudit, Store, StoreError, UserPage};
 use doorward_core::model::query::UserQuery;
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::{Owner, User, name as user_name, schema};
@@ -66,8 +66,12 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Taken`] when the name is another user's.
-    pub async fn insert_user(&self, user: &User) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
+    pub async fn insert_user(
+        &self,
+        user: &User,
+        audit: Option<&PendingAudit>,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin_audited(audit).await?;
         insert(&mut tx, user).await?;
         self.changed(tx.commit().await)
     }
@@ -78,8 +82,12 @@ impl Store {
     /// # Errors
     /// [`StoreError::Conflict`] when it is not, or the user is gone;
     /// [`StoreError::Taken`] when the new name is another user's.
-    pub async fn update_user(&self, user: &User) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
+    pub async fn update_user(
+        &self,
+        user: &User,
+        audit: Option<&PendingAudit>,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin_audited(audit).await?;
         update(&mut tx, user).await?;
         self.changed(tx.commit().await)
     }
@@ -90,8 +98,9 @@ impl Store {
         &self,
         user: &User,
         hash: &Secret,
+        audit: Option<&PendingAudit>,
     ) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_audited(audit).await?;
         update(&mut tx, user).await?;
         update_password(&mut tx, user, hash).await?;
         self.changed(tx.commit().await)
@@ -110,8 +119,9 @@ impl Store {
         hash: &Secret,
         seen: Option<&Secret>,
         now_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<(), StoreError> {
-        let tx = self.begin().await?;
+        let tx = self.begin_audited(audit).await?;
         self.changed(set_password(tx, id, (seen, hash), now_ms).await)
     }
 
@@ -142,8 +152,9 @@ impl Store {
         id: Uuid,
         seen: Option<i64>,
         now_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<bool, StoreError> {
-        self.changed(delete(self.begin().await?, id, seen, now_ms).await)
+        self.changed(delete(self.begin_audited(audit).await?, id, seen, now_ms).await)
     }
 }
 

@@ -37,7 +37,7 @@ async fn an_account_and_a_certificate_are_read_as_they_were_kept() {
     assert_eq!(read, None);
 
     store
-        .put_acme_certificate(&certificate(5))
+        .put_acme_certificate(&certificate(5), None)
         .await
         .expect("kept");
     let issued = StoredAcmeCertificate {
@@ -51,7 +51,10 @@ async fn an_account_and_a_certificate_are_read_as_they_were_kept() {
         },
         ..certificate(7)
     };
-    store.put_acme_certificate(&issued).await.expect("kept");
+    store
+        .put_acme_certificate(&issued, None)
+        .await
+        .expect("kept");
     let read = store.acme_certificate(&issued.names).await.expect("read");
     assert_eq!(read, Some(issued.clone()));
     let all = store.acme_certificates().await.expect("read");
@@ -72,7 +75,7 @@ async fn a_certificate_may_have_a_hundred_long_names() {
         names: names.collect::<Vec<_>>().join(" "),
         ..certificate(5)
     };
-    let kept = fixture.store.put_acme_certificate(&certificate).await;
+    let kept = fixture.store.put_acme_certificate(&certificate, None).await;
     kept.expect("kept");
     let read = fixture.store.acme_certificate(&certificate.names).await;
     assert_eq!(read.expect("read"), Some(certificate));

@@ -7,15 +7,15 @@ async fn a_code_gives_once_and_a_replay_revokes_what_it_gave() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let demo = user("demo", json!({}));
-    store.insert_user(&demo).await.expect("inserted");
+    store.insert_user(&demo, None).await.expect("inserted");
     let code = code(&demo);
-    store.insert_code(&code).await.expect("inserted");
+    store.insert_code(&code, None).await.expect("inserted");
     assert_eq!(
         store.code(code.hash).await.expect("a lookup"),
         Some(code.clone())
     );
     let token = refresh("one", demo.id);
-    let redeem = || store.redeem_code(code.hash, Some(&token), None, 99_000);
+    let redeem = || store.redeem_code(code.hash, Some(&token), None, 99_000, None);
     let (first, second) = tokio::join!(redeem(), redeem());
     let outcomes = [first.expect("an answer"), second.expect("an answer")];
     let grant = code.authorization.grant.id.clone();
@@ -24,7 +24,7 @@ async fn a_code_gives_once_and_a_replay_revokes_what_it_gave() {
     assert_eq!(store.revocations().await.expect("a lookup").len(), 1);
     assert_eq!(
         store
-            .redeem_code(TokenHash::of("none"), None, None, 0)
+            .redeem_code(TokenHash::of("none"), None, None, 0, None)
             .await
             .expect("an answer"),
         Redemption::Gone
@@ -41,18 +41,21 @@ async fn consent_grows_and_goes_with_the_client() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let demo = user("demo", json!({}));
-    store.insert_user(&demo).await.expect("inserted");
-    store.insert_client(&client("app")).await.expect("inserted");
+    store.insert_user(&demo, None).await.expect("inserted");
+    store
+        .insert_client(&client("app"), None)
+        .await
+        .expect("inserted");
     let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
     for scopes in ["openid email", "openid profile"] {
         let scopes = words(scopes);
-        let added = store.add_consent("/", demo.id, "app", &scopes, 1);
+        let added = store.add_consent("/", demo.id, "app", &scopes, 1, None);
         added.await.expect("added");
     }
     let known = store.consent(demo.id, "app").await.expect("a lookup");
     assert_eq!(known, words("email openid profile"));
     let gone = store
-        .delete_client("/", "app", None)
+        .delete_client("/", "app", None, None)
         .await
         .expect("deleted");
     assert!(gone.is_some());
@@ -66,7 +69,10 @@ async fn a_refresh_replay_with_an_earlier_time_is_still_a_reuse() {
     let (fixture, _) = with_refresh_token().await;
     let rotate = async |from: &str, to: &str, now_ms, grace_ms| {
         let wanted = exchange(from, to, now_ms, grace_ms);
-        let outcome = fixture.store.exchange_refresh_token(wanted, None).await;
+        let outcome = fixture
+            .store
+            .exchange_refresh_token(wanted, None, None)
+            .await;
         outcome.expect("an answer")
     };
     assert_eq!(rotate("one", "two", 1000, 0).await, Rotation::Done);
@@ -76,7 +82,10 @@ async fn a_refresh_replay_with_an_earlier_time_is_still_a_reuse() {
     let (fixture, _) = with_refresh_token().await;
     let rotate = async |from: &str, to: &str, now_ms| {
         let wanted = exchange(from, to, now_ms, 100);
-        let outcome = fixture.store.exchange_refresh_token(wanted, None).await;
+        let outcome = fixture
+            .store
+            .exchange_refresh_token(wanted, None, None)
+            .await;
         outcome.expect("an answer")
     };
     assert_eq!(rotate("one", "two", 1000).await, Rotation::Done);
@@ -90,27 +99,37 @@ async fn a_device_is_decided_once_and_gives_once() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let demo = user("demo", json!({}));
-    store.insert_user(&demo).await.expect("inserted");
+    store.insert_user(&demo, None).await.expect("inserted");
     let one = device("one");
-    assert!(store.insert_device(&one, 2, 0).await.expect("an answer"));
+    assert!(
+        store
+            .insert_device(&one, 2, 0, None)
+            .await
+            .expect("an answer")
+    );
     let same_code = StoredDevice {
         hash: TokenHash::of("x"),
         ..one.clone()
     };
-    let taken = store.insert_device(&same_code, 9, 0).await;
+    let taken = store.insert_device(&same_code, 9, 0, None).await;
     assert!(matches!(taken, Err(StoreError::Taken(_))));
     let other = device("other");
-    assert!(store.insert_device(&other, 2, 0).await.expect("an answer"));
+    assert!(
+        store
+            .insert_device(&other, 2, 0, None)
+            .await
+            .expect("an answer")
+    );
     let third = device("third");
     assert!(
         !store
-            .insert_device(&third, 2, 59_999)
+            .insert_device(&third, 2, 59_999, None)
             .await
             .expect("an answer")
     );
     assert!(
         store
-            .insert_device(&third, 2, 60_000)
+            .insert_device(&third, 2, 60_000, None)
             .await
             .expect("an answer")
     );
@@ -121,14 +140,14 @@ async fn a_device_is_decided_once_and_gives_once() {
 
     let grant = refresh("one", demo.id).grant;
     let yes = Verdict::Approved(Box::new(grant));
-    let decide = |verdict| store.decide_device(one.user_code, verdict, 1);
+    let decide = |verdict| store.decide_device(one.user_code, verdict, 1, None);
     let (first, second) = tokio::join!(decide(&yes), decide(&Verdict::Denied));
     assert!(first.expect("an answer") ^ second.expect("an answer"));
-    let late = store.decide_device(other.user_code, &yes, 60_000);
+    let late = store.decide_device(other.user_code, &yes, 60_000, None);
     assert!(!late.await.expect("an answer"));
     assert!(
         store
-            .decide_device(other.user_code, &yes, 59_999)
+            .decide_device(other.user_code, &yes, 59_999, None)
             .await
             .expect("an answer")
     );
@@ -139,12 +158,12 @@ async fn a_device_is_decided_once_and_gives_once() {
     assert_eq!(known.map(|device| device.verdict), Some(yes));
 
     let token = refresh("one", demo.id);
-    let redeem = || store.redeem_device(other.hash, Some(&token), None);
+    let redeem = || store.redeem_device(other.hash, Some(&token), None, None);
     let (first, second) = tokio::join!(redeem(), redeem());
     assert!(first.expect("an answer") ^ second.expect("an answer"));
     assert!(
         !store
-            .redeem_device(third.hash, None, None)
+            .redeem_device(third.hash, None, None, None)
             .await
             .expect("an answer")
     );

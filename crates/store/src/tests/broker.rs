@@ -31,7 +31,10 @@ async fn a_client_is_found_by_its_key_with_developer_and_products() {
         record(Kind::Developer, "dev@x", None),
         record(Kind::Application, "a1", Some("key")),
     ] {
-        store.insert_broker_record(&one).await.expect("inserted");
+        store
+            .insert_broker_record(&one, None)
+            .await
+            .expect("inserted");
     }
     let found = store.broker_client("key").await.expect("an answer");
     let found = found.expect("it is there");
@@ -47,10 +50,10 @@ async fn a_client_is_found_by_its_key_with_developer_and_products() {
             .is_none()
     );
     let taken = record(Kind::Application, "a2", Some("key"));
-    let refused = store.insert_broker_record(&taken).await;
+    let refused = store.insert_broker_record(&taken, None).await;
     assert!(matches!(refused, Err(StoreError::Taken(name)) if name == "key"));
     let remove = async |id: (Kind, &str), seen_ms: Option<i64>| {
-        let removal = store.delete_broker_record(id, seen_ms).await;
+        let removal = store.delete_broker_record(id, seen_ms, None).await;
         removal.expect("an outcome")
     };
     let developer = (Kind::Developer, "dev@x");
@@ -65,10 +68,10 @@ async fn a_client_is_found_by_its_key_with_developer_and_products() {
     let mut changed = record(Kind::Product, "p", None);
     changed.updated_ms = 2;
     store
-        .update_broker_record(&changed, 1)
+        .update_broker_record(&changed, 1, None)
         .await
         .expect("changed");
-    let late = store.update_broker_record(&changed, 1).await;
+    let late = store.update_broker_record(&changed, 1, None).await;
     assert!(matches!(late, Err(StoreError::Conflict(_))));
 }
 
@@ -82,30 +85,33 @@ async fn an_application_refers_to_what_is_there_when_it_begins_to() {
         (Kind::Product, "q"),
         (Kind::Developer, "dev@x"),
     ] {
-        let refused = store.insert_broker_record(&application).await;
+        let refused = store.insert_broker_record(&application, None).await;
         let refused = refused.expect_err("refused").to_string();
         assert_eq!(refused, format!("there is no {} {id}", kind.as_str()));
         let one = record(kind, id, None);
-        store.insert_broker_record(&one).await.expect("inserted");
+        store
+            .insert_broker_record(&one, None)
+            .await
+            .expect("inserted");
     }
     store
-        .insert_broker_record(&application)
+        .insert_broker_record(&application, None)
         .await
         .expect("inserted");
     // What is gone since stands in the way of no other change.
     let product = (Kind::Product, "q");
-    let stale = store.delete_broker_record(product, Some(2)).await;
+    let stale = store.delete_broker_record(product, Some(2), None).await;
     assert_eq!(stale.expect("an answer"), Removal::Stale);
-    let gone = store.delete_broker_record(product, Some(1)).await;
+    let gone = store.delete_broker_record(product, Some(1), None).await;
     assert_eq!(gone.expect("an answer"), Removal::Done);
     application.updated_ms = 2;
     store
-        .update_broker_record(&application, 1)
+        .update_broker_record(&application, 1, None)
         .await
         .expect("changed");
     application.updated_ms = 3;
     application.parent = Some("nobody@x".to_owned());
-    let refused = store.update_broker_record(&application, 2).await;
+    let refused = store.update_broker_record(&application, 2, None).await;
     assert!(matches!(refused, Err(StoreError::Absent("developer", _))));
 }
 
@@ -130,7 +136,7 @@ async fn declared_records_replace_their_elders_and_an_application_stays_the_same
     let gone = store.broker_record(Kind::Product, "p").await;
     assert!(gone.expect("an answer").is_none());
     let application = (Kind::Application, "a1");
-    let refused = store.delete_broker_record(application, None).await;
+    let refused = store.delete_broker_record(application, None, None).await;
     assert!(matches!(refused, Err(StoreError::FileOwned(_))));
 }
 
@@ -148,13 +154,13 @@ async fn what_is_revoked_of_a_declared_application_stays_so_when_the_file_is_rea
         .expect("synced");
     assert!(
         !store
-            .revoke_broker_client("a2", 7)
+            .revoke_broker_client("a2", 7, None)
             .await
             .expect("an answer")
     );
     assert!(
         store
-            .revoke_broker_client("a1", 7)
+            .revoke_broker_client("a1", 7, None)
             .await
             .expect("an answer")
     );
@@ -171,7 +177,7 @@ async fn what_is_revoked_of_a_declared_application_stays_so_when_the_file_is_rea
     // An earlier time takes nothing back, and one in the file counts.
     assert!(
         store
-            .revoke_broker_client("a1", 6)
+            .revoke_broker_client("a1", 6, None)
             .await
             .expect("an answer")
     );

@@ -30,7 +30,10 @@ fn tokens(access: &str, refresh: Option<&str>, client: &str) -> StoredTokens {
 }
 
 async fn keep(store: &Arc<Store>, tokens: &StoredTokens) -> TokenInsertion {
-    store.keep_broker_tokens(tokens).await.expect("an answer")
+    store
+        .keep_broker_tokens(tokens, None)
+        .await
+        .expect("an answer")
 }
 
 async fn by_access(store: &Arc<Store>, access: &str) -> Option<StoredTokens> {
@@ -54,13 +57,13 @@ async fn refresh(store: &Arc<Store>, presented: &str, tokens: StoredTokens) -> b
         now_ms: 50,
     };
     store
-        .refresh_broker_tokens(&refresh)
+        .refresh_broker_tokens(&refresh, None)
         .await
         .expect("an answer")
 }
 
 async fn revoke(store: &Arc<Store>, revoked: RevocationTarget, cascade: bool) -> bool {
-    let revoked = store.revoke_broker_token(&revoked, cascade).await;
+    let revoked = store.revoke_broker_token(&revoked, cascade, None).await;
     revoked.expect("an answer").is_some()
 }
 
@@ -125,7 +128,7 @@ async fn a_refresh_token_without_family_begins_one() {
         };
         assert!(
             store
-                .refresh_broker_tokens(&refresh)
+                .refresh_broker_tokens(&refresh, None)
                 .await
                 .expect("an answer")
         );
@@ -243,7 +246,7 @@ async fn what_a_user_began_ends_with_the_user() {
     let anna = user("Anna", json!({}));
     let bob = user("bob", json!({}));
     for user in [&anna, &bob] {
-        store.insert_user(user).await.expect("inserted");
+        store.insert_user(user, None).await.expect("inserted");
     }
     let of = |access: &str, id: Uuid, begun_ms| {
         let mut one = tokens(access, Some(&made('F', 'a')), "c");
@@ -266,7 +269,7 @@ async fn what_a_user_began_ends_with_the_user() {
     assert!(!ended("a1").await);
     let password = doorward_core::model::secret::Secret::new("x");
     store
-        .set_password(anna.id, &password, None, 50)
+        .set_password(anna.id, &password, None, 50, None)
         .await
         .expect("set");
     assert!(ended("a1").await && !ended("a2").await && !ended("b1").await);
@@ -275,11 +278,16 @@ async fn what_a_user_began_ends_with_the_user() {
     // One that was on its way then is no exception.
     keep(store, &of("a3", anna.id, 50)).await;
     assert!(ended("a3").await);
-    assert!(store.delete_user(anna.id, None, 80).await.expect("deleted"));
+    assert!(
+        store
+            .delete_user(anna.id, None, 80, None)
+            .await
+            .expect("deleted")
+    );
     assert!(ended("a2").await);
     let mut bob = bob;
     (bob.active, bob.version, bob.updated_ms) = (false, 2, 90);
-    store.update_user(&bob).await.expect("updated");
+    store.update_user(&bob, None).await.expect("updated");
     assert!(ended("b1").await);
     // It is known as long as there are tokens of that time.
     store.sweep(2000, 10).await.expect("swept");
@@ -295,7 +303,7 @@ async fn people_are_ended_by_the_name_that_they_sign_in_with() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let anna = user("Anna", json!({}));
-    store.insert_user(&anna).await.expect("inserted");
+    store.insert_user(&anna, None).await.expect("inserted");
     let long = "x".repeat(5000) + "\0";
     let of = |access: &str, person: Option<String>, end_user: &str| {
         let mut one = tokens(access, None, "c");
@@ -313,8 +321,14 @@ async fn people_are_ended_by_the_name_that_they_sign_in_with() {
     ] {
         assert_eq!(keep(store, &one).await, TokenInsertion::Both);
     }
-    store.end_broker_person("aNNa", 20).await.expect("ended");
-    store.end_broker_person(&long, 20).await.expect("ended");
+    store
+        .end_broker_person("aNNa", 20, None)
+        .await
+        .expect("ended");
+    store
+        .end_broker_person(&long, 20, None)
+        .await
+        .expect("ended");
     for (access, wanted) in [
         ("local", true),
         ("foreign", true),
@@ -352,10 +366,10 @@ async fn what_came_of_a_token_that_was_revoked_at_the_provider_has_ended_for_goo
         found.expect("it is there").has_ended()
     };
     let hash = TokenHash::of("of the provider");
-    let revoked = store.revoke_access_token(hash, "t-1", 50).await;
+    let revoked = store.revoke_access_token(hash, "t-1", 50, None).await;
     revoked.expect("revoked");
     assert!(ended("a").await);
-    store.revoke_grant("g-2", 50).await.expect("revoked");
+    store.revoke_grant("g-2", 50, None).await.expect("revoked");
     for (access, wanted) in [
         ("a", true),
         ("b", false),

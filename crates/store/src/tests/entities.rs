@@ -28,7 +28,7 @@ async fn entities_are_written_all_or_none() {
 async fn changes_that_share_a_commit_are_made_in_their_order() {
     let fixture = Fixture::new().await;
     let (a, b) = (random_uuid(), random_uuid());
-    let change = |writes| EntityChange::new(writes).expect("fits");
+    let change = |writes| EntityChange::new(writes, None).expect("fits");
     let changes = [
         change(vec![entity(a, "a")]),
         change(vec![EntityWrite::Delete("services", a)]),

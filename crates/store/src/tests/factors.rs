@@ -27,7 +27,11 @@ fn codes() -> Vec<TokenHash> {
 async fn with_user() -> (Fixture, User) {
     let fixture = Fixture::new().await;
     let demo = user("demo", json!({}));
-    fixture.store.insert_user(&demo).await.expect("inserted");
+    fixture
+        .store
+        .insert_user(&demo, None)
+        .await
+        .expect("inserted");
     (fixture, demo)
 }
 
@@ -35,10 +39,10 @@ async fn with_user() -> (Fixture, User) {
 async fn a_factor_is_read_back_as_it_was_kept() {
     let (Fixture { store, directory }, demo) = with_user().await;
     let kept = factor(&demo, Kind::Passkey, Some("abc"));
-    let done = store.insert_factor(&kept, 20, &codes()).await;
+    let done = store.insert_factor(&kept, 20, &codes(), None).await;
     assert_eq!(done.expect("kept"), Enrolment::Kept { with_codes: true });
     let second = factor(&demo, Kind::Totp, None);
-    let done = store.insert_factor(&second, 20, &codes()).await;
+    let done = store.insert_factor(&second, 20, &codes(), None).await;
     let done = done.expect("kept");
     assert_eq!(
         done,
@@ -57,21 +61,30 @@ async fn a_factor_is_read_back_as_it_was_kept() {
 async fn a_passkey_is_one_users_and_nobody_has_too_many() {
     let (Fixture { store, directory }, demo) = with_user().await;
     let other = user("other", json!({}));
-    store.insert_user(&other).await.expect("inserted");
+    store.insert_user(&other, None).await.expect("inserted");
     let mine = factor(&demo, Kind::Passkey, Some("abc"));
-    store.insert_factor(&mine, 2, &[]).await.expect("kept");
+    store
+        .insert_factor(&mine, 2, &[], None)
+        .await
+        .expect("kept");
     let theirs = factor(&other, Kind::Passkey, Some("abc"));
-    let refused = store.insert_factor(&theirs, 2, &codes()).await;
+    let refused = store.insert_factor(&theirs, 2, &codes(), None).await;
     assert!(matches!(refused, Err(StoreError::Taken(_))));
     let left = store.recovery_codes_left(other.id).await.expect("a number");
     assert_eq!(left, 0, "half of it was done");
     let second = factor(&demo, Kind::Totp, None);
-    store.insert_factor(&second, 2, &[]).await.expect("kept");
+    store
+        .insert_factor(&second, 2, &[], None)
+        .await
+        .expect("kept");
     let third = factor(&demo, Kind::Totp, None);
-    let full = store.insert_factor(&third, 2, &[]).await.expect("answered");
+    let full = store
+        .insert_factor(&third, 2, &[], None)
+        .await
+        .expect("answered");
     assert_eq!(full, Enrolment::Full);
     let nobody = factor(&user("nobody", json!({})), Kind::Totp, None);
-    let gone = store.insert_factor(&nobody, 2, &[]).await;
+    let gone = store.insert_factor(&nobody, 2, &[], None).await;
     assert!(matches!(gone, Err(StoreError::Conflict(_))));
     drop(directory);
 }
@@ -81,19 +94,19 @@ async fn of_parallel_uses_of_one_proof_one_counts() {
     let (Fixture { store, directory }, demo) = with_user().await;
     let totp = factor(&demo, Kind::Totp, None);
     store
-        .insert_factor(&totp, 20, &codes())
+        .insert_factor(&totp, 20, &codes(), None)
         .await
         .expect("kept");
-    let uses = (0..20).map(|_| store.use_factor(totp.id, 7, None, 9));
+    let uses = (0..20).map(|_| store.use_factor(totp.id, 7, None, 9, None));
     let counted = join_all(uses).await;
     let counted = counted.into_iter().filter(|done| matches!(done, Ok(true)));
     assert_eq!(counted.count(), 1);
     let earlier = store
-        .use_factor(totp.id, 6, None, 9)
+        .use_factor(totp.id, 6, None, 9, None)
         .await
         .expect("answered");
     assert!(!earlier, "an earlier step counts after a later one");
-    let uses = (0..20).map(|_| store.use_recovery_code(demo.id, codes()[0]));
+    let uses = (0..20).map(|_| store.use_recovery_code(demo.id, codes()[0], None));
     let counted = join_all(uses).await;
     let counted = counted.into_iter().filter(|done| matches!(done, Ok(true)));
     assert_eq!(counted.count(), 1);
@@ -108,16 +121,24 @@ async fn of_parallel_uses_of_one_proof_one_counts() {
 async fn authenticators_that_do_not_count_may_sign_again() {
     let (Fixture { store, directory }, demo) = with_user().await;
     let key = factor(&demo, Kind::Passkey, Some("abc"));
-    store.insert_factor(&key, 20, &[]).await.expect("kept");
+    store
+        .insert_factor(&key, 20, &[], None)
+        .await
+        .expect("kept");
     for _ in 0..2 {
-        assert!(store.use_factor(key.id, 0, None, 9).await.expect("used"));
+        assert!(
+            store
+                .use_factor(key.id, 0, None, 9, None)
+                .await
+                .expect("used")
+        );
     }
     let other = Secret::new("sealed anew");
-    let used = store.use_factor(key.id, 5, Some(&other), 9).await;
+    let used = store.use_factor(key.id, 5, Some(&other), 9, None).await;
     assert!(used.expect("used"));
     assert!(
         !store
-            .use_factor(key.id, 0, None, 9)
+            .use_factor(key.id, 0, None, 9, None)
             .await
             .expect("answered")
     );
@@ -136,14 +157,14 @@ async fn with_the_last_factor_the_recovery_codes_go() {
     );
     for factor in [&one, &two] {
         store
-            .insert_factor(factor, 20, &codes())
+            .insert_factor(factor, 20, &codes(), None)
             .await
             .expect("kept");
     }
     let stranger = user("stranger", json!({}));
     assert!(
         !store
-            .delete_factor(stranger.id, one.id)
+            .delete_factor(stranger.id, one.id, None)
             .await
             .expect("answered")
     );
@@ -159,12 +180,22 @@ async fn with_the_last_factor_the_recovery_codes_go() {
             .await
             .expect("renamed")
     );
-    assert!(store.delete_factor(demo.id, one.id).await.expect("removed"));
+    assert!(
+        store
+            .delete_factor(demo.id, one.id, None)
+            .await
+            .expect("removed")
+    );
     assert_eq!(
         store.recovery_codes_left(demo.id).await.expect("a number"),
         3
     );
-    assert!(store.delete_factor(demo.id, two.id).await.expect("removed"));
+    assert!(
+        store
+            .delete_factor(demo.id, two.id, None)
+            .await
+            .expect("removed")
+    );
     assert_eq!(
         store.recovery_codes_left(demo.id).await.expect("a number"),
         0
@@ -177,15 +208,22 @@ async fn a_reset_of_factors_ends_what_was_begun() {
     let (Fixture { store, directory }, demo) = with_user().await;
     let totp = factor(&demo, Kind::Totp, None);
     store
-        .insert_factor(&totp, 20, &codes())
+        .insert_factor(&totp, 20, &codes(), None)
         .await
         .expect("kept");
     let token = refresh("r", demo.id);
-    store.record_tokens(Some(&token), None).await.expect("kept");
-    let others = store.reset_factors(demo.id, <[_]>::is_empty, 50).await;
+    store
+        .record_tokens(Some(&token), None, None)
+        .await
+        .expect("kept");
+    let others = store
+        .reset_factors(demo.id, <[_]>::is_empty, 50, None)
+        .await;
     assert_eq!(others.expect("an answer"), None, "others were meant");
     assert_eq!(store.factors(demo.id).await.expect("factors").len(), 1);
-    let reset = store.reset_factors(demo.id, |all| all.len() == 1, 50).await;
+    let reset = store
+        .reset_factors(demo.id, |all| all.len() == 1, 50, None)
+        .await;
     assert_eq!(reset.expect("reset"), Some(1));
     assert!(store.factors(demo.id).await.expect("factors").is_empty());
     assert_eq!(
@@ -202,12 +240,15 @@ async fn a_consent_is_withdrawn_with_what_was_granted() {
     let (Fixture { store, directory }, demo) = with_user().await;
     let scopes = ["openid".to_owned(), "email".to_owned()];
     for client_id in ["app", "shop"] {
-        let added = store.add_consent("/", demo.id, client_id, &scopes, 7);
+        let added = store.add_consent("/", demo.id, client_id, &scopes, 7, None);
         added.await.expect("added");
     }
     let token = refresh("r", demo.id);
     let client_id = token.grant.client_id.clone();
-    store.record_tokens(Some(&token), None).await.expect("kept");
+    store
+        .record_tokens(Some(&token), None, None)
+        .await
+        .expect("kept");
     let all = store.consents(demo.id).await.expect("consents");
     let named: Vec<_> = all.iter().map(|one| one.client_id.as_str()).collect();
     assert_eq!(named, ["app", "shop"]);
@@ -215,9 +256,13 @@ async fn a_consent_is_withdrawn_with_what_was_granted() {
         (&*all[0].scopes.join(" "), all[0].given_ms),
         ("email openid", 7)
     );
-    let other = store.withdraw_consent("/", demo.id, "nobody", 9).await;
+    let other = store
+        .withdraw_consent("/", demo.id, "nobody", 9, None)
+        .await;
     assert!(other.expect("nothing").is_empty());
-    let revoked = store.withdraw_consent("/", demo.id, &client_id, 9).await;
+    let revoked = store
+        .withdraw_consent("/", demo.id, &client_id, 9, None)
+        .await;
     let revoked = revoked.expect("withdrawn");
     assert_eq!(revoked, std::slice::from_ref(&token.grant.id));
     let gone = store.refresh_tokens(token.family).await.expect("read");

@@ -18,7 +18,7 @@ fn link(user: &User, subject: &str) -> FederatedIdentity {
 
 async fn added(store: &Arc<Store>, name: &str) -> User {
     let user = user(name, json!({}));
-    store.insert_user(&user).await.expect("added");
+    store.insert_user(&user, None).await.expect("added");
     user
 }
 
@@ -28,13 +28,16 @@ async fn somebody_elsewhere_is_one_user_here() {
     let store = &fixture.store;
     let (ann, bert) = (added(store, "ann").await, added(store, "bert").await);
     let first = link(&ann, "1");
-    store.link_identity(&first, Some(1)).await.expect("linked");
-    let again = store.link_identity(&link(&bert, "1"), None).await;
+    store
+        .link_identity(&first, Some(1), None)
+        .await
+        .expect("linked");
+    let again = store.link_identity(&link(&bert, "1"), None, None).await;
     assert!(matches!(again, Err(StoreError::Taken(_))));
-    let stale = store.link_identity(&link(&bert, "2"), Some(2)).await;
+    let stale = store.link_identity(&link(&bert, "2"), Some(2), None).await;
     assert!(matches!(stale, Err(StoreError::Conflict(_))));
     let nobody = user("nobody", json!({}));
-    let gone = store.link_identity(&link(&nobody, "3"), None).await;
+    let gone = store.link_identity(&link(&nobody, "3"), None, None).await;
     assert!(matches!(gone, Err(StoreError::Conflict(_))));
     let who = async |realm: &str, issuer: &str, subject: &str| {
         let found = store.federated_user(realm, issuer, subject).await;
@@ -64,12 +67,14 @@ async fn a_user_and_its_link_are_made_together_or_not_at_all() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let ann = user("ann", json!({}));
-    let made = store.insert_federated_user(&ann, &link(&ann, "1")).await;
+    let made = store
+        .insert_federated_user(&ann, &link(&ann, "1"), None)
+        .await;
     made.expect("made");
     for (name, subject) in [("ANN", "2"), ("other", "1")] {
         let other = user(name, json!({}));
         let link = link(&other, subject);
-        let refused = store.insert_federated_user(&other, &link);
+        let refused = store.insert_federated_user(&other, &link, None);
         assert!(matches!(refused.await, Err(StoreError::Taken(_))), "{name}");
         assert!(store.user("/", other.id).await.expect("read").is_none());
         assert!(store.identities(other.id).await.expect("read").is_empty());
@@ -82,15 +87,21 @@ async fn with_a_link_end_sessions_and_with_a_user_its_links() {
     let store = &fixture.store;
     let (ann, bert) = (added(store, "ann").await, added(store, "bert").await);
     let first = link(&ann, "1");
-    store.link_identity(&first, None).await.expect("linked");
+    store
+        .link_identity(&first, None, None)
+        .await
+        .expect("linked");
     let token = refresh("token", ann.id);
-    store.record_tokens(Some(&token), None).await.expect("kept");
+    store
+        .record_tokens(Some(&token), None, None)
+        .await
+        .expect("kept");
     let unlink = async |user: &User| {
         let own = FederatedIdentity {
             user_id: user.id,
             ..first.clone()
         };
-        store.unlink_identity(&own, &[], 5000).await
+        store.unlink_identity(&own, &[], 5000, None).await
     };
     assert!(!unlink(&bert).await.expect("an answer"), "it is not his");
     assert!(unlink(&ann).await.expect("an answer"));
@@ -98,15 +109,18 @@ async fn with_a_link_end_sessions_and_with_a_user_its_links() {
     let family = TokenHash::of("family");
     let left = store.refresh_tokens(family).await.expect("read");
     assert!(left.is_none(), "what began with it has ended");
-    store.link_identity(&first, None).await.expect("linked");
+    store
+        .link_identity(&first, None, None)
+        .await
+        .expect("linked");
     assert!(
         store
-            .delete_user(ann.id, None, 6000)
+            .delete_user(ann.id, None, 6000, None)
             .await
             .expect("deleted")
     );
     store
-        .link_identity(&link(&bert, "1"), None)
+        .link_identity(&link(&bert, "1"), None, None)
         .await
         .expect("the subject is free");
 }

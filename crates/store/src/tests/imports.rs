@@ -15,7 +15,7 @@ async fn a_batch_of_users_is_added_with_what_filters_look_for() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let known = user("known", json!({"displayName": "Known"}));
-    store.insert_user(&known).await.expect("added");
+    store.insert_user(&known, None).await.expect("added");
     let mut batch: Vec<_> = (0..1203)
         .map(|n| {
             let mail = json!([{"value": format!("u{n}@example.com")}]);
@@ -28,10 +28,10 @@ async fn a_batch_of_users_is_added_with_what_filters_look_for() {
     same_id.user.id = known.id;
     batch.push(same_id);
     let dry = store
-        .import_users(&batch, ExistingUserPolicy::Refuse, true, 5)
+        .import_users(&batch, ExistingUserPolicy::Refuse, true, 5, None)
         .await;
     let done = store
-        .import_users(&batch, ExistingUserPolicy::Refuse, false, 5)
+        .import_users(&batch, ExistingUserPolicy::Refuse, false, 5, None)
         .await;
     let done = done.expect("imported");
     assert_eq!(
@@ -64,15 +64,15 @@ async fn users_who_are_there_are_left_or_changed_as_asked() {
     let store = &fixture.store;
     let mut known = user("known", json!({"displayName": "Known", "title": "Boss"}));
     known.active = false;
-    store.insert_user(&known).await.expect("added");
+    store.insert_user(&known, None).await.expect("added");
     let mut batch = [import("KNOWN", json!({"title": "Clerk", "locale": "de"}))];
     let skipped = store
-        .import_users(&batch, ExistingUserPolicy::Skip, false, 5)
+        .import_users(&batch, ExistingUserPolicy::Skip, false, 5, None)
         .await;
     assert_eq!(skipped.expect("done"), [ImportOutcome::Skipped]);
     batch[0].user.password_hash = Some(Secret::new("a hash"));
     let updated = store
-        .import_users(&batch, ExistingUserPolicy::Update, false, 5)
+        .import_users(&batch, ExistingUserPolicy::Update, false, 5, None)
         .await;
     assert_eq!(updated.expect("done"), [ImportOutcome::Updated]);
     let now = store.user_by_name("/", "known").await.expect("a store");
@@ -97,7 +97,7 @@ async fn users_of_a_realm_that_is_not_there_are_refused_however_many() {
             .collect();
         let store = &fixture.store;
         let refused = store
-            .import_users(&batch, ExistingUserPolicy::Refuse, false, 5)
+            .import_users(&batch, ExistingUserPolicy::Refuse, false, 5, None)
             .await;
         let absent = StoreError::Absent("realm", "/nowhere".to_owned());
         assert_eq!(

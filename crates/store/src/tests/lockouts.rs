@@ -23,7 +23,7 @@ async fn the_latest_word_of_a_lock_counts_and_is_told_until_it_no_longer_matters
     let lifted = lock(LockKind::Name, "ann", 2000, 0);
     let other = lock(LockKind::Address, "192.0.2.7", 3000, 63_000);
     for word in [&lifted, &first, &other] {
-        store.put_lock(word).await.expect("kept");
+        store.put_lock(word, None).await.expect("kept");
     }
     let known = async |since_ms, now_ms| {
         let mut all = store.locks(since_ms, now_ms).await.expect("read");

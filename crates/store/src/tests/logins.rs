@@ -50,7 +50,10 @@ async fn a_login_session_that_has_ended_is_not_brought_back_by_a_renewal() {
         id: Some(mine.id.clone()),
         ..LoginQuery::default()
     };
-    let ended = store.end_logins(&query, &[], 30).await.expect("ended");
+    let ended = store
+        .end_logins(&query, &[], 30, None)
+        .await
+        .expect("ended");
     assert_eq!(ended, ["id-1"]);
     assert!(!store.update_login(&mine, 0).await.expect("an answer"));
     assert_eq!(store.login(mine.key).await.expect("an answer"), None);
@@ -125,7 +128,10 @@ async fn login_sessions_are_found_and_ended_by_all_that_is_named() {
         before_ms: 2,
         until_ms: 1000,
     };
-    let ended = store.end_logins(&anna, &[mark], 5).await.expect("ended");
+    let ended = store
+        .end_logins(&anna, &[mark], 5, None)
+        .await
+        .expect("ended");
     assert_eq!(ended, ["id-1"], "the other one began later");
     let marks = store.session_tombstones(0, 10).await.expect("marks");
     assert_eq!(marks[0].1, mark);

@@ -8,7 +8,11 @@ async fn two_nodes() -> (Fixture, Arc<Store>, User) {
     let fixture = Fixture::new().await;
     let other = fixture.another().await;
     let demo = user("demo", json!({}));
-    fixture.store.insert_user(&demo).await.expect("inserted");
+    fixture
+        .store
+        .insert_user(&demo, None)
+        .await
+        .expect("inserted");
     (fixture, other, demo)
 }
 
@@ -22,14 +26,14 @@ async fn of_two_nodes_that_exchange_a_refresh_token_at_once_one_does() {
         let mut one = refresh("one", demo.id);
         one.family = family;
         one.grant.id = format!("grant {round}");
-        let kept = fixture.store.record_tokens(Some(&one), None).await;
+        let kept = fixture.store.record_tokens(Some(&one), None, None).await;
         kept.expect("recorded");
         let mut to = [exchange("one", "a", 1, 0), exchange("one", "b", 1, 0)];
         to.iter_mut().for_each(|exchange| exchange.family = family);
         let [a, b] = to;
         let (a, b) = tokio::join!(
-            fixture.store.exchange_refresh_token(a, None),
-            other.exchange_refresh_token(b, None),
+            fixture.store.exchange_refresh_token(a, None, None),
+            other.exchange_refresh_token(b, None, None),
         );
         let outcomes = [a.expect("an outcome"), b.expect("an outcome")];
         assert!(outcomes.contains(&Rotation::Done), "{outcomes:?}");
@@ -45,10 +49,12 @@ async fn of_two_nodes_that_redeem_a_code_at_once_one_does() {
     for round in 0..ROUNDS {
         let mut code = code(&demo);
         code.hash = TokenHash::of(&round.to_string());
-        assert!(fixture.store.insert_code(&code).await.expect("kept"));
+        assert!(fixture.store.insert_code(&code, None).await.expect("kept"));
         let (a, b) = tokio::join!(
-            fixture.store.redeem_code(code.hash, None, None, 9_000),
-            other.redeem_code(code.hash, None, None, 9_000),
+            fixture
+                .store
+                .redeem_code(code.hash, None, None, 9_000, None),
+            other.redeem_code(code.hash, None, None, 9_000, None),
         );
         let outcomes = [a.expect("an outcome"), b.expect("an outcome")];
         let done = outcomes.iter().filter(|o| **o == Redemption::Done);
@@ -61,13 +67,13 @@ async fn of_two_nodes_that_decide_a_device_at_once_one_counts() {
     let (fixture, other, _) = two_nodes().await;
     for round in 0..ROUNDS {
         let device = device(&round.to_string());
-        let kept = fixture.store.insert_device(&device, 100, 1).await;
+        let kept = fixture.store.insert_device(&device, 100, 1, None).await;
         assert!(kept.expect("kept"));
         let (a, b) = tokio::join!(
             fixture
                 .store
-                .decide_device(device.user_code, &Verdict::Denied, 1),
-            other.decide_device(device.user_code, &Verdict::Denied, 1),
+                .decide_device(device.user_code, &Verdict::Denied, 1, None),
+            other.decide_device(device.user_code, &Verdict::Denied, 1, None),
         );
         assert!(a.expect("an outcome") != b.expect("an outcome"));
     }
@@ -78,7 +84,7 @@ async fn nodes_do_not_exceed_the_sessions_of_a_user_together() {
     let (fixture, other, demo) = two_nodes().await;
     let begin = |store: Arc<Store>, number: u32| {
         let session = sessions::session(&number.to_string(), &demo, i64::from(number));
-        tokio::spawn(async move { store.insert_session(&session, 3).await })
+        tokio::spawn(async move { store.insert_session(&session, 3, None).await })
     };
     let begun: Vec<_> = (0..ROUNDS)
         .flat_map(|n| {
@@ -129,7 +135,7 @@ async fn nodes_do_not_register_more_clients_together_than_a_realm_takes() {
     let register = |store: Arc<Store>, number: u32| {
         let mut client = client(&number.to_string());
         client.owner = Owner::Client;
-        tokio::spawn(async move { store.register_client(&client, 7, None).await })
+        tokio::spawn(async move { store.register_client(&client, 7, None, None).await })
     };
     let begun: Vec<_> = (0..ROUNDS)
         .flat_map(|n| {
@@ -154,7 +160,10 @@ async fn nodes_learn_of_each_others_changes_and_not_of_their_own() {
     let version = async || store.data_version().await.expect("a version");
     let entities = async || store.entities_version().await.expect("a version");
     let before = (version().await, entities().await);
-    store.revoke_grant("own", 9_000).await.expect("revoked");
+    store
+        .revoke_grant("own", 9_000, None)
+        .await
+        .expect("revoked");
     let own = store.write_entities(vec![entity(random_uuid(), "own")], None);
     own.await.expect("written");
     assert_eq!((version().await, entities().await), before, "own changes");
@@ -164,21 +173,24 @@ async fn nodes_learn_of_each_others_changes_and_not_of_their_own() {
         assert_ne!(now, seen, "{what}");
         seen = now;
     };
-    other.revoke_grant("g", 9_000).await.expect("revoked");
+    other.revoke_grant("g", 9_000, None).await.expect("revoked");
     changed("a revoked grant").await;
-    let revoked = other.revoke_access_token(TokenHash::of("t"), "t", 9_000);
+    let revoked = other.revoke_access_token(TokenHash::of("t"), "t", 9_000, None);
     revoked.await.expect("revoked");
     changed("a revoked token").await;
-    other.insert_client(&client("new")).await.expect("inserted");
+    other
+        .insert_client(&client("new"), None)
+        .await
+        .expect("inserted");
     changed("a client").await;
     other
-        .delete_client("/", "new", None)
+        .delete_client("/", "new", None, None)
         .await
         .expect("deleted");
     changed("a client that went").await;
     let mut renamed = demo.clone();
     (renamed.version, renamed.user_name) = (2, "other".to_owned());
-    other.update_user(&renamed).await.expect("updated");
+    other.update_user(&renamed, None).await.expect("updated");
     changed("a user").await;
     let written = other.write_entities(vec![entity(random_uuid(), "foreign")], None);
     written.await.expect("written");
@@ -189,23 +201,23 @@ async fn nodes_learn_of_each_others_changes_and_not_of_their_own() {
 async fn no_text_holds_u_0000() {
     let (fixture, _, mut demo) = two_nodes().await;
     let store = &fixture.store;
-    let refused = store.insert_user(&user("de\0mo", json!({}))).await;
+    let refused = store.insert_user(&user("de\0mo", json!({})), None).await;
     assert!(matches!(refused, Err(StoreError::Unfit)), "{refused:?}");
     demo.version = 2;
     demo.profile = json!({"displayName": "a\0b"})
         .as_object()
         .cloned()
         .expect("an object");
-    let refused = store.update_user(&demo).await;
+    let refused = store.update_user(&demo, None).await;
     assert!(matches!(refused, Err(StoreError::Unfit)), "{refused:?}");
-    let refused = store.insert_client(&client("a\0")).await;
+    let refused = store.insert_client(&client("a\0"), None).await;
     assert!(matches!(refused, Err(StoreError::Unfit)), "{refused:?}");
     // Characters that only look like it once they are written as JSON.
     demo.profile = json!({"displayName": "a\\u0000b"})
         .as_object()
         .cloned()
         .expect("an object");
-    store.update_user(&demo).await.expect("updated");
+    store.update_user(&demo, None).await.expect("updated");
     // To ask for one finds nothing.
     let found = store.user_by_name("/", "demo\0").await.expect("a lookup");
     assert!(found.is_none());

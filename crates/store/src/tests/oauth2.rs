@@ -73,12 +73,12 @@ async fn the_oldest_tokens_of_a_credential_give_way_and_no_other_ones() {
         credential: Uuid::from_u128(9),
         ..token(u128::MAX, 0)
     };
-    assert!(store.insert_oauth2_token(&other).await.expect("kept"));
+    assert!(store.insert_oauth2_token(&other, None).await.expect("kept"));
     let many = u128::from(OAUTH2_TOKENS_MAX) + 3;
     let mut writes = Vec::new();
     for number in 1..=many {
         let made = token(number, i64::try_from(number).expect("few"));
-        writes.push(async move { store.insert_oauth2_token(&made).await });
+        writes.push(async move { store.insert_oauth2_token(&made, None).await });
     }
     for write in futures_util::future::join_all(writes).await {
         assert!(write.expect("kept"));
@@ -98,7 +98,12 @@ async fn the_oldest_tokens_of_a_credential_give_way_and_no_other_ones() {
         id: Uuid::from_u128(1),
         ..token(many, 0)
     };
-    assert!(!store.insert_oauth2_token(&twin).await.expect("an answer"));
+    assert!(
+        !store
+            .insert_oauth2_token(&twin, None)
+            .await
+            .expect("an answer")
+    );
     let page = store.oauth2_tokens(Some(other.credential), None, 10).await;
     assert_eq!(page.expect("read"), [other]);
 }

@@ -36,16 +36,19 @@ async fn operations_are_noted_by_resource_where_somebody_traces() {
     let store = &fixture.store;
     let demo = user("demo", json!({}));
     let work = async {
-        store.insert_user(&demo).await.expect("inserted");
+        store.insert_user(&demo, None).await.expect("inserted");
         store
-            .insert_user(&demo)
+            .insert_user(&demo, None)
             .await
             .expect_err("the name is taken");
         // What finds nothing to change has not failed.
-        let gone = store.delete_user(Uuid::from_u128(7), None, 0).await;
+        let gone = store.delete_user(Uuid::from_u128(7), None, 0, None).await;
         assert!(!gone.expect("read"));
         let session = sessions::session("token", &demo, 0);
-        store.insert_session(&session, 9).await.expect("inserted");
+        store
+            .insert_session(&session, 9, None)
+            .await
+            .expect("inserted");
         store.session(session.hash).await.expect("read");
         store.users("/", &everybody()).await.expect("read");
         let other = store.clone();

@@ -27,7 +27,7 @@ async fn write_on(store: Arc<Store>, who: usize, stop: Arc<AtomicBool>) -> (Vec<
             break;
         }
         let name = format!("{who}/{number}");
-        match store.record_tokens(None, Some(&access(&name))).await {
+        match store.record_tokens(None, Some(&access(&name)), None).await {
             Ok(()) => kept.push(name),
             Err(StoreError::Unavailable(..)) => {
                 refused = true;
@@ -71,7 +71,10 @@ async fn what_was_acknowledged_survives_a_crash_of_the_server_under_load() {
         tokio::task::block_in_place(|| cluster.go_on());
     }
     let again = async {
-        while let Err(error) = store.record_tokens(None, Some(&access("again"))).await {
+        while let Err(error) = store
+            .record_tokens(None, Some(&access("again")), None)
+            .await
+        {
             assert!(matches!(error, StoreError::Unavailable(..)), "{error}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -100,7 +103,9 @@ async fn a_node_is_told_at_once_of_what_another_changes() {
     let (a, b) = (open(&url).await.expect("a"), open(&url).await.expect("b"));
     let mut changes = a.changes();
     let seen = a.data_version().await.expect("a version");
-    b.revoke_grant("grant", 90_000).await.expect("revoked");
+    b.revoke_grant("grant", 90_000, None)
+        .await
+        .expect("revoked");
     let told = async {
         while a.data_version().await.expect("a version") == seen {
             changes.changed().await.expect("the store is there");
@@ -136,7 +141,7 @@ async fn a_transaction_that_hangs_stops_the_others_for_a_while_only() {
     ] {
         sqlx::query(text).execute(&mut *tx).await.expect("done");
     }
-    let kept = store.record_tokens(None, Some(&access("late"))).await;
+    let kept = store.record_tokens(None, Some(&access("late")), None).await;
     kept.expect("kept once the other one was ended");
 }
 
@@ -151,14 +156,14 @@ async fn who_waited_for_the_lock_in_vain_writes_at_once_when_it_is_free() {
         let lock = "SELECT pg_advisory_xact_lock(x'646f6f7277617264'::bigint)";
         sqlx::query(lock).execute(&mut *tx).await.expect("locked");
         let token = access(&format!("late {round}"));
-        let late = store.record_tokens(None, Some(&token)).await;
+        let late = store.record_tokens(None, Some(&token), None).await;
         assert!(matches!(late, Err(StoreError::Unavailable(..))), "{late:?}");
         let user = user("demo", json!({}));
-        let late = store.insert_user(&user).await;
+        let late = store.insert_user(&user, None).await;
         assert!(matches!(late, Err(StoreError::Unavailable(..))), "{late:?}");
         drop(tx);
         let token = access(&format!("early {round}"));
-        let early = store.record_tokens(None, Some(&token)).await;
+        let early = store.record_tokens(None, Some(&token), None).await;
         early.expect("it is free");
     }
 }

@@ -20,14 +20,14 @@ async fn a_link_is_good_once_in_time_and_for_the_password_in_force() {
     let store = &fixture.store;
     let mut carol = user("carol", json!({}));
     carol.password_hash = Some(Secret::new("old"));
-    store.insert_user(&carol).await.expect("added");
+    store.insert_user(&carol, None).await.expect("added");
     for token in ["one", "two", "three", "four"] {
         let reset = link(
             &carol,
             token,
             1000 + i64::try_from(token.len()).expect("short"),
         );
-        store.insert_reset(&reset, 3).await.expect("kept");
+        store.insert_reset(&reset, 3, None).await.expect("kept");
     }
     let known = async |token: &str| store.reset(TokenHash::of(token)).await.expect("read");
     assert!(known("four").await.is_some());
@@ -37,7 +37,7 @@ async fn a_link_is_good_once_in_time_and_for_the_password_in_force() {
     let spend = async |token: &str, new: &str, now_ms: i64| {
         let new = Secret::new(new);
         let done = store
-            .reset_password(TokenHash::of(token), &new, now_ms)
+            .reset_password(TokenHash::of(token), &new, now_ms, None)
             .await;
         done.expect("an answer")
     };
@@ -52,7 +52,7 @@ async fn a_link_is_good_once_in_time_and_for_the_password_in_force() {
         (Some(Secret::new("new")), 2)
     );
     let stale = link(&carol, "five", 1000);
-    store.insert_reset(&stale, 3).await.expect("kept");
+    store.insert_reset(&stale, 3, None).await.expect("kept");
     assert_eq!(spend("five", "newer", 10).await, None, "another password");
 }
 
@@ -77,15 +77,16 @@ async fn a_dead_link_leaves_no_record_of_a_new_password() {
     let store = &fixture.store;
     let mut carol = user("carol", json!({}));
     carol.password_hash = Some(Secret::new("old"));
-    store.insert_user(&carol).await.expect("added");
+    store.insert_user(&carol, None).await.expect("added");
     for (token, expires_ms, is_good) in [("dead", 5, false), ("good", 1000, true)] {
         let reset = link(&carol, token, expires_ms);
-        store.insert_reset(&reset, 3).await.expect("kept");
+        store.insert_reset(&reset, 3, None).await.expect("kept");
         let new = Secret::new("new");
-        let spent = store.reset_password(TokenHash::of(token), &new, 10);
-        let (spent, _, is_recorded) = with_audit(record(), spent).await;
-        assert_eq!(spent.expect("an answer").is_some(), is_good, "{token}");
-        assert_eq!(is_recorded, is_good, "{token}");
+        let pending = PendingAudit::new(record());
+        let spent = store.reset_password(TokenHash::of(token), &new, 10, Some(&pending));
+        let spent = spent.await.expect("an answer");
+        assert_eq!(spent.is_some(), is_good, "{token}");
+        assert_eq!(pending.is_committed(), is_good, "{token}");
         let query = AuditQuery {
             limit: 10,
             ..AuditQuery::default()
@@ -100,10 +101,10 @@ async fn a_password_is_set_in_the_place_of_the_one_that_was_seen_or_not_at_all()
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let carol = user("carol", json!({}));
-    store.insert_user(&carol).await.expect("added");
+    store.insert_user(&carol, None).await.expect("added");
     let (old, new) = (Secret::new("old"), Secret::new("new"));
     let set = async |hash: &Secret, seen: Option<&Secret>| {
-        store.set_password(carol.id, hash, seen, 5).await
+        store.set_password(carol.id, hash, seen, 5, None).await
     };
     let refused = set(&new, Some(&old)).await;
     assert!(

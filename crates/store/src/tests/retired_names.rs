@@ -13,17 +13,17 @@ async fn a_deleted_name_is_reused_however_its_user_is_made() {
     let fixture = Fixture::new().await;
     let store = &*fixture.store;
     let old = user("anna", json!({}));
-    store.insert_user(&old).await.expect("inserted");
+    store.insert_user(&old, None).await.expect("inserted");
     assert!(!reused(store, "anna").await);
     store
-        .delete_user(old.id, None, 2000)
+        .delete_user(old.id, None, 2000, None)
         .await
         .expect("deleted");
     let inserted = user("Anna", json!({}));
-    store.insert_user(&inserted).await.expect("inserted");
+    store.insert_user(&inserted, None).await.expect("inserted");
     assert!(reused(store, "anna").await);
     store
-        .delete_user(inserted.id, None, 2000)
+        .delete_user(inserted.id, None, 2000, None)
         .await
         .expect("deleted");
     let import = Import {
@@ -32,7 +32,7 @@ async fn a_deleted_name_is_reused_however_its_user_is_made() {
     };
     let all = [import];
     let made = store
-        .import_users(&all, ExistingUserPolicy::Refuse, false, 3000)
+        .import_users(&all, ExistingUserPolicy::Refuse, false, 3000, None)
         .await;
     assert_eq!(made.expect("imported"), [ImportOutcome::Added]);
     assert!(reused(store, "anna").await);
@@ -40,7 +40,7 @@ async fn a_deleted_name_is_reused_however_its_user_is_made() {
     let mut changed = all[0].user.clone();
     changed.user_name = "ANNA".to_owned();
     changed.version = 2;
-    store.update_user(&changed).await.expect("updated");
+    store.update_user(&changed, None).await.expect("updated");
     assert!(reused(store, "anna").await);
     let listed = store.retired_names("/", "", 10).await.expect("listed");
     let listed: Vec<_> = listed
@@ -48,8 +48,18 @@ async fn a_deleted_name_is_reused_however_its_user_is_made() {
         .map(|one| (&*one.user_name, one.user_id))
         .collect();
     assert_eq!(listed, [("anna", old.id)]);
-    assert!(store.release_name("/", "aNNa").await.expect("released"));
-    assert!(!store.release_name("/", "anna").await.expect("nothing left"));
+    assert!(
+        store
+            .release_name("/", "aNNa", None)
+            .await
+            .expect("released")
+    );
+    assert!(
+        !store
+            .release_name("/", "anna", None)
+            .await
+            .expect("nothing left")
+    );
     assert!(!reused(store, "anna").await);
 }
 
@@ -59,14 +69,14 @@ async fn whoever_gave_a_name_up_may_have_it_back() {
     let fixture = Fixture::new().await;
     let store = &*fixture.store;
     let mut one = user("anna", json!({}));
-    store.insert_user(&one).await.expect("inserted");
+    store.insert_user(&one, None).await.expect("inserted");
     for (name, version) in [("berta", 2), ("anna", 3)] {
         (one.user_name, one.version) = (name.to_owned(), version);
-        store.update_user(&one).await.expect("renamed");
+        store.update_user(&one, None).await.expect("renamed");
         assert!(!reused(store, name).await, "{name}");
     }
     let other = user("berta", json!({}));
-    store.insert_user(&other).await.expect("inserted");
+    store.insert_user(&other, None).await.expect("inserted");
     assert!(reused(store, "berta").await);
 }
 
@@ -87,7 +97,7 @@ async fn two_polls_of_a_device_at_two_nodes_count_together() {
         verdict: Verdict::Pending,
         expires_ms: 600_000,
     };
-    let kept = fixture.store.insert_device(&device, 10, 0).await;
+    let kept = fixture.store.insert_device(&device, 10, 0, None).await;
     assert!(kept.expect("kept"));
     let poll = async |store: &Store, now_ms: i64| {
         let polled = store.poll_device(device.hash, 5, now_ms).await;

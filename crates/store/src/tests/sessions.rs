@@ -6,7 +6,11 @@ use doorward_core::model::session::LOGOUTS_OWED;
 async fn with_user() -> (Fixture, User) {
     let fixture = Fixture::new().await;
     let demo = user("demo", json!({}));
-    fixture.store.insert_user(&demo).await.expect("inserted");
+    fixture
+        .store
+        .insert_user(&demo, None)
+        .await
+        .expect("inserted");
     (fixture, demo)
 }
 
@@ -40,7 +44,7 @@ fn grant(id: &str, sid: &str, of: &User, scope: &str) -> Grant {
 async fn add_client(store: &Arc<Store>, id: &str) {
     let mut client = client(id);
     client.metadata.backchannel_logout_uri = Some(format!("https://{id}.example/logout"));
-    store.insert_client(&client).await.expect("inserted");
+    store.insert_client(&client, None).await.expect("inserted");
 }
 
 fn named(sid: &str) -> Ending {
@@ -62,7 +66,12 @@ async fn sessions_beyond_the_quota_end_oldest_first_with_their_grants() {
     let store = &fixture.store;
     let insert = |token: &'static str, begun_ms| {
         let session = session(token, &demo, begun_ms);
-        async move { store.insert_session(&session, 2).await.expect("inserted") }
+        async move {
+            store
+                .insert_session(&session, 2, None)
+                .await
+                .expect("inserted")
+        }
     };
     assert_eq!(insert("1", 1).await, []);
     let given = grant("g", "1", &demo, "openid");
@@ -85,7 +94,10 @@ async fn a_sign_in_ends_others_of_its_moment_and_never_its_own_session() {
     let store = &fixture.store;
     for token in ["1", "2", "3", "4", "5"] {
         let held = session(token, &demo, 7);
-        let ended = store.insert_session(&held, 1).await.expect("inserted");
+        let ended = store
+            .insert_session(&held, 1, None)
+            .await
+            .expect("inserted");
         assert_eq!(ended.len(), usize::from(token != "1"), "{token}");
         let found = store.session(held.hash).await.expect("a lookup");
         assert!(found.is_some(), "{token}");
@@ -94,7 +106,10 @@ async fn a_sign_in_ends_others_of_its_moment_and_never_its_own_session() {
     for (token, ended) in [("6", 0), ("7", 0), ("8", 2)] {
         let quota = if token == "8" { 2 } else { 9 };
         let held = session(token, &demo, 8);
-        let gone = store.insert_session(&held, quota).await.expect("inserted");
+        let gone = store
+            .insert_session(&held, quota, None)
+            .await
+            .expect("inserted");
         assert_eq!(gone.len(), ended, "{token}");
     }
 }
@@ -104,12 +119,15 @@ async fn a_session_ends_with_its_grants_but_offline_access_stays() {
     let (fixture, demo) = with_user().await;
     let store = &fixture.store;
     let first = session("a", &demo, 1);
-    store.insert_session(&first, 5).await.expect("inserted");
+    store
+        .insert_session(&first, 5, None)
+        .await
+        .expect("inserted");
     let next = StoredSession {
         hash: TokenHash::of("b"),
         ..first.clone()
     };
-    let replaced = store.replace_session(first.hash, &next, 5).await;
+    let replaced = store.replace_session(first.hash, &next, 5, None).await;
     assert_eq!(replaced.expect("replaced"), [], "it goes on");
     let old = store.session(first.hash).await.expect("a lookup");
     assert_eq!(old, None, "the old token is dead");
@@ -118,13 +136,13 @@ async fn a_session_ends_with_its_grants_but_offline_access_stays() {
         stored.family = TokenHash::of(token);
         stored.grant = grant(token, "a", &demo, scope);
         assert!(store.begin_grant(&stored.grant, 1).await.expect("begun"));
-        let kept = store.record_tokens(Some(&stored), None);
+        let kept = store.record_tokens(Some(&stored), None, None);
         kept.await.expect("recorded");
     }
     let mut unused = code(&demo);
     unused.authorization.grant = grant("unused", "a", &demo, "openid");
-    assert!(store.insert_code(&unused).await.expect("inserted"));
-    let ended = store.end_sessions(&Ending::Token(next.hash), 9).await;
+    assert!(store.insert_code(&unused, None).await.expect("inserted"));
+    let ended = store.end_sessions(&Ending::Token(next.hash), 9, None).await;
     let ended = ended.expect("ended");
     let mut grants = ended[0].grants.clone();
     grants.sort_unstable();
@@ -136,7 +154,7 @@ async fn a_session_ends_with_its_grants_but_offline_access_stays() {
         let kept = store.refresh_tokens(TokenHash::of(token)).await;
         assert_eq!(kept.expect("a lookup").is_some(), there, "{token}");
     }
-    let again = store.end_sessions(&Ending::Token(next.hash), 9).await;
+    let again = store.end_sessions(&Ending::Token(next.hash), 9, None).await;
     assert_eq!(again.expect("nothing to end"), []);
 }
 
@@ -145,13 +163,16 @@ async fn another_users_sign_in_ends_the_session_that_was_there() {
     let (fixture, demo) = with_user().await;
     let store = &fixture.store;
     let other = user("other", json!({}));
-    store.insert_user(&other).await.expect("inserted");
+    store.insert_user(&other, None).await.expect("inserted");
     let first = session("a", &demo, 1);
-    store.insert_session(&first, 5).await.expect("inserted");
+    store
+        .insert_session(&first, 5, None)
+        .await
+        .expect("inserted");
     let given = grant("g", "a", &demo, "openid");
     assert!(store.begin_grant(&given, 1).await.expect("begun"));
     let next = session("b", &other, 2);
-    let ended = store.replace_session(first.hash, &next, 5).await;
+    let ended = store.replace_session(first.hash, &next, 5, None).await;
     assert_eq!(ended.expect("replaced")[0].grants, ["g"]);
 }
 
@@ -161,7 +182,10 @@ async fn lapsed_sessions_take_their_grants_along() {
     let store = &fixture.store;
     for token in ["idle", "used"] {
         let session = session(token, &demo, 1);
-        store.insert_session(&session, 5).await.expect("inserted");
+        store
+            .insert_session(&session, 5, None)
+            .await
+            .expect("inserted");
         let given = grant(token, token, &demo, "openid");
         assert!(store.begin_grant(&given, 1).await.expect("begun"));
     }
@@ -171,11 +195,14 @@ async fn lapsed_sessions_take_their_grants_along() {
         unused_since_ms,
         told: true,
     };
-    let ended = store.end_sessions(&lapsed(10), 60).await.expect("ended");
+    let ended = store
+        .end_sessions(&lapsed(10), 60, None)
+        .await
+        .expect("ended");
     assert_eq!(ended.len(), 1);
     assert_eq!(ended[0].grants, ["idle"]);
     // However much it is used, its time is over some day.
-    let ended = store.end_sessions(&lapsed(10), 90_000).await;
+    let ended = store.end_sessions(&lapsed(10), 90_000, None).await;
     assert_eq!(ended.expect("ended")[0].grants, ["used"]);
 }
 
@@ -187,7 +214,7 @@ async fn nothing_is_given_in_a_session_that_is_over() {
     assert!(!store.begin_grant(&given, 1).await.expect("an answer"));
     let mut late = code(&demo);
     late.authorization.grant = given;
-    assert!(!store.insert_code(&late).await.expect("an answer"));
+    assert!(!store.insert_code(&late, None).await.expect("an answer"));
     assert_eq!(store.code(late.hash).await.expect("a lookup"), None);
 }
 
@@ -198,27 +225,35 @@ async fn whoever_may_no_longer_sign_in_is_signed_out_everywhere() {
         let store = &fixture.store;
         add_client(store, "app").await;
         let held = session("s", &demo, 1);
-        store.insert_session(&held, 5).await.expect("inserted");
+        store
+            .insert_session(&held, 5, None)
+            .await
+            .expect("inserted");
         for (id, scope) in [("short", "openid"), ("long", "offline_access")] {
             let mut stored = refresh(id, demo.id);
             stored.family = TokenHash::of(id);
             stored.grant = grant(id, "s", &demo, scope);
             assert!(store.begin_grant(&stored.grant, 1).await.expect("begun"));
-            let kept = store.record_tokens(Some(&stored), None);
+            let kept = store.record_tokens(Some(&stored), None, None);
             kept.await.expect("recorded");
         }
         match how {
             "deactivated" => {
                 demo.active = false;
                 (demo.version, demo.updated_ms) = (demo.version + 1, 2);
-                store.update_user(&demo).await.expect("updated");
+                store.update_user(&demo, None).await.expect("updated");
             }
             "password" => {
                 let hash = Secret::new("hash");
-                let set = store.set_password(demo.id, &hash, None, 2).await;
+                let set = store.set_password(demo.id, &hash, None, 2, None).await;
                 set.expect("set");
             }
-            _ => assert!(store.delete_user(demo.id, None, 2).await.expect("deleted")),
+            _ => assert!(
+                store
+                    .delete_user(demo.id, None, 2, None)
+                    .await
+                    .expect("deleted")
+            ),
         }
         let found = store.session(held.hash).await.expect("a lookup");
         assert_eq!(found, None, "{how}");
@@ -239,19 +274,28 @@ async fn a_logout_is_due_until_it_is_settled() {
     let store = &fixture.store;
     add_client(store, "app").await;
     store
-        .insert_client(&client("quiet"))
+        .insert_client(&client("quiet"), None)
         .await
         .expect("inserted");
     let held = session("s", &demo, 1);
-    store.insert_session(&held, 5).await.expect("inserted");
+    store
+        .insert_session(&held, 5, None)
+        .await
+        .expect("inserted");
     for client_id in ["app", "quiet"] {
         let mut given = grant(client_id, "s", &demo, "openid");
         given.client_id = client_id.to_owned();
         assert!(store.begin_grant(&given, 1).await.expect("begun"));
     }
-    let ended = store.end_sessions(&named("s"), 100).await.expect("ended");
+    let ended = store
+        .end_sessions(&named("s"), 100, None)
+        .await
+        .expect("ended");
     assert_eq!(ended[0].told, 1, "the other one does not want to know");
-    let ended = store.end_sessions(&named("s"), 100).await.expect("ended");
+    let ended = store
+        .end_sessions(&named("s"), 100, None)
+        .await
+        .expect("ended");
     assert_eq!(ended[0].told, 0, "once is enough");
 
     // As another process finds it, after a crash of the first.
@@ -282,7 +326,10 @@ async fn a_client_that_never_answers_leaves_room_for_others() {
     for number in 0..8 {
         let sid = number.to_string();
         let held = session(&sid, &demo, number);
-        store.insert_session(&held, 100).await.expect("inserted");
+        store
+            .insert_session(&held, 100, None)
+            .await
+            .expect("inserted");
         let mut given = grant(&format!("dead{sid}"), &sid, &demo, "openid");
         given.client_id = "dead".to_owned();
         assert!(store.begin_grant(&given, 1).await.expect("begun"));
@@ -291,7 +338,10 @@ async fn a_client_that_never_answers_leaves_room_for_others() {
             given.client_id = "app".to_owned();
             assert!(store.begin_grant(&given, 1).await.expect("begun"));
         }
-        store.end_sessions(&named(&sid), 100).await.expect("ended");
+        store
+            .end_sessions(&named(&sid), 100, None)
+            .await
+            .expect("ended");
     }
     let (owed, _) = store.take_logouts(&[], 100, 6).await.expect("taken");
     let of = |id: &str| owed.iter().filter(|one| one.client_id == id).count();
@@ -308,11 +358,17 @@ async fn clients_that_never_answer_crowd_nobody_out_by_their_names() {
         for round in 0..3 {
             let sid = format!("{id}{round}");
             let held = session(&sid, &demo, i64::try_from(number).expect("small"));
-            store.insert_session(&held, 100).await.expect("inserted");
+            store
+                .insert_session(&held, 100, None)
+                .await
+                .expect("inserted");
             let mut given = grant(&sid, &sid, &demo, "openid");
             given.client_id = id.to_owned();
             assert!(store.begin_grant(&given, 1).await.expect("begun"));
-            store.end_sessions(&named(&sid), 100).await.expect("ended");
+            store
+                .end_sessions(&named(&sid), 100, None)
+                .await
+                .expect("ended");
         }
     }
     let (owed, _) = store.take_logouts(&[], 100, 4).await.expect("taken");
@@ -326,10 +382,13 @@ async fn sessions_are_found_by_user_and_client_page_by_page() {
     let (fixture, demo) = with_user().await;
     let store = &fixture.store;
     let other = user("other", json!({}));
-    store.insert_user(&other).await.expect("inserted");
+    store.insert_user(&other, None).await.expect("inserted");
     for (sid, of) in [("a", &demo), ("b", &demo), ("c", &other)] {
         let held = session(sid, of, 1);
-        store.insert_session(&held, 5).await.expect("inserted");
+        store
+            .insert_session(&held, 5, None)
+            .await
+            .expect("inserted");
     }
     for (sid, of) in [("b", &demo), ("c", &other)] {
         let given = grant(sid, sid, of, "openid");
@@ -352,7 +411,7 @@ async fn sessions_are_found_by_user_and_client_page_by_page() {
     let both = by(Some(demo.id), Some("app"));
     let found = store.sessions(&both, None, 9).await.expect("a page");
     assert_eq!(found.sessions.len(), 1);
-    let ended = store.end_sessions(&Ending::Every(both), 5).await;
+    let ended = store.end_sessions(&Ending::Every(both), 5, None).await;
     assert_eq!(ended.expect("ended")[0].sid, "b");
     let named = store.session_named("/", "c").await.expect("a lookup");
     assert_eq!(named.expect("it is there").user_name, "other");

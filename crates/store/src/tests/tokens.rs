@@ -21,7 +21,7 @@ async fn tokens_that_share_statements_are_kept_each_as_it_is() {
     let tokens: Vec<_> = (0..64 + 16 + 4 + 1).map(|n| access(n, "grant")).collect();
     let kept = tokens
         .iter()
-        .map(|token| store.record_tokens(None, Some(token)));
+        .map(|token| store.record_tokens(None, Some(token), None));
     for kept in futures_util::future::join_all(kept).await {
         kept.expect("kept");
     }
@@ -37,14 +37,14 @@ async fn a_token_that_cannot_be_kept_fails_none_that_shares_its_statement() {
     let store = &fixture.store;
     let token = access(0, "grant");
     store
-        .record_tokens(None, Some(&token))
+        .record_tokens(None, Some(&token), None)
         .await
         .expect("the first is kept");
     // The first is there already; the others are not.
     let tokens: Vec<_> = (0..20).map(|n| access(n, "grant")).collect();
     let kept = tokens
         .iter()
-        .map(|token| store.record_tokens(None, Some(token)));
+        .map(|token| store.record_tokens(None, Some(token), None));
     let kept = futures_util::future::join_all(kept).await;
     let refused = kept.iter().filter(|kept| kept.is_err()).count();
     assert_eq!((refused, kept[0].is_err()), (1, true));
@@ -60,9 +60,9 @@ async fn a_revocation_between_tokens_of_one_commit_counts_for_those_before_it() 
     let store = &fixture.store;
     let (early, late) = (access(0, "grant"), access(1, "grant"));
     let (a, b, c) = tokio::join!(
-        store.record_tokens(None, Some(&early)),
-        store.revoke_grant("grant", 99_000),
-        store.record_tokens(None, Some(&late)),
+        store.record_tokens(None, Some(&early), None),
+        store.revoke_grant("grant", 99_000, None),
+        store.record_tokens(None, Some(&late), None),
     );
     a.and(b).and(c).expect("all are kept");
     let found = store.access_token(early.hash).await.expect("a lookup");
@@ -75,7 +75,7 @@ async fn a_revocation_between_tokens_of_one_commit_counts_for_those_before_it() 
 async fn a_refresh_token_is_exchanged_once_even_by_two_at_once() {
     let (fixture, _) = with_refresh_token().await;
     let store = &fixture.store;
-    let rotate = |from, to| store.exchange_refresh_token(exchange(from, to, 1, 0), None);
+    let rotate = |from, to| store.exchange_refresh_token(exchange(from, to, 1, 0), None, None);
     let (left, right) = tokio::join!(rotate("one", "two"), rotate("one", "three"));
     let mut outcomes = [left.expect("an outcome"), right.expect("an outcome")];
     outcomes.sort_by_key(|outcome| *outcome != Rotation::Done);
@@ -96,7 +96,7 @@ async fn within_the_grace_a_retry_is_given_the_same_salt() {
     let (fixture, _) = with_refresh_token().await;
     let rotate = |from, to, now| {
         let exchange = exchange(from, to, now, 10);
-        fixture.store.exchange_refresh_token(exchange, None)
+        fixture.store.exchange_refresh_token(exchange, None, None)
     };
     assert_eq!(
         rotate("one", "two", 1).await.expect("an outcome"),
@@ -120,7 +120,7 @@ async fn after_the_grace_a_retry_is_a_second_use() {
     let (fixture, _) = with_refresh_token().await;
     let rotate = |now| {
         let exchange = exchange("one", "two", now, 10);
-        fixture.store.exchange_refresh_token(exchange, None)
+        fixture.store.exchange_refresh_token(exchange, None, None)
     };
     assert_eq!(rotate(1).await.expect("an outcome"), Rotation::Done);
     assert_eq!(rotate(11).await.expect("an outcome"), Rotation::Reused);
@@ -135,9 +135,9 @@ async fn writes_that_share_a_commit_do_not_share_their_failures() {
     orphan.family = TokenHash::of("orphan");
     let other = fixture.another().await;
     let (a, b, c, d) = tokio::join!(
-        store.exchange_refresh_token(exchange("one", "two", 1, 0), None),
-        store.record_tokens(Some(&twice), None),
-        store.record_tokens(Some(&orphan), None),
+        store.exchange_refresh_token(exchange("one", "two", 1, 0), None, None),
+        store.record_tokens(Some(&twice), None, None),
+        store.record_tokens(Some(&orphan), None, None),
         store.remember(TokenHash::of("id"), 10, 1),
     );
     assert_eq!(a.expect("an outcome"), Rotation::Done);

@@ -19,7 +19,7 @@ async fn filters_select_users() {
         ("cid", json!({"title": "Clerk"})),
     ] {
         store
-            .insert_user(&user(name, profile))
+            .insert_user(&user(name, profile), None)
             .await
             .expect("inserted");
     }
@@ -75,7 +75,7 @@ async fn pages_follow_one_another_and_count_all() {
     for name in ["a", "b", "c"] {
         fixture
             .store
-            .insert_user(&user(name, json!({})))
+            .insert_user(&user(name, json!({})), None)
             .await
             .expect("inserted");
     }

@@ -150,7 +150,11 @@ async fn a_half_sign_in_ends_with_time_and_with_the_password() {
     let demo = provider.store.user_by_name("/", "demo").await;
     let mut demo = demo.expect("read").expect("demo");
     demo.version += 1;
-    provider.store.update_user(&demo).await.expect("updated");
+    provider
+        .store
+        .update_user(&demo, None)
+        .await
+        .expect("updated");
     assert_eq!(
         error(&with_code(&browser, &page, &secret).await),
         "bad_request"
@@ -330,7 +334,7 @@ async fn a_browser_is_remembered_as_long_as_the_factor_is_there() {
     other.sign_in().await;
     provider
         .store
-        .delete_factor(demo.id, factors[0].id)
+        .delete_factor(demo.id, factors[0].id, None)
         .await
         .expect("gone");
     enrolled(&provider).await;

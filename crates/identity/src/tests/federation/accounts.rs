@@ -166,7 +166,11 @@ async fn deactivated_users_are_not_let_in() {
         version: anna.version + 1,
         ..anna
     };
-    provider.store.update_user(&off).await.expect("deactivated");
+    provider
+        .store
+        .update_user(&off, None)
+        .await
+        .expect("deactivated");
     let back = round(&provider, &elsewhere, json!({})).await;
     assert_eq!(failed(&back).as_deref(), NO_ACCOUNT);
 }

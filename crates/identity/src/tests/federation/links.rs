@@ -109,7 +109,11 @@ async fn person(provider: &Provider, name: &str) -> User {
     let mut user = new_user("/", record.as_object().expect("an object")).expect("a user");
     let hash = hash_blocking(&Secret::new(PASSWORD), &config);
     user.password_hash = Some(hash.expect("a hash"));
-    provider.store.insert_user(&user).await.expect("added");
+    provider
+        .store
+        .insert_user(&user, None)
+        .await
+        .expect("added");
     user
 }
 

@@ -201,7 +201,11 @@ pub(super) async fn provider(elsewhere: &OtherProvider, change: Value) -> Provid
 pub(super) async fn add(provider: &Provider, record: Value) -> User {
     let record = record.as_object().cloned().expect("an object");
     let user = new_user("/", &record).expect("a user");
-    provider.store.insert_user(&user).await.expect("added");
+    provider
+        .store
+        .insert_user(&user, None)
+        .await
+        .expect("added");
     user
 }
 

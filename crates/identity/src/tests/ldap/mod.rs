@@ -53,7 +53,11 @@ async fn add(provider: &Provider, record: Value, hash: Option<&str>) -> User {
     let record = record.as_object().cloned().expect("an object");
     let mut added = new_user("/", &record).expect("a user");
     added.password_hash = hash.map(Secret::new);
-    provider.store.insert_user(&added).await.expect("added");
+    provider
+        .store
+        .insert_user(&added, None)
+        .await
+        .expect("added");
     added
 }
 
@@ -307,7 +311,11 @@ async fn links_for_new_passwords_are_for_passwords_that_are_known_here() {
             bound: StoredReset::bound_to(local.password_hash.as_ref()),
             expires_ms: i64::MAX,
         };
-        provider.store.insert_reset(&reset, 3).await.expect("kept");
+        provider
+            .store
+            .insert_reset(&reset, 3, None)
+            .await
+            .expect("kept");
         let page = provider.get("/oauth2/password/reset?token=a-token").await;
         let body = "doorward_token=a-token&password=vexing+kelp&again=vexing+kelp";
         let chosen = provider.form("/oauth2/password/reset", body).await;
@@ -364,7 +372,11 @@ async fn the_administrator_and_deactivated_users_are_not_let_in() {
         version: ann.version + 1,
         ..ann
     };
-    provider.store.update_user(&off).await.expect("deactivated");
+    provider
+        .store
+        .update_user(&off, None)
+        .await
+        .expect("deactivated");
     assert_eq!(status(&provider, "ann", "her secret").await, 401);
 }
 

@@ -120,10 +120,10 @@ impl Storages {
             .count()
             > 0;
         let store = self.store()?;
-        let mut all = store.end_logins(query, marks, now_ms).await?;
+        let mut all = store.end_logins(query, marks, now_ms, None).await?;
         let mut last = all.len();
         while last >= doorward_core::model::login::LOGINS_AT_ONCE as usize {
-            let more = store.end_logins(query, &[], now_ms).await?;
+            let more = store.end_logins(query, &[], now_ms, None).await?;
             last = more.len();
             all.extend(more);
         }

@@ -49,7 +49,7 @@ impl Broker {
     /// # Errors
     /// [`StoreError::Taken`], [`StoreError::Absent`].
     pub async fn insert(&self, record: &Record) -> Result<(), StoreError> {
-        self.changed(self.store.insert_broker_record(record).await)
+        self.changed(self.store.insert_broker_record(record, None).await)
     }
 
     /// Replaces a record that was last changed at `seen_ms`.
@@ -58,7 +58,7 @@ impl Broker {
     /// [`StoreError::FileOwned`], [`StoreError::Conflict`], [`StoreError::Taken`],
     /// [`StoreError::Absent`].
     pub async fn update(&self, record: &Record, seen_ms: i64) -> Result<(), StoreError> {
-        self.changed(self.store.update_broker_record(record, seen_ms).await)
+        self.changed(self.store.update_broker_record(record, seen_ms, None).await)
     }
 
     /// Removes a record, if it was last changed at `seen_ms` where that is named.
@@ -70,7 +70,7 @@ impl Broker {
         record: (Kind, &str),
         seen_ms: Option<i64>,
     ) -> Result<Removal, StoreError> {
-        self.changed(self.store.delete_broker_record(record, seen_ms).await)
+        self.changed(self.store.delete_broker_record(record, seen_ms, None).await)
     }
 
     /// Revokes all tokens that an application, by its identifier, got up to now,
@@ -80,7 +80,7 @@ impl Broker {
     /// The store does not answer.
     pub async fn revoke_all(&self, id: &str) -> Result<bool, StoreError> {
         let now_ms = self.now_ms();
-        self.changed(self.store.revoke_broker_client(id, now_ms).await)
+        self.changed(self.store.revoke_broker_client(id, now_ms, None).await)
     }
 
     fn changed<T>(&self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {

@@ -78,7 +78,7 @@ async fn what_any_earlier_version_wrote_is_taken_over() {
         let spent = store.refresh_tokens(TokenHash::of("spent")).await;
         assert!(spent.expect("a lookup").is_none());
         let revoked = store
-            .delete_client("/", "app", None)
+            .delete_client("/", "app", None, None)
             .await
             .expect("deleted");
         assert_eq!(revoked.expect("the client"), ["grant"], "from {version}");

@@ -40,12 +40,12 @@ async fn filled(directory: &tempfile::TempDir) -> Store {
     let store = new_store(directory, "old").await;
     for n in 0..2500 {
         store
-            .insert_user(&user(&format!("user{n}")))
+            .insert_user(&user(&format!("user{n}")), None)
             .await
             .expect("stored");
     }
     let someone = user("someone");
-    store.insert_user(&someone).await.expect("stored");
+    store.insert_user(&someone, None).await.expect("stored");
     let session = StoredSession {
         hash: TokenHash::of("session"),
         realm: "/".to_owned(),
@@ -59,7 +59,10 @@ async fn filled(directory: &tempfile::TempDir) -> Store {
         agent: "a browser".to_owned(),
         address: "192.0.2.1".to_owned(),
     };
-    store.insert_session(&session, 5).await.expect("stored");
+    store
+        .insert_session(&session, 5, None)
+        .await
+        .expect("stored");
     store
         .remember(TokenHash::of("x"), 9, 1)
         .await
@@ -138,7 +141,7 @@ async fn nothing_is_put_over_what_is_there_unless_that_is_wanted() {
     let old = filled(&directory).await;
     let text = exported(&old, true).await;
     let new = new_store(&directory, "new").await;
-    new.insert_user(&user("own")).await.expect("stored");
+    new.insert_user(&user("own"), None).await.expect("stored");
     let refused = imported(&new, &text, false).await.expect_err("not empty");
     assert!(
         matches!(refused, TransferError::NotEmpty("users")),
@@ -157,7 +160,7 @@ async fn a_damaged_export_changes_nothing_and_says_where() {
     let old = filled(&directory).await;
     let whole = String::from_utf8(exported(&old, true).await).expect("text");
     let new = new_store(&directory, "new").await;
-    new.insert_user(&user("own")).await.expect("stored");
+    new.insert_user(&user("own"), None).await.expect("stored");
     let lines: Vec<&str> = whole.lines().collect();
     let cut = lines[..lines.len() - 1].join("\n") + "\n";
     let half = &whole[..whole.len() - 10];
