@@ -16,7 +16,7 @@ use crate::schedule::{self, Validity};
 use crate::transport::Transport;
 use crate::{Acme, chance};
 use doorward_core::model::acme::{AcmeIssued, AcmeState, StoredAcmeCertificate};
-use doorward_core::model::audit::{Actor, Detail, Event, Kind, Trace};
+use doorward_core::model::audit::{Actor, Detail, Event, Kind, PendingAudit, Trace};
 use doorward_core::model::secret::Secret;
 use doorward_store::StoreError;
 
@@ -312,15 +312,16 @@ impl Acme {
     /// the authority's patience: a store that does not answer is asked again.
     async fn keep(&self, row: &StoredAcmeCertificate, event: Option<Event>) {
         for _ in 0..KEEP_TRIES {
-            let put = self.client.store.put_acme_certificate(row, None);
+            let put = async |audit: Option<&PendingAudit>| {
+                self.client.store.put_acme_certificate(row, audit).await
+            };
             let kept = match event.clone() {
                 Some(event) => {
                     let told = (event, Trace::default());
-                    let put = async |_: Option<&doorward_store::PendingAudit>| put.await;
                     let act = self.audit.with(told, row.updated_ms, put, |()| true);
                     act.await
                 }
-                None => put.await,
+                None => put(None).await,
             };
             match kept {
                 Ok(()) => return,

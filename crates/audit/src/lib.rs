@@ -26,9 +26,9 @@ use tokio::sync::{Notify, OwnedMutexGuard};
 pub use config::AuditConfig;
 
 use doorward_core::clock::{Clock, random_bytes};
-use doorward_core::model::audit::{AuditRecord, Event, Occurrence, Trace, audit_id};
+use doorward_core::model::audit::{AuditRecord, Event, Occurrence, PendingAudit, Trace, audit_id};
 use doorward_net::telemetry::{Counter, Metrics};
-use doorward_store::{PendingAudit, Store};
+use doorward_store::Store;
 use file::LinesFile;
 use queue::{Queue, Span};
 
@@ -233,7 +233,7 @@ impl Audit {
             return Ok(done);
         }
         let pending = PendingAudit::new(record);
-        let done = pending.scope(act(Some(&pending))).await?;
+        let done = doorward_store::scope(&pending, act(Some(&pending))).await?;
         if pending.is_committed() {
             log.written.inc();
             log.pass_to_file(pending.record());

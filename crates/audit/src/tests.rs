@@ -1,6 +1,6 @@
 use super::*;
 use doorward_core::clock::random_uuid;
-use doorward_core::model::audit::{Actor, AuditQuery, Kind};
+use doorward_core::model::audit::{Actor, AuditQuery, Kind, PendingAudit};
 use doorward_core::model::group::{Group, MemberChange};
 use doorward_store::{self as store, StoreError};
 

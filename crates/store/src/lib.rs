@@ -21,11 +21,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::client::Client;
 use doorward_core::model::group::{Group, MemberChange};
 use doorward_core::model::user::User;
 
-pub use audit::{PendingAudit, complete};
+pub use audit::{complete, scope};
 pub use shared_secret::{SharedSecretError, shared_secret};
 pub use sql::{
     Finding, POSTGRES_PARAMETERS, POSTGRES_PASSED_OVER, POSTGRES_SSL_MODES, Rows, Store,
@@ -150,7 +151,7 @@ impl EntityChange {
         if writes.iter().any(unfit) {
             return Err(StoreError::Unfit);
         }
-        let pending = audit.cloned().or_else(PendingAudit::current);
+        let pending = audit.cloned().or_else(crate::audit::current);
         let pending = pending.filter(PendingAudit::is_pending);
         Ok(Self { writes, pending })
     }

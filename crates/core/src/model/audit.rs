@@ -4,6 +4,7 @@
 //! for a token, a password or a value that somebody typed.
 
 mod kind;
+mod pending;
 mod query;
 
 use std::borrow::Cow;
@@ -14,6 +15,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 pub use kind::Kind;
+pub use pending::PendingAudit;
 pub use query::{AuditQuery, AuditUser};
 
 /// Longest text in an event, in characters; the rest is left out.

@@ -3,10 +3,11 @@
 use aws_lc_rs::digest::{SHA256, digest};
 
 use super::{Row, sql, write_doc};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
 use doorward_core::model::acme::{
     AcmeIssued, StoredAcmeAccount, StoredAcmeCertificate, StoredAcmeChallenge,
 };
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::secret::Secret;
 
 impl Store {

@@ -9,8 +9,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::operation::{self, Origin};
 use super::{Database, Tx, audit, tokens};
-use crate::{PendingAudit, StoreError};
-use doorward_core::model::audit::AuditRecord;
+use crate::StoreError;
+use doorward_core::model::audit::{AuditRecord, PendingAudit};
 use doorward_core::model::grant::{StoredAccess, StoredRefresh};
 
 /// Most writes in one commit: the first of them must not wait for long.
@@ -127,7 +127,7 @@ impl QueuedWrite for IssuedTokensJob {
 
 /// The record, if it waits for a transaction.
 fn to_commit(pending: Option<PendingAudit>) -> Option<PendingAudit> {
-    let pending = pending.or_else(PendingAudit::current);
+    let pending = pending.or_else(crate::audit::current);
     pending.filter(PendingAudit::is_pending)
 }
 

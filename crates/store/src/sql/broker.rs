@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::{Builder, Database, Row, Tx, damaged, sql, write_doc};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::broker::{ClientRecords, Kind, Record, Removal};
 use doorward_core::model::client::ClientSecret;
 use doorward_core::model::user::Owner;

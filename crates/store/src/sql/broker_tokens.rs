@@ -1,7 +1,8 @@
 //! The tokens that the broker gave out.
 
 use super::{Database, Row, Tx, sql, write_doc};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::broker::{
     PresentedRefreshToken, Refresh, RevocationTarget, StoredTokens, TokenInsertion, local_person,
     person,

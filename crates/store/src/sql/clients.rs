@@ -1,7 +1,8 @@
 //! OAuth clients.
 
 use super::{Builder, Row, Tx, damaged, sql, tokens, write_searched_doc};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::client::{Client, ClientSecret};
 use doorward_core::model::grant::MAX_TOKEN_LIFE_MS;
 use doorward_core::model::registration::ClientQuery;

@@ -1,7 +1,8 @@
 //! Authorization codes.
 
 use super::{Tx, sessions, sql, tokens, write_doc};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::authorization::{Authorization, Redemption, StoredCode};
 use doorward_core::model::grant::{StoredAccess, StoredRefresh, TokenHash};
 

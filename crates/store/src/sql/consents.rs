@@ -3,7 +3,8 @@
 use uuid::Uuid;
 
 use super::{ReadSource, Row, Tx, sql, tokens};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::grant::{Consent, MAX_TOKEN_LIFE_MS};
 
 impl Store {

@@ -1,7 +1,8 @@
 //! What devices asked for, until they got it.
 
 use super::{Row, Tx, damaged, parse_doc, sql, tokens, write_doc};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::device::{Poll, StoredDevice, Verdict};
 use doorward_core::model::grant::{StoredAccess, StoredRefresh, TokenHash};
 

@@ -2,7 +2,8 @@
 //! signed in through it are put down to be told.
 
 use super::{Builder, Row, Tx, broker_tokens, logouts, sessions, sql, tokens};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::grant::MAX_TOKEN_LIFE_MS;
 use doorward_core::model::session::{ENDED_AT_ONCE, EndedSession, Ending};
 

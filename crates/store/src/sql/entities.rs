@@ -5,7 +5,8 @@ use uuid::Uuid;
 
 use super::execute::ReadSource;
 use super::{Tx, audit, sql, write_doc};
-use crate::{EntityChange, EntityWrite, PendingAudit, Store, StoreError, StoredEntity};
+use crate::{EntityChange, EntityWrite, Store, StoreError, StoredEntity};
+use doorward_core::model::audit::PendingAudit;
 
 impl Store {
     /// All gateway entities.

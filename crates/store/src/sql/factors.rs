@@ -3,7 +3,8 @@
 use uuid::Uuid;
 
 use super::{Row, Tx, damaged, endings, sql};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::factor::{Enrolment, Kind, StoredFactor};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::secret::Secret;

@@ -3,8 +3,8 @@
 use uuid::Uuid;
 
 use super::{Row, Tx, endings, groups, sql, users};
-use crate::{PendingAudit, Store, StoreError};
-use doorward_core::model::audit::Detail;
+use crate::{Store, StoreError};
+use doorward_core::model::audit::{Detail, PendingAudit};
 use doorward_core::model::federation::FederatedIdentity;
 use doorward_core::model::user::User;
 

@@ -7,7 +7,8 @@ use futures_util::future::join;
 use super::dialect::Dialect;
 use super::statement::Statement;
 use super::{Builder, Tx, endings, sql, users};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::user::import::{ExistingUserPolicy, Import, ImportOutcome};
 use doorward_core::model::user::{Owner, User, name as user_name, schema};
 

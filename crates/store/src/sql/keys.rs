@@ -1,7 +1,8 @@
 //! Signing keys.
 
 use super::{Row, Tx, damaged, sql};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::client::SignAlg;
 use doorward_core::model::grant::StoredKey;
 use doorward_core::model::secret::Secret;

@@ -1,7 +1,8 @@
 //! Locks after wrong passwords.
 
 use super::{Tx, damaged, sql};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::lockout::{LOCK_KEPT_MS, LockKind, StoredLock};
 
 impl Store {

@@ -1,7 +1,8 @@
 //! Login sessions of the gateway as a relying party, and which of them are over.
 
 use super::{Builder, Row, Tx, damaged, sql};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::login::{
     LOGINS_AT_ONCE, LoginPage, LoginQuery, REMOVED_KEPT_MS, SessionTombstone, StoredLogin,

@@ -87,7 +87,8 @@ use tx::Tx;
 #[cfg(test)]
 pub(crate) use undos::UNDOS_MAX;
 
-use super::{PendingAudit, StoreError};
+use super::StoreError;
+use doorward_core::model::audit::PendingAudit;
 
 /// Everything the process keeps.
 ///

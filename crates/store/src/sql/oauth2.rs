@@ -1,7 +1,8 @@
 //! Tokens and codes of the `oauth2` plugin.
 
 use super::{Row, Tx, sql, write_doc};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::oauth2::{OAUTH2_TOKENS_MAX, StoredOAuth2Code, StoredOAuth2Token};
 use uuid::Uuid;

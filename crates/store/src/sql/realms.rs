@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::{Row, Tx, sql, write_doc};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::registration::{RealmRemoval, StoredRealm};
 
 impl Store {

@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use super::{Builder, Row, Tx, clients, sql};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::client::Client;
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::registration::{InitialToken, RegistrationOutcome};

@@ -3,7 +3,8 @@
 use uuid::Uuid;
 
 use super::{Row, Tx, endings, sql, users};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::reset::StoredReset;
 use doorward_core::model::secret::Secret;

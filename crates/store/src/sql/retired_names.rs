@@ -4,7 +4,8 @@
 use uuid::Uuid;
 
 use super::{Builder, Row, Tx, sql};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::user::{RetiredName, User, name as user_name};
 
 impl Store {

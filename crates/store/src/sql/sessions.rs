@@ -1,7 +1,8 @@
 //! Sessions of `authenticate` and of the authorization endpoint.
 
 use super::{Builder, Database, Row, Tx, endings, sql};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::grant::{Grant, MAX_TOKEN_LIFE_MS, StoredSession, TokenHash};
 use doorward_core::model::session::{EndedSession, SessionPage, SessionQuery, SessionRecord};
 

@@ -3,7 +3,8 @@
 use super::batch::IssuedTokens;
 use super::insertion::insert_all;
 use super::{Row, Tx, broker_tokens, row, sql, write_doc};
-use crate::{PendingAudit, Store, StoreError};
+use crate::{Store, StoreError};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::broker::{origin_grant, origin_token};
 use doorward_core::model::grant::{
     Exchange, Revocation, Rotation, SpentRefresh, StoredAccess, StoredRefresh, TokenHash,

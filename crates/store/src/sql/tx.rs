@@ -15,9 +15,9 @@ use super::postgres::{self, Server};
 use super::row::Row;
 use super::sqlite::{self, File};
 use super::{audit, operation, unavailable};
-use crate::{PendingAudit, StoreError};
+use crate::StoreError;
 use doorward_core::calls::Note;
-use doorward_core::model::audit::AuditRecord;
+use doorward_core::model::audit::{AuditRecord, PendingAudit};
 
 /// Longest statement of a transaction that reads or writes everything.
 const LONG: Duration = Duration::from_secs(3600);
@@ -128,7 +128,7 @@ impl Tx {
     }
 
     fn pending(&self) -> Option<PendingAudit> {
-        self.audit.clone().or_else(PendingAudit::current)
+        self.audit.clone().or_else(crate::audit::current)
     }
 
     /// With more time for each statement.

@@ -1,7 +1,7 @@
 //! Links by which people choose new passwords.
 
 use super::*;
-use doorward_core::model::audit::{self, AuditQuery, AuditRecord};
+use doorward_core::model::audit::{self, AuditQuery, AuditRecord, PendingAudit};
 use doorward_core::model::reset::StoredReset;
 
 fn link(user: &User, token: &str, expires_ms: i64) -> StoredReset {
