@@ -37,6 +37,7 @@ use crate::config::Config;
 use doorward_audit::Audit;
 use doorward_core::clock::Clock;
 use doorward_core::jose::vault::Vault;
+use doorward_core::model::audit::{AuditRecord, PendingAudit};
 use doorward_identity::config::{HashingConfig, IdentityConfig};
 use doorward_net::telemetry::Metrics;
 use doorward_store::{self as store, Store};
@@ -158,10 +159,26 @@ struct CommandContext<'a> {
     /// What private keys are sealed with.
     vault: Vault,
     input: &'a mut dyn BufRead,
+
     out: &'a mut dyn Write,
+    /// The record of what the command changes: for the write that changes it.
+    pending: Option<PendingAudit>,
 }
 
 impl CommandContext<'_> {
+    /// The record that the write of the command takes with it.
+    fn audit(&self) -> Option<&PendingAudit> {
+        self.pending.as_ref()
+    }
+
+    /// Completes the record of the command by what turns out only now: before its
+    /// write.
+    fn complete(&self, change: impl FnOnce(&mut AuditRecord)) {
+        if let Some(pending) = self.audit() {
+            pending.complete(change);
+        }
+    }
+
     /// Prints `record` as JSON, or else the line.
     fn print(&mut self, record: &serde_json::Value, line: &str) -> anyhow::Result<()> {
         if self.json {
@@ -232,6 +249,7 @@ pub fn run(command: Command, file: &Path) -> ExitCode {
             identity: section,
             input: &mut std::io::stdin().lock(),
             out: &mut Terminal(Output::new()),
+            pending: None,
         };
         check_realm(&context).await?;
         Box::pin(audit_events::act(command, &mut context, &audit)).await

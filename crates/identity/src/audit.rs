@@ -19,7 +19,7 @@ use super::bearer::ValidToken;
 use super::clients::LiveClient;
 use super::issue::Issue;
 use super::{Call, State};
-use doorward_core::model::audit::{Actor, Detail, Event, Kind, Trace};
+use doorward_core::model::audit::{Actor, Detail, Event, Kind, PendingAudit, Trace};
 use doorward_core::model::user::User;
 use doorward_net::http::ClientInfo;
 use doorward_net::http::bridge::RequestId;
@@ -154,7 +154,8 @@ fn event(kind: Kind) -> (Event, Trace) {
 }
 
 /// Does `act`, a write to the store, together with the record that this has
-/// been done, as far as the trail and `more` tell.
+/// been done, as far as the trail and `more` tell. The act gets the record for its
+/// write.
 ///
 /// # Errors
 /// Those of `act`.
@@ -162,7 +163,7 @@ pub(super) async fn with<T, E>(
     state: &State,
     kind: Kind,
     more: impl FnOnce(Event) -> Event,
-    act: impl Future<Output = Result<T, E>>,
+    act: impl AsyncFnOnce(Option<&PendingAudit>) -> Result<T, E>,
 ) -> Result<T, E> {
     with_if(state, kind, more, act, |_| true).await
 }
@@ -175,16 +176,13 @@ pub(super) async fn with_if<T, E>(
     state: &State,
     kind: Kind,
     more: impl FnOnce(Event) -> Event,
-    act: impl Future<Output = Result<T, E>>,
+    act: impl AsyncFnOnce(Option<&PendingAudit>) -> Result<T, E>,
     did: impl Fn(&T) -> bool,
 ) -> Result<T, E> {
     let (event, trace) = event(kind);
     let now_ms = state.clock.now_ms();
     let told = (more(event), trace);
-    let done = state
-        .audit
-        .with(told, now_ms, async |_| act.await, &did)
-        .await?;
+    let done = state.audit.with(told, now_ms, act, &did).await?;
     if did(&done) {
         on_trail(|trail| trail.told = true);
     }

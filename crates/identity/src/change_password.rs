@@ -8,7 +8,7 @@ use super::login::{LoginError, login};
 use super::password::NewPasswordError;
 use super::password_policy::{Violation, own_texts};
 use super::{Call, audit, ldap};
-use doorward_core::model::audit::{Actor, Kind};
+use doorward_core::model::audit::{Actor, Kind, PendingAudit};
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::name_place::SignInName;
 use doorward_core::model::user::{Owner, User};
@@ -84,9 +84,12 @@ async fn set(call: &Call, user: &User, new: &Secret) -> Result<User, ChangeError
     // Hashing takes its time: the password may be another one by now, which the
     // one that was shown must not replace.
     let seen = user.password_hash.as_ref();
-    let set = state
-        .store
-        .set_password(user.id, &hash, seen, call.now_ms, None);
+    let set = async |audit: Option<&PendingAudit>| {
+        let store = &state.store;
+        store
+            .set_password(user.id, &hash, seen, call.now_ms, audit)
+            .await
+    };
     let set = audit::with(state, Kind::PasswordChange, audit::as_it_is, set);
     match set.await {
         Err(StoreError::FileOwned(_)) => return Err(ChangeError::NotLocal),

@@ -18,7 +18,7 @@ use super::clients::LiveClient;
 use super::error::OAuthError;
 use super::{Call, audit, register, registry};
 use doorward_core::jose::json;
-use doorward_core::model::audit::{Event, Kind};
+use doorward_core::model::audit::{Event, Kind, PendingAudit};
 use doorward_core::model::client::{Client, ClientMetadata, ClientSecret};
 use doorward_core::model::registration::RegistrationOutcome;
 use doorward_core::model::user::Owner;
@@ -198,7 +198,9 @@ async fn keep(
             updated_ms: call.now_ms,
         };
         let most = call.realm.settings.registration.max_clients;
-        let kept = store.register_client(&client, most, None, None);
+        let kept = async |audit: Option<&PendingAudit>| {
+            store.register_client(&client, most, None, audit).await
+        };
         let of_client = |event: Event| event.client(&client.metadata.client_id);
         let done = |kept: &RegistrationOutcome| *kept == RegistrationOutcome::Done;
         let kept = audit::with_if(&call.state, Kind::ClientCreate, of_client, kept, done).await;
@@ -218,7 +220,9 @@ async fn keep(
         updated_ms: call.now_ms.max(old.updated_ms + 1),
         ..old.clone()
     };
-    let kept = store.update_client(&client, old.updated_ms, None);
+    let kept = async |audit: Option<&PendingAudit>| {
+        store.update_client(&client, old.updated_ms, audit).await
+    };
     match audit::with(&call.state, Kind::ClientUpdate, audit::as_it_is, kept).await {
         Ok(_) | Err(StoreError::Conflict(_)) => Ok(()),
         Err(error) => Err(error.into()),

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::config::IdentityConfig;
 use super::realm::{Live, Realm};
 use super::{Identity, IdentityError, federation};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::federation::FederatedIdentity;
 use doorward_core::model::registration::StoredRealm;
 use doorward_store::Store;
@@ -52,11 +53,12 @@ impl Identity {
         store: &Store,
         link: &FederatedIdentity,
         now_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<bool, IdentityError> {
         let live = compiled(config, store.realms().await?)?;
         let realm = live.realm(&link.realm);
         let providers = realm.map(|realm| realm.providers()).unwrap_or_default();
-        Ok(federation::unlink(store, providers, link, now_ms).await?)
+        Ok(federation::unlink(store, providers, link, now_ms, audit).await?)
     }
 }
 

@@ -12,8 +12,6 @@ mod relying_party;
 mod totp;
 mod webauthn;
 
-use std::future::Future;
-
 use uuid::Uuid;
 
 use super::config::{IdentityConfig, LockoutConfig};
@@ -24,7 +22,7 @@ use super::{Call, audit, context};
 pub(super) use codes::{NewSecret, check_code, has_codes};
 use doorward_core::clock::random_uuid;
 use doorward_core::jose::vault::Vault;
-use doorward_core::model::audit::{Event, Kind as Audited};
+use doorward_core::model::audit::{Event, Kind as Audited, PendingAudit};
 use doorward_core::model::factor::{Enrolment, FACTORS_MAX, Kind, StoredFactor};
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::User;
@@ -167,7 +165,9 @@ async fn keep(
             .target(&format!("factors/{id}"));
         event.with("kind", new.kind.as_str())
     };
-    let insert = store.insert_factor(&factor, most, &hashes, None);
+    let insert = async |audit: Option<&PendingAudit>| {
+        store.insert_factor(&factor, most, &hashes, audit).await
+    };
     let is_kept = |kept: &Enrolment| *kept != Enrolment::Full;
     let kind = Audited::FactorCreate;
     let kept = audit::with_if(&call.state, kind, told, insert, is_kept).await;
@@ -189,7 +189,8 @@ async fn keep(
 async fn verified(
     call: &Call,
     factor: Option<Uuid>,
-    spent: impl Future<Output = Result<bool, StoreError>>,
+
+    spent: impl AsyncFnOnce(Option<&PendingAudit>) -> Result<bool, StoreError>,
 ) -> Result<bool, Fault> {
     let told = |event: Event| about(event, factor);
     let kind = Audited::FactorVerify;
@@ -217,10 +218,10 @@ pub(super) async fn new_codes(call: &Call, user: &User) -> Result<Vec<String>, F
         .iter()
         .filter_map(|code| recovery::hash(user.id, code));
     let hashes: Vec<_> = hashes.collect();
-    let replaced = call
-        .state
-        .store
-        .replace_recovery_codes(user.id, &hashes, None);
+    let replaced = async |audit: Option<&PendingAudit>| {
+        let store = &call.state.store;
+        store.replace_recovery_codes(user.id, &hashes, audit).await
+    };
     let told = |event: Event| {
         event
             .user(user.id, &user.user_name)

@@ -18,7 +18,7 @@ use super::refresh::{self, RefreshToken};
 use super::{membership, token_id};
 use doorward_core::clock::random_bytes;
 use doorward_core::jose::sign::half_hash;
-use doorward_core::model::audit::Kind;
+use doorward_core::model::audit::{Kind, PendingAudit};
 use doorward_core::model::client::TokenFormat;
 use doorward_core::model::grant::{Grant, StoredAccess, StoredRefresh, TokenHash};
 use doorward_store::StoreError;
@@ -288,7 +288,10 @@ pub(super) async fn tokens(
 pub(super) async fn record(state: &State, stored: Option<StoredAccess>) -> Result<(), StoreError> {
     match stored {
         Some(_) => {
-            let recorded = state.store.record_tokens(None, stored.as_ref(), None);
+            let recorded = async |audit: Option<&PendingAudit>| {
+                let store = &state.store;
+                store.record_tokens(None, stored.as_ref(), audit).await
+            };
             audit::with(state, Kind::TokenIssue, audit::as_it_is, recorded).await
         }
         None => Ok(()),

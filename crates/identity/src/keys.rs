@@ -14,6 +14,7 @@ use doorward_core::jose::jwks::KeySet;
 use doorward_core::jose::keys::{self, KeyError, KeyRing};
 use doorward_core::jose::sign::Signer;
 use doorward_core::jose::vault::Vault;
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::client::SignAlg;
 use doorward_core::model::grant::{MAX_TOKEN_LIFE_MS, StoredKey};
 use doorward_store::Store;
@@ -159,6 +160,7 @@ impl Keys {
         alg: SignAlg,
         now: bool,
         drop_old: bool,
+        audit: Option<&PendingAudit>,
     ) -> Result<Option<StoredKey>, Fault> {
         let _making = self.making.lock().await;
         let now_ms = self.clock.now_ms();
@@ -171,7 +173,7 @@ impl Keys {
         };
         let added = self
             .store
-            .add_signing_key(&key, others_expire_ms, now, None);
+            .add_signing_key(&key, others_expire_ms, now, audit);
         let added = added.await?;
         self.reload().await?;
         if added {
@@ -290,11 +292,11 @@ mod tests {
             jwks["keys"].as_array().cloned().unwrap_or_default()
         };
         clock.advance(1000);
-        let ahead = keys.rotate(SignAlg::ES256, false, false).await;
+        let ahead = keys.rotate(SignAlg::ES256, false, false, None).await;
         assert!(ahead.expect("rotated").is_some());
         assert_eq!(published().len(), 2);
         clock.advance(1000);
-        let new = keys.rotate(SignAlg::ES256, true, true).await;
+        let new = keys.rotate(SignAlg::ES256, true, true, None).await;
         let new = new.expect("rotated").expect("a key");
         assert_eq!(published().len(), 1, "nothing of what leaked is believed");
         assert_eq!(published()[0]["kid"], new.kid.as_str());

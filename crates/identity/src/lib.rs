@@ -128,6 +128,7 @@ use users::Users;
 use doorward_audit::Audit;
 use doorward_core::clock::{Clock, random_uuid};
 use doorward_core::jose::vault::Vault;
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::grant::{MAX_TOKEN_LIFE_MS, Revocation};
 use doorward_core::model::lockout::LockKind;
 use doorward_core::model::registration::StoredRealm;
@@ -247,10 +248,15 @@ impl State {
     }
 
     /// Revokes every token of a grant; when it returns, no endpoint takes one.
-    async fn revoke_grant(&self, grant_id: &str, now_ms: i64) -> Result<(), StoreError> {
+    async fn revoke_grant(
+        &self,
+        grant_id: &str,
+        now_ms: i64,
+        audit: Option<&PendingAudit>,
+    ) -> Result<(), StoreError> {
         // No token of it is made any more, so the last one dies by then.
         let until_ms = now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
-        self.store.revoke_grant(grant_id, until_ms, None).await?;
+        self.store.revoke_grant(grant_id, until_ms, audit).await?;
         self.revocations
             .add(&Revocation::Grant(grant_id.to_owned()), until_ms);
         Ok(())

@@ -7,7 +7,7 @@ use super::config::LockoutConfig;
 use super::lockout::{Attempt, LockedOut, NewLock};
 use super::network::network;
 use super::{Call, State, audit};
-use doorward_core::model::audit::Kind;
+use doorward_core::model::audit::{Kind, PendingAudit};
 use doorward_core::model::lockout::{LockKind, StoredLock};
 use doorward_net::http::ClientInfo;
 use doorward_store::StoreError;
@@ -145,6 +145,7 @@ impl State {
         &self,
         locks: &[StoredLock],
         now_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<(), StoreError> {
         for lock in locks {
             let lifted = StoredLock {
@@ -153,7 +154,7 @@ impl State {
                 set_ms: now_ms.max(lock.set_ms + 1),
                 ..lock.clone()
             };
-            self.store.put_lock(&lifted, None).await?;
+            self.store.put_lock(&lifted, audit).await?;
             self.take_in(&lifted);
         }
         Ok(())

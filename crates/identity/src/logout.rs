@@ -15,7 +15,7 @@ use super::form::{self, Form};
 use super::id_token_hint::{self, IdTokenHint};
 use super::pages::{self, AfterLogout, Frame};
 use super::{Call, audit, request_path, sessions};
-use doorward_core::model::audit::{Event, Kind};
+use doorward_core::model::audit::{Event, Kind, PendingAudit};
 use doorward_core::model::grant::StoredSession;
 use doorward_core::model::session::{EndedSession, Ending};
 use doorward_core::model::user::User;
@@ -76,7 +76,9 @@ async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
             return Ok(ask(call, fields, &frame, &browser, (&session, &user)));
         }
         let which = Ending::Token(session.hash);
-        let ends = call.state.end_sessions(&which, call.now_ms);
+        let ends = async |audit: Option<&PendingAudit>| {
+            call.state.end_sessions(&which, call.now_ms, audit).await
+        };
         let told = |event: Event| {
             let event = event.target(&format!("sessions/{}", session.sid));
             event.with("cause", "sign_out")
@@ -133,7 +135,8 @@ async fn end_hinted(
         realm: realm.clone(),
         sid: sid.to_owned(),
     };
-    let ends = state.end_sessions(&which, call.now_ms);
+    let ends =
+        async |audit: Option<&PendingAudit>| state.end_sessions(&which, call.now_ms, audit).await;
     let told = |event: Event| {
         let event = event.target(&format!("sessions/{sid}"));
         event.with("cause", "sign_out")

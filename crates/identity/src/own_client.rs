@@ -320,7 +320,7 @@ impl OwnClient {
         let text = |name: &str| sign_in.claims.get(name).and_then(Value::as_str);
         let grant = text("authGrantId").unwrap_or_default();
         let now_ms = state.clock.now_ms();
-        if let Err(error) = state.revoke_grant(grant, now_ms).await {
+        if let Err(error) = state.revoke_grant(grant, now_ms, None).await {
             tracing::error!(%error, "a grant could not be revoked");
             return;
         }

@@ -26,7 +26,7 @@ use super::password_policy::own_texts;
 use super::realm::Realm;
 use super::{Call, State, audit, ldap, scim};
 use doorward_core::clock::random_bytes;
-use doorward_core::model::audit::{Actor, Kind};
+use doorward_core::model::audit::{Actor, Kind, PendingAudit};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::lockout::LockKind;
 use doorward_core::model::query::UserQuery;
@@ -123,7 +123,12 @@ impl<F: Into<Fault>> From<F> for Refusal {
 ///
 /// # Errors
 /// Why there is no letter.
-pub(super) async fn send_to(state: &Arc<State>, realm: &Realm, user: &User) -> Result<(), Refusal> {
+pub(super) async fn send_to(
+    state: &Arc<State>,
+    realm: &Realm,
+    user: &User,
+    audit: Option<&PendingAudit>,
+) -> Result<(), Refusal> {
     let live = state.live.load_full();
     if !realm.settings.password_reset || !mail::is_set(&live.config.mail) {
         return Err(Refusal::NotOffered);
@@ -132,7 +137,7 @@ pub(super) async fn send_to(state: &Arc<State>, realm: &Realm, user: &User) -> R
         return Err(Refusal::NoPassword);
     }
     let texts = LetterTexts::unasked(&live.appearance);
-    let letter = letter_to(state, realm, user, (&live.appearance, texts)).await?;
+    let letter = letter_to(state, realm, user, (&live.appearance, texts), audit).await?;
     mail::send(state, move |_| std::future::ready(Some(letter)));
     Ok(())
 }
@@ -178,7 +183,7 @@ async fn letter(
     let Some(user) = user_of(state, realm, typed).await? else {
         return Ok(None);
     };
-    let made = letter_to(state, realm, &user, (appearance, texts)).await;
+    let made = letter_to(state, realm, &user, (appearance, texts), None).await;
     match made {
         Ok(letter) => {
             audit::note(state, Kind::PasswordReset, |event| {
@@ -202,6 +207,7 @@ async fn letter_to(
     realm: &Realm,
     user: &User,
     (appearance, texts): (&pages::Appearance, LetterTexts),
+    audit: Option<&PendingAudit>,
 ) -> Result<Letter, Refusal> {
     let now_ms = state.clock.now_ms();
     let to = addresses(user).next().map(str::to_owned);
@@ -217,7 +223,7 @@ async fn letter_to(
         bound: StoredReset::bound_to(user.password_hash.as_ref()),
         expires_ms: now_ms + RESET_LIFE_MS,
     };
-    state.store.insert_reset(&reset, LINKS, None).await?;
+    state.store.insert_reset(&reset, LINKS, audit).await?;
     let link = format!("{}/password/reset?token={token}", realm.issuer);
     let lang = ["preferredLanguage", "locale"]
         .iter()
@@ -393,9 +399,10 @@ async fn set_password(call: &Call) -> Result<Outcome, OAuthError> {
     drop(place);
     audit::user(&user);
     audit::actor(Actor::User(user.id));
-    let reset = state
-        .store
-        .reset_password(TokenHash::of(token), &hash, call.now_ms, None);
+    let reset = async |audit: Option<&PendingAudit>| {
+        let (store, token) = (&state.store, TokenHash::of(token));
+        store.reset_password(token, &hash, call.now_ms, audit).await
+    };
     let reset = audit::with_if(
         state,
         Kind::PasswordReset,
@@ -412,7 +419,7 @@ async fn set_password(call: &Call) -> Result<Outcome, OAuthError> {
     let id = LockKind::Name.id(&realm.path, &user_name::key(&user.user_name));
     let mut locks = state.store.locks(0, call.now_ms).await?;
     locks.retain(|lock| lock.id == id && lock.until_ms > call.now_ms);
-    state.lift_locks(&locks, call.now_ms).await?;
+    state.lift_locks(&locks, call.now_ms, None).await?;
     Ok(Outcome::Done)
 }
 

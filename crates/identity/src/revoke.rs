@@ -10,7 +10,7 @@ use super::error::OAuthError;
 use super::form;
 use super::refresh::RefreshToken;
 use super::{Call, audit, bearer, client_auth, respond};
-use doorward_core::model::audit::{Event, Kind};
+use doorward_core::model::audit::{Event, Kind, PendingAudit};
 use doorward_core::model::grant::{Revocation, TokenHash};
 
 /// Revokes an access token, or with a refresh token its whole grant. What is
@@ -48,7 +48,10 @@ async fn revoke_refresh(call: &Call, client: &LiveClient, token: &str) -> Result
         let event = event.with("grant", stored.grant.id.as_str());
         event.with("cause", "client")
     };
-    let revoked = state.revoke_grant(&stored.grant.id, call.now_ms);
+    let revoked = async |audit: Option<&PendingAudit>| {
+        let grant_id = &stored.grant.id;
+        state.revoke_grant(grant_id, call.now_ms, audit).await
+    };
     audit::with(state, Kind::GrantRevoke, told, revoked).await?;
     Ok(true)
 }
@@ -65,9 +68,12 @@ async fn revoke_access(call: &Call, client: &LiveClient, token: &str) -> Result<
     }
     let until_ms = issued.ends_s().saturating_mul(1000);
     let hash = TokenHash::of(token);
-    let revoked = state
-        .store
-        .revoke_access_token(hash, issued.id(), until_ms, None);
+    let revoked = async |audit: Option<&PendingAudit>| {
+        let store = &state.store;
+        store
+            .revoke_access_token(hash, issued.id(), until_ms, audit)
+            .await
+    };
     let told = |event: Event| event.with("token", issued.id());
     audit::with(state, Kind::TokenRevoke, told, revoked).await?;
     let what = Revocation::Token(issued.id().to_owned());

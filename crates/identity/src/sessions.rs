@@ -20,7 +20,7 @@ use super::login::{is_confined, settle, still_stands};
 use super::sign_in::Proof;
 use super::{Call, State, cookies};
 use doorward_core::clock::{random_bytes, random_uuid};
-use doorward_core::model::audit::{Actor, Detail, Event, Kind, Trace};
+use doorward_core::model::audit::{Actor, Detail, Event, Kind, PendingAudit, Trace};
 use doorward_core::model::grant::{Grant, StoredSession, TokenHash};
 use doorward_core::model::session::{ENDED_AT_ONCE, EndedSession, Ending};
 use doorward_core::model::user::{Owner, User};
@@ -235,13 +235,11 @@ async fn begin_after(
     {
         session.sid.clone_from(&known.sid);
     }
-    let kept = async {
-        match &known {
-            None => store.insert_session(&session, settings.quota, None).await,
-            Some(known) => {
-                let kept = store.replace_session(known.hash, &session, settings.quota, None);
-                kept.await
-            }
+    let kept = async |audit: Option<&PendingAudit>| match &known {
+        None => store.insert_session(&session, settings.quota, audit).await,
+        Some(known) => {
+            let kept = store.replace_session(known.hash, &session, settings.quota, audit);
+            kept.await
         }
     };
     audit::actor(Actor::User(user.id));
@@ -259,7 +257,7 @@ async fn begin_after(
     .await;
     if !still_stands(state, &call.realm, user).await? {
         let which = Ending::Token(session.hash);
-        state.end_sessions(&which, now_ms).await?;
+        state.end_sessions(&which, now_ms, None).await?;
         return Ok(None);
     }
     Ok(Some(token))
@@ -299,10 +297,11 @@ impl State {
         &self,
         which: &Ending,
         now_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<Vec<EndedSession>, StoreError> {
         let mut all = Vec::new();
         loop {
-            let ended = self.store.end_sessions(which, now_ms, None).await?;
+            let ended = self.store.end_sessions(which, now_ms, audit).await?;
             self.mark_ended(&ended, now_ms);
             let more = ended.len() >= usize::try_from(ENDED_AT_ONCE).unwrap_or(usize::MAX);
             all.extend(ended);
@@ -318,7 +317,7 @@ impl State {
             unused_since_ms: now_ms - self.idle_ms(),
             told: self.live().config.session.backchannel_logout_on_expiry,
         };
-        for ended in self.end_sessions(&lapsed, now_ms).await? {
+        for ended in self.end_sessions(&lapsed, now_ms, None).await? {
             // Without its name: thousands may lapse at once.
             let event = Event::new(Kind::SessionEnd, Actor::System);
             let event = event.realm(&ended.realm).with("cause", "lapsed");

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 
 use super::{Command, CommandContext, broker, clients, keys, realms, sessions, tokens, users};
 use doorward_audit::Audit;
-use doorward_core::model::audit::{Actor, Event, Kind, Trace};
+use doorward_core::model::audit::{Actor, Event, Kind, PendingAudit, Trace};
 
 /// Does what the command says, and tells the audit log.
 pub(super) async fn act(
@@ -17,10 +17,11 @@ pub(super) async fn act(
     };
     let now_ms = context.clock.now_ms();
     let told = (event.clone(), Trace::default());
-    let act = Box::pin(super::act(command, context));
-    let done = audit
-        .with(told, now_ms, async |_| act.await, |()| true)
-        .await;
+    let act = async |audit: Option<&PendingAudit>| {
+        context.pending = audit.cloned();
+        Box::pin(super::act(command, context)).await
+    };
+    let done = audit.with(told, now_ms, act, |()| true).await;
     if done.is_err() {
         audit.note(event.failed("refused"), Trace::default(), now_ms);
     }

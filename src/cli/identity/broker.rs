@@ -222,7 +222,10 @@ pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> any
         } => {
             anyhow::ensure!(!user.trim().is_empty(), "which user?");
             let now_ms = context.clock.now_ms();
-            context.store.end_broker_person(&user, now_ms, None).await?;
+            context
+                .store
+                .end_broker_person(&user, now_ms, context.audit())
+                .await?;
             let shown = json!({"end_user": user});
             context.print(&shown, &format!("all tokens of {user} so far are revoked"))
         }
@@ -239,7 +242,7 @@ pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> any
                 let revoked = RevocationTarget::token(which, token.expose());
                 let revoked = context
                     .store
-                    .revoke_broker_token(&revoked, !alone, None)
+                    .revoke_broker_token(&revoked, !alone, context.audit())
                     .await?;
                 if let Some(tokens) = revoked {
                     let shown = json!({"client_id": tokens.client_id});
@@ -298,7 +301,7 @@ async fn application(
             let now_ms = context.clock.now_ms();
             let there = context
                 .store
-                .revoke_broker_client(&record.id, now_ms, None)
+                .revoke_broker_client(&record.id, now_ms, context.audit())
                 .await?;
             anyhow::ensure!(there, "there is no application {id}");
             let line = format!("application {} has no tokens any more", called(&record));
@@ -366,7 +369,11 @@ async fn added(
     context: &mut CommandContext<'_>,
 ) -> anyhow::Result<()> {
     let made = records::made(kind, record, None, context.clock.now_ms())?;
-    match context.store.insert_broker_record(&made.record, None).await {
+    match context
+        .store
+        .insert_broker_record(&made.record, context.audit())
+        .await
+    {
         Err(StoreError::Taken(id)) => {
             anyhow::bail!("{} {id} is there already", kind.as_str())
         }
@@ -413,9 +420,10 @@ async fn changed(
             return Err(StoreError::FileOwned(name).into());
         }
         let made = made(&old)?;
-        let outcome = context
-            .store
-            .update_broker_record(&made.record, old.updated_ms, None);
+        let outcome =
+            context
+                .store
+                .update_broker_record(&made.record, old.updated_ms, context.audit());
         match outcome.await {
             Err(StoreError::Conflict(_)) => {}
             outcome => {
@@ -432,7 +440,7 @@ async fn deleted(kind: Kind, id: &str, context: &mut CommandContext<'_>) -> anyh
     let record = found(kind, id, context).await?;
     let removal = context
         .store
-        .delete_broker_record((kind, &record.id), None, None);
+        .delete_broker_record((kind, &record.id), None, context.audit());
     match removal.await? {
         Removal::InUse => anyhow::bail!("developer {id} has applications; delete them first"),
         removal => anyhow::ensure!(

@@ -189,7 +189,7 @@ pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> any
         Action::Delete { client_id } => {
             let gone = context
                 .store
-                .delete_client(&context.realm, &client_id, None, None)
+                .delete_client(&context.realm, &client_id, None, context.audit())
                 .await?;
             if gone.is_none() {
                 return Err(missing(&client_id, context));
@@ -222,7 +222,11 @@ async fn add(client: Add, context: &mut CommandContext<'_>) -> anyhow::Result<()
     }
     let made = registry::create(&context.realm, members, context.clock.now_ms());
     let made = made.map_err(explained)?;
-    match context.store.insert_client(&made.client, None).await {
+    match context
+        .store
+        .insert_client(&made.client, context.audit())
+        .await
+    {
         Err(StoreError::Taken(id)) => {
             anyhow::bail!("there is a client {id} in realm {} already", context.realm)
         }
@@ -249,7 +253,7 @@ async fn changed(
         let made = made(&old).map_err(explained)?;
         match context
             .store
-            .update_client(&made.client, old.updated_ms, None)
+            .update_client(&made.client, old.updated_ms, context.audit())
             .await
         {
             Err(StoreError::Conflict(_)) => {}

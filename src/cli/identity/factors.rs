@@ -23,7 +23,9 @@ pub(super) async fn list(user: &User, context: &mut CommandContext<'_>) -> anyho
 /// Removes them all, with the recovery codes.
 pub(super) async fn reset(user: &User, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     let now_ms = context.clock.now_ms();
-    let reset = context.store.reset_factors(user.id, |_| true, now_ms, None);
+    let reset = context
+        .store
+        .reset_factors(user.id, |_| true, now_ms, context.audit());
     let removed = reset.await?.unwrap_or_default();
     let line = format!("{removed} factors of {} removed", user.user_name);
     context.print(&json!({"id": user.id, "removed": removed}), &line)

@@ -31,7 +31,7 @@ pub(super) async fn unlink(
     let link = links.iter().find(|link| link.id == id);
     let link = link.with_context(|| format!("{} has no link {id}", user.user_name))?;
     let (config, now_ms) = (context.identity.clone(), context.clock.now_ms());
-    if !Identity::unlink(config, &context.store, link, now_ms).await? {
+    if !Identity::unlink(config, &context.store, link, now_ms, context.audit()).await? {
         anyhow::bail!("{} has no link {id}", user.user_name);
     }
     let line = format!("link {id} of {} removed", user.user_name);

@@ -196,7 +196,7 @@ async fn settle(
         return Ok(Vec::new());
     }
     let (store, now_ms) = (&context.store, context.clock.now_ms());
-    let done = store.import_users(&imports, existing, args.dry_run, now_ms, None);
+    let done = store.import_users(&imports, existing, args.dry_run, now_ms, context.audit());
     Ok(done.await?)
 }
 

@@ -108,7 +108,7 @@ async fn rotate(
     };
     let added = context
         .store
-        .add_signing_key(&key, others_expire_ms, now, None);
+        .add_signing_key(&key, others_expire_ms, now, context.audit());
     let added = added.await?;
     anyhow::ensure!(
         added,

@@ -51,7 +51,7 @@ pub(super) async fn lift(name: &str, context: &mut CommandContext<'_>) -> anyhow
             set_ms: now_ms.max(lock.set_ms + 1),
             ..lock
         };
-        context.store.put_lock(&lifted, None).await?;
+        context.store.put_lock(&lifted, context.audit()).await?;
     }
     context.print(
         &json!({"userName": name}),

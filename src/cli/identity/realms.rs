@@ -60,7 +60,7 @@ pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> any
         Action::Add { path, settings } => {
             let realm = changed(with_slash(&path), Map::new(), &settings, context)?;
             check(&realm, context).await?;
-            match context.store.insert_realm(&realm, None).await {
+            match context.store.insert_realm(&realm, context.audit()).await {
                 Err(StoreError::Taken(path)) => {
                     anyhow::bail!("there is a realm {path} already")
                 }
@@ -76,7 +76,7 @@ pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> any
             check(&realm, context).await?;
             match context
                 .store
-                .update_realm(&realm, Some(&old.settings), None)
+                .update_realm(&realm, Some(&old.settings), context.audit())
                 .await
             {
                 Err(StoreError::Conflict(_)) => {
@@ -135,7 +135,11 @@ async fn find(path: &str, context: &CommandContext<'_>) -> anyhow::Result<Stored
 
 async fn delete(path: &str, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     find(path, context).await?;
-    match context.store.delete_realm(path, None, None).await? {
+    match context
+        .store
+        .delete_realm(path, None, context.audit())
+        .await?
+    {
         RealmRemoval::Done => {}
         RealmRemoval::Absent => anyhow::bail!("there is no realm {path}"),
         RealmRemoval::Inhabited if path == "/" => anyhow::bail!("the realm / always exists"),

@@ -30,7 +30,7 @@ pub(super) async fn list(context: &mut CommandContext<'_>) -> anyhow::Result<()>
 pub(super) async fn release(name: &str, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     let released = context
         .store
-        .release_name(&context.realm, name, None)
+        .release_name(&context.realm, name, context.audit())
         .await?;
     anyhow::ensure!(
         released,

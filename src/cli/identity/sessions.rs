@@ -76,7 +76,7 @@ pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> any
                 let now_ms = context.clock.now_ms();
                 ended += context
                     .store
-                    .end_sessions(&which, now_ms, None)
+                    .end_sessions(&which, now_ms, context.audit())
                     .await?
                     .len();
             }
@@ -104,7 +104,7 @@ async fn end_every(query: &SessionQuery, context: &CommandContext<'_>) -> anyhow
     loop {
         let ended = context
             .store
-            .end_sessions(&which, context.clock.now_ms(), None)
+            .end_sessions(&which, context.clock.now_ms(), context.audit())
             .await?;
         all += ended.len();
         if ended.len() < usize::try_from(ENDED_AT_ONCE)? {

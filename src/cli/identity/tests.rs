@@ -28,6 +28,7 @@ async fn doorward(store: &Arc<Store>, input: &str, line: &str) -> anyhow::Result
         identity: IdentityConfig::default(),
         input: &mut input.as_bytes(),
         out: &mut out,
+        pending: None,
     };
     act(command, &mut context).await?;
     Ok(String::from_utf8(out)?)

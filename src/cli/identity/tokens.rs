@@ -72,7 +72,7 @@ pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> any
         Action::Delete { id } => {
             let gone = context
                 .store
-                .delete_initial_token(&context.realm, &id, None)
+                .delete_initial_token(&context.realm, &id, context.audit())
                 .await?;
             anyhow::ensure!(gone, "there is no token {id} in realm {}", context.realm);
             context.print(&json!({"id": id}), &format!("token {id} deleted"))
@@ -83,7 +83,10 @@ pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> any
 async fn add(wish: InitialTokenRequest, context: &mut CommandContext<'_>) -> anyhow::Result<()> {
     let now_ms = context.clock.now_ms();
     let (token, text) = registry::initial_token(&context.realm, wish, now_ms)?;
-    context.store.insert_initial_token(&token, None).await?;
+    context
+        .store
+        .insert_initial_token(&token, context.audit())
+        .await?;
     let mut record = registry::token_record(&token);
     record["initial_access_token"] = text.expose().into();
     let line = format!(

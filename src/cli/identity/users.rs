@@ -8,7 +8,6 @@ use doorward_core::model::query::{Filter, UserQuery};
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::User;
 use doorward_identity as identity;
-use doorward_store::complete;
 
 /// An address as far as mail can be sent there: something, `@`, something.
 fn email_address(text: &str) -> Result<String, String> {
@@ -159,7 +158,13 @@ pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> any
             let hash = new_hash(&secret, &user, &rules, context).await?;
             context
                 .store
-                .set_password(user.id, &hash, None, context.clock.now_ms(), None)
+                .set_password(
+                    user.id,
+                    &hash,
+                    None,
+                    context.clock.now_ms(),
+                    context.audit(),
+                )
                 .await?;
             context.print(
                 &json!({"id": user.id}),
@@ -192,7 +197,7 @@ pub(super) async fn act(action: Action, context: &mut CommandContext<'_>) -> any
             let user = find(&name, context).await?;
             context
                 .store
-                .delete_user(user.id, None, context.clock.now_ms(), None)
+                .delete_user(user.id, None, context.clock.now_ms(), context.audit())
                 .await?;
             context.print(
                 &json!({"id": user.id}),
@@ -226,7 +231,7 @@ async fn find(name: &str, context: &CommandContext<'_>) -> anyhow::Result<User> 
     let user = context.store.user_by_name(&context.realm, name).await?;
     let user =
         user.ok_or_else(|| anyhow::anyhow!("there is no user {name} in realm {}", context.realm))?;
-    complete(|record| record.set_user(user.id, &user.user_name));
+    context.complete(|record| record.set_user(user.id, &user.user_name));
     Ok(user)
 }
 
@@ -278,8 +283,8 @@ async fn add(action: Action, context: &mut CommandContext<'_>) -> anyhow::Result
     }
     let now_ms = context.clock.now_ms();
     (user.created_ms, user.updated_ms) = (now_ms, now_ms);
-    complete(|record| record.set_user(user.id, &user.user_name));
-    context.store.insert_user(&user, None).await?;
+    context.complete(|record| record.set_user(user.id, &user.user_name));
+    context.store.insert_user(&user, context.audit()).await?;
     let mut line = format!(
         "user {} added to realm {} ({})",
         user.user_name, user.realm, user.id

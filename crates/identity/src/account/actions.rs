@@ -15,6 +15,7 @@ use crate::pages::{self, Applicant, Ceremony, FormError, FormParts};
 use crate::sign_in::{self, CODE, PASSKEY, Proof, STEP};
 use crate::{audit, sessions};
 use doorward_core::model::audit::Kind as Audited;
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::factor::{FACTORS_MAX, Kind};
 use doorward_core::model::session::Ending;
 
@@ -72,7 +73,7 @@ impl AccountRequest<'_> {
                 sid: sid.to_owned(),
             };
             let call = self.call;
-            call.state.end_sessions(&which, call.now_ms).await?;
+            call.state.end_sessions(&which, call.now_ms, None).await?;
         }
         Ok(self.back())
     }
@@ -85,7 +86,7 @@ impl AccountRequest<'_> {
                 realm: one.session.realm.clone(),
                 sid: one.session.sid.clone(),
             };
-            call.state.end_sessions(&which, call.now_ms).await?;
+            call.state.end_sessions(&which, call.now_ms, None).await?;
         }
         Ok(self.back())
     }
@@ -97,7 +98,10 @@ impl AccountRequest<'_> {
     ) -> Result<Response, OAuthError> {
         let call = self.call;
         let (store, realm) = (&call.state.store, &call.realm.path);
-        let withdrawn = store.withdraw_consent(realm, user.id, client_id, call.now_ms, None);
+        let withdrawn = async |audit: Option<&PendingAudit>| {
+            let withdrawn = store.withdraw_consent(realm, user.id, client_id, call.now_ms, audit);
+            withdrawn.await
+        };
         let of_client = |event: doorward_core::model::audit::Event| {
             event
                 .user(user.id, &user.user_name)
@@ -240,7 +244,9 @@ impl AccountRequest<'_> {
     ) -> Result<Response, OAuthError> {
         if let Ok(id) = Uuid::parse_str(id) {
             let state = &self.call.state;
-            let removed = state.store.delete_factor(user.id, id, None);
+            let removed = async |audit: Option<&PendingAudit>| {
+                state.store.delete_factor(user.id, id, audit).await
+            };
             let of_factor = |event: doorward_core::model::audit::Event| {
                 event
                     .user(user.id, &user.user_name)

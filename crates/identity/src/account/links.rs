@@ -12,7 +12,7 @@ use crate::federation::{ProviderChoices, ProviderLink, unlink};
 use crate::pages::{self, FormError};
 use crate::sign_in::Proof;
 use crate::{audit, ldap, sessions};
-use doorward_core::model::audit::{Event, Kind as Audited};
+use doorward_core::model::audit::{Event, Kind as Audited, PendingAudit};
 use doorward_core::model::factor::Kind;
 use doorward_core::model::federation::FederatedIdentity;
 use doorward_core::model::user::{Owner, User};
@@ -85,7 +85,10 @@ impl AccountRequest<'_> {
             return self.show(at, Some(FormError::LastWay)).await;
         }
         let state = &call.state;
-        let removed = unlink(&state.store, call.realm.providers(), link, call.now_ms);
+        let removed = async |audit: Option<&PendingAudit>| {
+            let providers = call.realm.providers();
+            unlink(&state.store, providers, link, call.now_ms, audit).await
+        };
         let of_link = |event: Event| {
             let event = event.user(user.id, &user.user_name);
             let event = event.with("issuer", link.issuer.as_str());

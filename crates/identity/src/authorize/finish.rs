@@ -10,7 +10,7 @@ use crate::context::Methods;
 use crate::issue::{self, Context, Issue, RequestClaims, TokenRestrictions};
 use crate::{Call, audit};
 use doorward_core::clock::random_bytes;
-use doorward_core::model::audit::{Detail, Event, Kind};
+use doorward_core::model::audit::{Detail, Event, Kind, PendingAudit};
 use doorward_core::model::authorization::{Authorization, StoredCode};
 use doorward_core::model::grant::{Grant, StoredSession, TokenHash};
 use doorward_core::model::user::User;
@@ -35,7 +35,8 @@ pub(super) async fn finish(
             let event = event.with("scope", scopes.collect::<Detail>());
             event.with("grant", grant.id.as_str())
         };
-        let kept = state.store.insert_code(&stored, None);
+        let kept =
+            async |audit: Option<&PendingAudit>| state.store.insert_code(&stored, audit).await;
         if !audit::with_if(state, Kind::CodeIssue, with_details, kept, |kept| *kept).await? {
             return Err(signed_out(request));
         }

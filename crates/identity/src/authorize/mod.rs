@@ -40,7 +40,7 @@ use super::federation::{FAILED, ProviderChoices};
 use super::pages::{self, Applicant, FormError, FormParts};
 use super::sign_in::{self, Fields, LoginPage, MissingFactor, RESUME};
 use super::{Call, audit, membership, request_path, sessions};
-use doorward_core::model::audit::{Detail, Event, Kind};
+use doorward_core::model::audit::{Detail, Event, Kind, PendingAudit};
 use doorward_core::model::grant::{StoredSession, TokenHash};
 use doorward_core::model::user::User;
 
@@ -437,7 +437,12 @@ async fn keep_consent(
         let store = &call.state.store;
         let (realm, client_id) = (&call.realm.path, request.client.id());
         let entries = request.consent_entries();
-        let kept = store.add_consent(realm, user.id, client_id, &entries, call.now_ms, None);
+        let kept = async |audit: Option<&PendingAudit>| {
+            let (id, now_ms) = (user.id, call.now_ms);
+            store
+                .add_consent(realm, id, client_id, &entries, now_ms, audit)
+                .await
+        };
         let with_details = |event: Event| consent(event, request).with("kept", 1);
         audit::with(&call.state, Kind::ConsentGive, with_details, kept).await?;
     } else {

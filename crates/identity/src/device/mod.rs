@@ -21,7 +21,7 @@ use super::error::OAuthError;
 use super::form::{self, Form};
 use super::token::{client_for, scopes_for, without_offline};
 use super::{Call, audit, issue, resource, respond};
-use doorward_core::model::audit::Kind;
+use doorward_core::model::audit::{Kind, PendingAudit};
 use doorward_core::model::authorization::{Challenge, ChallengeMethod};
 use doorward_core::model::device::{DeviceRequest, StoredDevice, Verdict};
 use doorward_core::model::grant::TokenHash;
@@ -136,7 +136,9 @@ async fn keep(
         let user_code = user_code::new();
         device.user_code = user_code::hash(realm, &user_code).unwrap_or(device.user_code);
         let store = &call.state.store;
-        let kept = store.insert_device(&device, most, call.now_ms, None);
+        let kept = async |audit: Option<&PendingAudit>| {
+            store.insert_device(&device, most, call.now_ms, audit).await
+        };
         let (kind, more) = (Kind::DeviceBegin, audit::as_it_is);
         match audit::with_if(&call.state, kind, more, kept, |kept| *kept).await {
             Ok(true) => return Ok(user_code),

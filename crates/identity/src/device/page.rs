@@ -23,7 +23,7 @@ use crate::network::network;
 use crate::pages::{self, Applicant, FormError, FormParts, Frame};
 use crate::sign_in::{self, Fields, LoginPage, MissingFactor, RESUME};
 use crate::{Call, audit, consent_entry, issue, membership, request_path, sessions};
-use doorward_core::model::audit::{Actor, Event, Kind};
+use doorward_core::model::audit::{Actor, Event, Kind, PendingAudit};
 use doorward_core::model::device::{StoredDevice, Verdict};
 use doorward_core::model::grant::{Grant, StoredSession, TokenHash};
 use doorward_core::model::user::User;
@@ -298,7 +298,12 @@ impl DeviceRequest<'_> {
             Verdict::Denied
         };
         let store = &call.state.store;
-        let counts = store.decide_device(device.user_code, &verdict, call.now_ms, None);
+        let counts = async |audit: Option<&PendingAudit>| {
+            let user_code = device.user_code;
+            store
+                .decide_device(user_code, &verdict, call.now_ms, audit)
+                .await
+        };
         let told = |event: Event| {
             let event = event.client(client.id());
             let event = event.user(user.id, &user.user_name);

@@ -14,6 +14,7 @@ use crate::pages;
 use crate::{Call, audit};
 use doorward_core::clock::random_bytes;
 use doorward_core::jose::keys::KeyError;
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::factor::{Kind, StoredFactor};
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::User;
@@ -90,7 +91,10 @@ async fn by_app(call: &Call, user: &User, typed: &str) -> Result<Option<FactorPr
         };
         let step = totp::step_of(&secret, typed, call.now_ms, factor.counter);
         let Some(step) = step else { continue };
-        let spent = store.use_factor(factor.id, step, sealed.as_ref(), call.now_ms, None);
+        let spent = async |audit: Option<&PendingAudit>| {
+            let (id, sealed) = (factor.id, sealed.as_ref());
+            store.use_factor(id, step, sealed, call.now_ms, audit).await
+        };
         if super::verified(call, Some(factor.id), spent).await? {
             return Ok(Some(FactorProof {
                 words: vec![CODE],
@@ -106,7 +110,10 @@ async fn by_list(call: &Call, user: &User, typed: &str) -> Result<Option<FactorP
     let Some(hash) = recovery::hash(user.id, typed) else {
         return Ok(None);
     };
-    let used = call.state.store.use_recovery_code(user.id, hash, None);
+    let used = async |audit: Option<&PendingAudit>| {
+        let store = &call.state.store;
+        store.use_recovery_code(user.id, hash, audit).await
+    };
     if !super::verified(call, None, used).await? {
         return Ok(None);
     }

@@ -16,6 +16,7 @@ use crate::error::Fault;
 use crate::{Call, audit};
 use doorward_core::clock::random_bytes;
 use doorward_core::jose::json;
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::factor::{Kind, StoredFactor};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::secret::Secret;
@@ -258,7 +259,10 @@ pub(crate) async fn check_passkey(
     kept.backed_up = asserted.backup.done;
     let text = changed.then(|| kept.text());
     let count = i64::from(asserted.sign_count);
-    let used = store.use_factor(factor.id, count, text.as_ref(), call.now_ms, None);
+    let used = async |audit: Option<&PendingAudit>| {
+        let (id, text) = (factor.id, text.as_ref());
+        store.use_factor(id, count, text, call.now_ms, audit).await
+    };
     if !super::verified(call, Some(factor.id), used).await? {
         return refused(WebauthnError::Counter);
     }

@@ -18,7 +18,7 @@ use crate::config::LinkExisting;
 use crate::login::is_admin_name;
 use crate::{Call, records, sessions};
 use doorward_core::clock::random_uuid;
-use doorward_core::model::audit::{Event, Kind};
+use doorward_core::model::audit::{Event, Kind, PendingAudit};
 use doorward_core::model::federation::FederatedIdentity;
 use doorward_core::model::query::{Filter, Op, Operand, UserQuery};
 use doorward_core::model::user::schema::find;
@@ -202,9 +202,12 @@ impl AccountResolution<'_> {
     async fn link(&self, user: &User) -> Result<(), Refusal> {
         let identity = self.identity(user.id);
         let state = &self.call.state;
-        let linked = state
-            .store
-            .link_identity(&identity, Some(user.version), None);
+        let linked = async |audit: Option<&PendingAudit>| {
+            let store = &state.store;
+            store
+                .link_identity(&identity, Some(user.version), audit)
+                .await
+        };
         audit::user(user);
         let told = |event: Event| self.facts(event);
         match audit::with(state, Kind::LinkCreate, told, linked).await {
@@ -249,7 +252,10 @@ impl AccountResolution<'_> {
         };
         let identity = self.identity(user.id);
         let state = &self.call.state;
-        let made = state.store.insert_federated_user(&user, &identity, None);
+        let made = async |audit: Option<&PendingAudit>| {
+            let store = &state.store;
+            store.insert_federated_user(&user, &identity, audit).await
+        };
         audit::user(&user);
         let told = |event: Event| self.facts(event);
         match audit::with(state, Kind::UserCreate, told, made).await {

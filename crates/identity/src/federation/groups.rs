@@ -10,7 +10,7 @@ use crate::config::LinkRules;
 use crate::{State, audit, scim};
 use doorward_core::clock::random_uuid;
 use doorward_core::jose::claims::{find, scalar};
-use doorward_core::model::audit::{Event, Kind};
+use doorward_core::model::audit::{Event, Kind, PendingAudit};
 use doorward_core::model::group::{Group, MemberChange};
 use doorward_core::model::query::{Filter, Op, Operand, UserQuery};
 use doorward_core::model::user::schema::{GROUP, RecordError};
@@ -129,7 +129,9 @@ impl Membership<'_> {
             clear: false,
             steps: vec![(true, self.user.id)],
         };
-        let insert = self.state.store.insert_group(&group, &members, None);
+        let insert = async |audit: Option<&PendingAudit>| {
+            self.state.store.insert_group(&group, &members, audit).await
+        };
         match self.write(Kind::GroupCreate, group.id, insert).await {
             // Somebody else has made it just now.
             Err(StoreError::Taken(_)) => match self.named(name).await? {
@@ -170,7 +172,9 @@ impl Membership<'_> {
             },
             now_ms: self.now_ms,
         };
-        let change = self.state.store.change_group(&change, None);
+        let change = async |audit: Option<&PendingAudit>| {
+            self.state.store.change_group(&change, audit).await
+        };
         self.write(Kind::GroupUpdate, id, change).await
     }
 
@@ -180,7 +184,7 @@ impl Membership<'_> {
         &self,
         kind: Kind,
         id: Uuid,
-        act: impl Future<Output = Result<GroupOutcome, StoreError>>,
+        act: impl AsyncFnOnce(Option<&PendingAudit>) -> Result<GroupOutcome, StoreError>,
     ) -> Result<(), StoreError> {
         let user = self.user;
         let about = |event: Event| {

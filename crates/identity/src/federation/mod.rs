@@ -41,6 +41,7 @@ use super::login::is_confined;
 use super::pages::FormError;
 use super::sign_in::{self, RESUME, SignIn};
 use super::{Call, sessions};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::federation::FederatedIdentity;
 use doorward_core::model::grant::TokenHash;
 use doorward_net::http::outbound::GuardedClient;
@@ -332,6 +333,7 @@ pub(super) async fn unlink(
     providers: &[Arc<Provider>],
     link: &FederatedIdentity,
     now_ms: i64,
+    audit: Option<&PendingAudit>,
 ) -> Result<bool, StoreError> {
     let is_its = |provider: &&Arc<Provider>| {
         provider.name() == link.provider || provider.issuer_name() == link.issuer
@@ -339,7 +341,7 @@ pub(super) async fn unlink(
     let groups = providers.iter().filter(is_its);
     let groups = groups.flat_map(|provider| provider.groups.names());
     let groups: Vec<String> = groups.map(str::to_owned).collect();
-    store.unlink_identity(link, &groups, now_ms, None).await
+    store.unlink_identity(link, &groups, now_ms, audit).await
 }
 
 /// The path above the realm's endpoints.

@@ -17,7 +17,7 @@ use crate::issue::{self, Context, Issue, RequestClaims, TokenResponse, TokenRest
 use crate::login::settle;
 use crate::token::{client_for, required};
 use crate::{Call, audit, dpop, resource};
-use doorward_core::model::audit::Kind;
+use doorward_core::model::audit::{Kind, PendingAudit};
 use doorward_core::model::authorization::{Challenge, ChallengeMethod, Redemption, StoredCode};
 use doorward_core::model::grant::{
     MAX_TOKEN_LIFE_MS, Revocation, StoredAccess, StoredRefresh, TokenHash,
@@ -165,7 +165,11 @@ async fn redeem(
 ) -> Result<bool, OAuthError> {
     let until_ms = call.now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
     let store = &call.state.store;
-    let outcome = store.redeem_code(code.hash, refresh, access, until_ms, None);
+    let outcome = async |audit: Option<&PendingAudit>| {
+        store
+            .redeem_code(code.hash, refresh, access, until_ms, audit)
+            .await
+    };
     let done = |outcome: &Redemption| matches!(outcome, Redemption::Done);
     let (kind, more) = (Kind::TokenIssue, audit::as_it_is);
     match audit::with_if(&call.state, kind, more, outcome, done).await? {

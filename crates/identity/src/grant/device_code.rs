@@ -9,7 +9,7 @@ use crate::issue::{self, Context, Issue, RequestClaims, TokenResponse, TokenRest
 use crate::login::settle;
 use crate::token::{client_for, required};
 use crate::{Call, audit, dpop, resource};
-use doorward_core::model::audit::Kind;
+use doorward_core::model::audit::{Kind, PendingAudit};
 use doorward_core::model::device::{StoredDevice, Verdict};
 use doorward_core::model::grant::{Grant, TokenHash};
 use doorward_core::model::user::User;
@@ -119,7 +119,10 @@ async fn give(
         refresh = Some(stored);
     }
     let store = &call.state.store;
-    let given = store.redeem_device(hash, refresh.as_ref(), access.as_ref(), None);
+    let given = async |audit: Option<&PendingAudit>| {
+        let (refresh, access) = (refresh.as_ref(), access.as_ref());
+        store.redeem_device(hash, refresh, access, audit).await
+    };
     let (kind, more) = (Kind::TokenIssue, audit::as_it_is);
     if audit::with_if(&call.state, kind, more, given, |given| *given).await? {
         Ok(response)

@@ -13,7 +13,7 @@ use crate::issue::{self, Context, Issue, RequestClaims, TokenResponse, TokenRest
 use crate::login::{LoginError, login, still_stands};
 use crate::token::{client_for, required, scopes_for};
 use crate::{resource, sign_in};
-use doorward_core::model::audit::Kind;
+use doorward_core::model::audit::{Kind, PendingAudit};
 use doorward_core::model::grant::Grant;
 use doorward_core::model::user::User;
 use doorward_core::model::user::name_place::{NamePlace, SignInName};
@@ -79,10 +79,13 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
     }
     if refresh.is_some() || access.is_some() {
         let store = &call.state.store;
-        let recorded = store.record_tokens(refresh.as_ref(), access.as_ref(), None);
+        let recorded = async |audit: Option<&PendingAudit>| {
+            let (refresh, access) = (refresh.as_ref(), access.as_ref());
+            store.record_tokens(refresh, access, audit).await
+        };
         audit::with(&call.state, Kind::TokenIssue, audit::as_it_is, recorded).await?;
         if !still_stands(&call.state, realm, &user).await? {
-            call.state.revoke_grant(&grant_id, now_ms).await?;
+            call.state.revoke_grant(&grant_id, now_ms, None).await?;
             return Err(OAuthError::invalid_grant());
         }
     }

@@ -16,7 +16,7 @@ use crate::refresh::RefreshToken;
 use crate::resource;
 use crate::token::{client_for, granted, required};
 use doorward_core::clock::random_bytes;
-use doorward_core::model::audit::{Event, Kind};
+use doorward_core::model::audit::{Event, Kind, PendingAudit};
 use doorward_core::model::grant::{
     Exchange, Grant, MAX_TOKEN_LIFE_MS, Rotation, StoredAccess, StoredRefresh,
 };
@@ -119,7 +119,9 @@ async fn check(
         return Err(not_valid());
     }
     if !call.state.grant_lives(&old.grant, call.now_ms).await? {
-        call.state.revoke_grant(&old.grant.id, call.now_ms).await?;
+        call.state
+            .revoke_grant(&old.grant.id, call.now_ms, None)
+            .await?;
         return Err(not_valid());
     }
     Ok(())
@@ -155,7 +157,9 @@ async fn exchange(
         revoked_until_ms: call.now_ms.saturating_add(MAX_TOKEN_LIFE_MS),
     };
     let store = &call.state.store;
-    let exchanged = store.exchange_refresh_token(wanted, access, None);
+    let exchanged = async |audit: Option<&PendingAudit>| {
+        store.exchange_refresh_token(wanted, access, audit).await
+    };
     let gives = |rotation: &Rotation| matches!(rotation, Rotation::Done | Rotation::Again(_));
     let (kind, more) = (Kind::TokenIssue, audit::as_it_is);
     match audit::with_if(&call.state, kind, more, exchanged, gives).await? {
@@ -176,7 +180,10 @@ async fn revoke_reused(call: &Call, old: &StoredRefresh) -> Result<(), OAuthErro
         let event = event.with("grant", old.grant.id.as_str());
         event.with("cause", "refresh_token_reuse")
     };
-    let revoked = call.state.revoke_grant(&old.grant.id, call.now_ms);
+    let revoked = async |audit: Option<&PendingAudit>| {
+        let grant_id = &old.grant.id;
+        call.state.revoke_grant(grant_id, call.now_ms, audit).await
+    };
     audit::with(&call.state, Kind::GrantRevoke, told, revoked).await?;
     doorward_net::telemetry::warn_limited!(
         client_id = old.grant.client_id,

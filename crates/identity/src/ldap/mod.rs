@@ -24,7 +24,7 @@ use super::login::is_admin_name;
 use super::realm::Realm;
 use super::{State, audit, records};
 use doorward_core::clock::random_uuid;
-use doorward_core::model::audit::{Event, Kind};
+use doorward_core::model::audit::{Event, Kind, PendingAudit};
 use doorward_core::model::federation::FederatedIdentity;
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::name as user_name;
@@ -172,10 +172,10 @@ impl DirectoryLogin<'_> {
             return Ok(self.refused("the user is linked to another entry"));
         }
         let link = self.identity(known);
-        let linked = self
-            .state
-            .store
-            .link_identity(&link, Some(known.version), None);
+        let linked = async |audit: Option<&PendingAudit>| {
+            let store = &self.state.store;
+            store.link_identity(&link, Some(known.version), audit).await
+        };
         let told = |event: Event| self.facts(event);
         match audit::with(self.state, Kind::LinkCreate, told, linked).await {
             Ok(()) => self.seen(&link, known.clone()).await,
@@ -225,7 +225,10 @@ impl DirectoryLogin<'_> {
         };
         let link = self.identity(&user);
         audit::user(&user);
-        let made = self.state.store.insert_federated_user(&user, &link, None);
+        let made = async |audit: Option<&PendingAudit>| {
+            let store = &self.state.store;
+            store.insert_federated_user(&user, &link, audit).await
+        };
         let told = |event: Event| self.facts(event);
         match audit::with(self.state, Kind::UserCreate, told, made).await {
             Ok(()) => {

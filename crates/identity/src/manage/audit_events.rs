@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::error::ManageError;
 use super::{Answer, Call};
-use doorward_core::model::audit::{Actor, Detail, Event, Kind, Trace};
+use doorward_core::model::audit::{Actor, Detail, Event, Kind, PendingAudit, Trace};
 
 /// Answers a request that changes something; the record of it goes into the
 /// store with the change.
@@ -19,9 +19,12 @@ pub(super) async fn record_change(
     let event = event(kind, &call);
     let with_trace = (event.clone(), Trace::default());
     let audit = &state.audit;
-    let outcome = audit
-        .with(with_trace, now_ms, async |_| handler(call).await, |_| true)
-        .await;
+
+    let act = async |audit: Option<&PendingAudit>| {
+        let pending = audit.cloned();
+        handler(Call { pending, ..call }).await
+    };
+    let outcome = audit.with(with_trace, now_ms, act, |_| true).await;
     if let Err(error) = &outcome {
         audit.note(event.failed(error.reason()), Trace::default(), now_ms);
     }

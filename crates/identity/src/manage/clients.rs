@@ -22,7 +22,7 @@ use doorward_core::model::registration::ClientQuery;
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::Owner;
 use doorward_core::model::user::schema::RecordError;
-use doorward_store::{StoreError, complete};
+use doorward_store::StoreError;
 
 /// How often a change is tried again whose record was changed meanwhile.
 const TRIES: usize = 5;
@@ -139,7 +139,7 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     let seen = page::version(&call.query()?)?;
     let store = &call.state.store;
     match store
-        .delete_client(&realm.path, call.param(0), seen, None)
+        .delete_client(&realm.path, call.param(0), seen, call.audit())
         .await
     {
         Ok(Some(grants)) => {
@@ -159,11 +159,16 @@ async fn find(call: &Call, realm: &Realm) -> Result<Option<Client>, ManageError>
 
 async fn insert(call: &Call, made: &NewClient) -> Result<(), ManageError> {
     let id = &made.client.metadata.client_id;
-    complete(|record| {
+    call.complete(|record| {
         record.set_kind(Kind::ClientCreate);
         record.set_client(id);
     });
-    match call.state.store.insert_client(&made.client, None).await {
+    match call
+        .state
+        .store
+        .insert_client(&made.client, call.audit())
+        .await
+    {
         Err(StoreError::Taken(value)) => Err(ManageError::Taken {
             field: "client_id",
             value,
@@ -191,7 +196,7 @@ async fn change(
         match call
             .state
             .store
-            .update_client(&client, old.updated_ms, None)
+            .update_client(&client, old.updated_ms, call.audit())
             .await
         {
             Err(StoreError::Conflict(_)) => {}

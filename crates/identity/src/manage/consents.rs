@@ -11,7 +11,6 @@ use super::identities::user;
 use super::page::Page;
 use crate::{consent_entry, respond};
 use doorward_core::model::grant::Consent;
-use doorward_store::complete;
 
 /// `GET /identity/users/{id}/consents`
 pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
@@ -34,11 +33,12 @@ pub(super) async fn withdraw(call: Call) -> Result<Response, ManageError> {
     if !all.iter().any(|consent| consent.client_id == client_id) {
         return Err(ManageError::NotFound);
     }
-    complete(|record| {
+    call.complete(|record| {
         record.set_user(user.id, &user.user_name);
         record.set_target(&format!("clients/{client_id}"));
     });
-    let withdrawn = store.withdraw_consent(&user.realm, user.id, client_id, call.now_ms, None);
+    let withdrawn =
+        store.withdraw_consent(&user.realm, user.id, client_id, call.now_ms, call.audit());
     let grants = withdrawn.await?;
     call.state.mark_revoked(&grants, call.now_ms);
     Ok(respond::empty(StatusCode::NO_CONTENT))

@@ -48,7 +48,7 @@ pub(super) async fn reset(call: Call) -> Result<Response, ManageError> {
     let are_meant = |all: &[StoredFactor]| expected.as_ref().is_none_or(|one| *one == version(all));
     let reset = state
         .store
-        .reset_factors(user.id, are_meant, call.now_ms, None);
+        .reset_factors(user.id, are_meant, call.now_ms, call.audit());
     if reset.await?.is_none() {
         return Err(ManageError::Changed);
     }

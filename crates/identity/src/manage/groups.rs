@@ -15,7 +15,7 @@ use doorward_core::model::group::{Group, MemberChange, Membership};
 use doorward_core::model::query::{Filter, Op, Operand};
 use doorward_core::model::user::fold;
 use doorward_core::model::user::schema::{GROUP, RecordError};
-use doorward_store::{GroupChange, GroupOutcome, StoreError, complete};
+use doorward_store::{GroupChange, GroupOutcome, StoreError};
 
 /// Most members that a new group is made with.
 const MEMBERS_MAX: usize = 1000;
@@ -72,8 +72,12 @@ pub(super) async fn create(call: Call) -> Result<Response, ManageError> {
         clear: false,
         steps: members.into_iter().map(|id| (true, id)).collect(),
     };
-    tell(group.id);
-    let made = call.state.store.insert_group(&group, &members, None).await;
+    tell(&call, group.id);
+    let made = call
+        .state
+        .store
+        .insert_group(&group, &members, call.audit())
+        .await;
     let group = outcome(made, &group.name)?;
     Ok(respond::json(StatusCode::CREATED, &record(&group)))
 }
@@ -100,8 +104,8 @@ pub(super) async fn patch(call: Call) -> Result<Response, ManageError> {
         members: MemberChange::default(),
         now_ms: call.now_ms,
     };
-    tell(old.id);
-    let changed = call.state.store.change_group(&change, None).await;
+    tell(&call, old.id);
+    let changed = call.state.store.change_group(&change, call.audit()).await;
     let group = outcome(changed, &name)?;
     Ok(respond::json(StatusCode::OK, &record(&group)))
 }
@@ -111,9 +115,11 @@ pub(super) async fn patch(call: Call) -> Result<Response, ManageError> {
 pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     let old = group(&call).await?;
     let seen = page::version(&call.query()?)?;
-    tell(old.id);
+    tell(&call, old.id);
     let store = &call.state.store;
-    let gone = store.delete_group(&old.realm, old.id, seen, None).await;
+    let gone = store
+        .delete_group(&old.realm, old.id, seen, call.audit())
+        .await;
     outcome(gone, &old.name)?;
     Ok(respond::empty(StatusCode::NO_CONTENT))
 }
@@ -140,8 +146,8 @@ fn identifiers(members: &Value) -> Result<Vec<Uuid>, ManageError> {
 }
 
 /// The record of the act says which group it is about.
-fn tell(id: Uuid) {
-    complete(|record| {
+fn tell(call: &Call, id: Uuid) {
+    call.complete(|record| {
         record.set_target(&format!("groups/{id}"));
         record.set_detail("group", id.to_string().as_str());
     });
@@ -199,8 +205,8 @@ async fn change(call: &Call, comes: bool) -> Result<Response, ManageError> {
     let store = &call.state.store;
     let known = store.user(&group.realm, user).await?;
     let known = known.ok_or(ManageError::NotFound)?;
-    complete(|record| record.set_user(known.id, &known.user_name));
-    tell(group.id);
+    call.complete(|record| record.set_user(known.id, &known.user_name));
+    tell(call, group.id);
     let change = GroupChange {
         realm: group.realm,
         id: group.id,
@@ -213,7 +219,7 @@ async fn change(call: &Call, comes: bool) -> Result<Response, ManageError> {
         },
         now_ms: call.now_ms,
     };
-    match store.change_group(&change, None).await? {
+    match store.change_group(&change, call.audit()).await? {
         GroupOutcome::Done(_) => Ok(respond::empty(StatusCode::NO_CONTENT)),
         GroupOutcome::Missing | GroupOutcome::NoUser(_) => Err(ManageError::NotFound),
         GroupOutcome::Stale(_) => Err(ManageError::Changed),

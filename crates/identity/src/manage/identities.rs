@@ -15,7 +15,7 @@ use doorward_core::clock::random_uuid;
 use doorward_core::model::federation::FederatedIdentity;
 use doorward_core::model::user::schema::RecordError;
 use doorward_core::model::user::{Owner, User};
-use doorward_store::{StoreError, complete};
+use doorward_store::StoreError;
 
 /// `GET /identity/users/{id}/identities`
 pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
@@ -72,7 +72,12 @@ pub(super) async fn create(call: Call) -> Result<Response, ManageError> {
         created_ms: call.now_ms,
         used_ms: call.now_ms,
     };
-    match call.state.store.link_identity(&identity, None, None).await {
+    match call
+        .state
+        .store
+        .link_identity(&identity, None, call.audit())
+        .await
+    {
         Err(StoreError::Taken(_)) => Err(ManageError::Taken {
             field: "subject",
             value: subject.clone(),
@@ -95,9 +100,17 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     let links = state.store.identities(user.id).await?;
     let link = links.into_iter().find(|link| link.id == id);
     let link = link.ok_or(ManageError::NotFound)?;
-    complete(|record| record.set_user(user.id, &user.user_name));
+    call.complete(|record| record.set_user(user.id, &user.user_name));
     let realm = call.realm()?;
-    if !unlink(&state.store, realm.providers(), &link, call.now_ms).await? {
+    if !unlink(
+        &state.store,
+        realm.providers(),
+        &link,
+        call.now_ms,
+        call.audit(),
+    )
+    .await?
+    {
         return Err(ManageError::NotFound);
     }
     state.read_revocations().await?;

@@ -11,7 +11,6 @@ use super::page::Page;
 use crate::registry::{InitialTokenRequest, initial_token, token_record};
 use crate::respond;
 use doorward_core::model::registration::InitialToken;
-use doorward_store::complete;
 
 /// `GET /identity/initial-tokens`
 pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
@@ -30,8 +29,11 @@ pub(super) async fn create(call: Call) -> Result<Response, ManageError> {
     let wish = InitialTokenRequest::deserialize(Value::Object(call.object()?));
     let wish = wish.map_err(|error| ManageError::Json(error.to_string()))?;
     let (token, text) = initial_token(&realm.path, wish, call.now_ms)?;
-    complete(|record| record.set_target(&format!("initial-tokens/{}", token.id)));
-    call.state.store.insert_initial_token(&token, None).await?;
+    call.complete(|record| record.set_target(&format!("initial-tokens/{}", token.id)));
+    call.state
+        .store
+        .insert_initial_token(&token, call.audit())
+        .await?;
     let mut shown = token_record(&token);
     shown["initial_access_token"] = json!(text.expose());
     Ok(respond::json(StatusCode::CREATED, &shown))
@@ -42,7 +44,7 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     let realm = call.realm()?;
     let store = &call.state.store;
     if store
-        .delete_initial_token(&realm.path, call.param(0), None)
+        .delete_initial_token(&realm.path, call.param(0), call.audit())
         .await?
     {
         Ok(respond::empty(StatusCode::NO_CONTENT))

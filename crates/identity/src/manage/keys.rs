@@ -56,7 +56,11 @@ pub(super) async fn rotate(call: Call) -> Result<Response, ManageError> {
     };
     let (mut made, mut ready) = (Vec::new(), Vec::new());
     for alg in algs {
-        let key = call.state.keys.rotate(alg, wish.now, wish.drop_old).await?;
+        let key = call
+            .state
+            .keys
+            .rotate(alg, wish.now, wish.drop_old, call.audit())
+            .await?;
         match key {
             Some(key) => made.push(key),
             None => ready.push(alg.as_str()),

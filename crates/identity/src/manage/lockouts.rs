@@ -72,7 +72,9 @@ pub(super) async fn lift(call: Call) -> Result<Response, ManageError> {
     if locks.is_empty() {
         return Err(ManageError::NotFound);
     }
-    call.state.lift_locks(&locks, call.now_ms).await?;
+    call.state
+        .lift_locks(&locks, call.now_ms, call.audit())
+        .await?;
     Ok(respond::empty(StatusCode::NO_CONTENT))
 }
 
@@ -93,6 +95,8 @@ pub(super) async fn lift_named(call: Call) -> Result<Response, ManageError> {
     };
     let mut locks = held(&call).await?;
     locks.retain(|lock| lock.id == id);
-    call.state.lift_locks(&locks, call.now_ms).await?;
+    call.state
+        .lift_locks(&locks, call.now_ms, call.audit())
+        .await?;
     Ok(respond::empty(StatusCode::NO_CONTENT))
 }

@@ -51,7 +51,7 @@ use super::realm::Realm;
 use super::respond;
 use declared_places::{DeclaredPlaces, is_declared};
 use doorward_core::jose::json;
-use doorward_core::model::audit::{Kind, Operator};
+use doorward_core::model::audit::{AuditRecord, Kind, Operator, PendingAudit};
 use doorward_core::openapi::Operation;
 use doorward_net::http::ClientInfo;
 use doorward_net::http::form::is_json;
@@ -171,9 +171,24 @@ struct Call {
     address: Option<IpAddr>,
     /// Who asks, if another part of the process has let them in.
     operator: Option<Operator>,
+    /// The record of what the request changes: for the write that changes it.
+    pending: Option<PendingAudit>,
 }
 
 impl Call {
+    /// The record that the write of the request takes with it.
+    fn audit(&self) -> Option<&PendingAudit> {
+        self.pending.as_ref()
+    }
+
+    /// Completes the record of the request by what turns out only now: before its
+    /// write.
+    fn complete(&self, change: impl FnOnce(&mut AuditRecord)) {
+        if let Some(pending) = self.audit() {
+            pending.complete(change);
+        }
+    }
+
     /// An open part of the path.
     fn param(&self, index: usize) -> &str {
         self.params.get(index).map_or("", String::as_str)
@@ -290,8 +305,10 @@ async fn answer(state: Arc<State>, request: Request) -> Result<Response, ManageE
         query: head.uri.query().unwrap_or_default().to_owned(),
         headers: head.headers,
         body,
+
         address,
         operator,
+        pending: None,
     };
     let Some(kind) = endpoint.tells else {
         return (endpoint.handler)(call).await;

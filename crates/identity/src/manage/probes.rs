@@ -12,7 +12,6 @@ use super::error::ManageError;
 use crate::probe::Finding;
 use crate::{ldap, mail, probe, respond};
 use doorward_core::model::user::schema::RecordError;
-use doorward_store::complete;
 
 /// Longest name that a directory is searched for, in bytes.
 const NAME_MAX: usize = 320;
@@ -88,7 +87,7 @@ fn only(call: &Call, name: &str) -> Result<Option<String>, ManageError> {
 
 /// Lets a test of `what` begin, unless there were many just now.
 fn begin(call: &Call, what: &str) -> Result<(), ManageError> {
-    complete(|record| record.set_target(what));
+    call.complete(|record| record.set_target(what));
     if call.state.probes.admits(call.now_ms) {
         Ok(())
     } else {

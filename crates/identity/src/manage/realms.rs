@@ -16,7 +16,7 @@ use crate::respond;
 use doorward_core::model::audit::Kind;
 use doorward_core::model::registration::{RealmRemoval, StoredRealm};
 use doorward_core::model::user::schema::RecordError;
-use doorward_store::{StoreError, complete};
+use doorward_store::StoreError;
 
 /// How often a change is tried again whose realm was changed meanwhile.
 const TRIES: usize = 5;
@@ -122,7 +122,7 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     match call
         .state
         .store
-        .delete_realm(&path, seen.as_ref(), None)
+        .delete_realm(&path, seen.as_ref(), call.audit())
         .await
     {
         Ok(RealmRemoval::Done) => {
@@ -144,11 +144,11 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
 async fn made(call: &Call, realm: StoredRealm) -> Result<Response, ManageError> {
     let live = call.state.live.load_full();
     live.checked_settings(&realm.path, realm.settings.clone())?;
-    complete(|record| {
+    call.complete(|record| {
         record.set_kind(Kind::RealmCreate);
         record.set_realm(&realm.path);
     });
-    match call.state.store.insert_realm(&realm, None).await {
+    match call.state.store.insert_realm(&realm, call.audit()).await {
         Err(StoreError::Taken(value)) => {
             let field = "path";
             return Err(ManageError::Taken { field, value });
@@ -166,7 +166,12 @@ async fn changed(
 ) -> Result<Response, ManageError> {
     let live = call.state.live.load_full();
     live.checked_settings(&realm.path, realm.settings.clone())?;
-    match call.state.store.update_realm(&realm, seen, None).await {
+    match call
+        .state
+        .store
+        .update_realm(&realm, seen, call.audit())
+        .await
+    {
         Err(StoreError::FileOwned(path)) => {
             return Err(call.file_owned(format!("realm {path}")));
         }

@@ -44,7 +44,7 @@ pub(super) async fn release(call: Call) -> Result<Response, ManageError> {
     if !call
         .state
         .store
-        .release_name(&realm.path, name, None)
+        .release_name(&realm.path, name, call.audit())
         .await?
     {
         return Err(ManageError::NotFound);

@@ -46,7 +46,9 @@ pub(super) async fn end(call: Call) -> Result<Response, ManageError> {
         realm: realm.path.clone(),
         sid: call.param(0).to_owned(),
     };
-    call.state.end_sessions(&which, call.now_ms).await?;
+    call.state
+        .end_sessions(&which, call.now_ms, call.audit())
+        .await?;
     Ok(respond::empty(StatusCode::NO_CONTENT))
 }
 
@@ -62,7 +64,11 @@ pub(super) async fn end_all(call: Call) -> Result<Response, ManageError> {
             });
         }
         let which = Ending::Every(query);
-        ended = call.state.end_sessions(&which, call.now_ms).await?.len();
+        ended = call
+            .state
+            .end_sessions(&which, call.now_ms, call.audit())
+            .await?
+            .len();
     }
     Ok(respond::json(StatusCode::OK, &json!({"ended": ended})))
 }

@@ -22,7 +22,7 @@ use doorward_core::model::query::Filter;
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::schema::RecordError;
 use doorward_core::model::user::{Owner, User, name as user_name};
-use doorward_store::{StoreError, complete};
+use doorward_store::StoreError;
 
 /// Members that are shown, and that no change is of.
 const SHOWN_ONLY: [&str; 9] = [
@@ -114,11 +114,11 @@ pub(super) async fn create(call: Call) -> Result<Response, ManageError> {
         password_hash,
         ..user
     };
-    complete(|record| record.set_user(user.id, &user.user_name));
+    call.complete(|record| record.set_user(user.id, &user.user_name));
     written(
         &call,
         &user,
-        call.state.store.insert_user(&user, None).await,
+        call.state.store.insert_user(&user, call.audit()).await,
     )?;
     shown(&call, &user, StatusCode::CREATED).await
 }
@@ -147,7 +147,7 @@ pub(super) async fn patch(call: Call) -> Result<Response, ManageError> {
         updated_ms: call.now_ms.max(old.updated_ms),
         ..new
     };
-    complete(|record| {
+    call.complete(|record| {
         record.set_user(new.id, &new.user_name);
         record.set_detail("changed", changed);
     });
@@ -155,9 +155,11 @@ pub(super) async fn patch(call: Call) -> Result<Response, ManageError> {
     let write = match &password {
         Some(password) => {
             let hash = hash(&call, &new, password).await?;
-            store.update_user_and_password(&new, &hash, None).await
+            store
+                .update_user_and_password(&new, &hash, call.audit())
+                .await
         }
-        None => store.update_user(&new, None).await,
+        None => store.update_user(&new, call.audit()).await,
     };
     written(&call, &new, write)?;
     if password.is_some() || (old.active && !new.active) {
@@ -173,11 +175,11 @@ pub(super) async fn patch(call: Call) -> Result<Response, ManageError> {
 pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     let user = user(&call).await?;
     let seen = page::version(&call.query()?)?;
-    complete(|record| record.set_user(user.id, &user.user_name));
+    call.complete(|record| record.set_user(user.id, &user.user_name));
     let gone = call
         .state
         .store
-        .delete_user(user.id, seen, call.now_ms, None);
+        .delete_user(user.id, seen, call.now_ms, call.audit());
     match gone.await {
         Ok(true) => {}
         Ok(false) => return Err(ManageError::NotFound),
@@ -193,11 +195,11 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
 pub(super) async fn reset(call: Call) -> Result<Response, ManageError> {
     let user = user(&call).await?;
     let realm = call.realm()?;
-    complete(|record| {
+    call.complete(|record| {
         record.set_user(user.id, &user.user_name);
         record.set_detail("cause", "admin");
     });
-    let sent = password_reset::send_to(&call.state, &realm, &user).await;
+    let sent = password_reset::send_to(&call.state, &realm, &user, call.audit()).await;
     let why = match sent {
         Ok(()) => return Ok(respond::empty(StatusCode::NO_CONTENT)),
         Err(Refusal::Fault(fault)) => return Err(ManageError::Fault(fault)),

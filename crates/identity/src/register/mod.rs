@@ -31,7 +31,7 @@ use super::registry::{self, SECRET_BYTES, new_secret};
 use super::{Call, audit, bearer, maintain, respond};
 use doorward_core::clock::random_uuid;
 use doorward_core::jose::json;
-use doorward_core::model::audit::{Actor, Event, Kind};
+use doorward_core::model::audit::{Actor, Event, Kind, PendingAudit};
 use doorward_core::model::client::{Client, ClientMetadata, ClientSecret};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::registration::RegistrationOutcome;
@@ -91,7 +91,10 @@ async fn register(call: &Call) -> Result<Response, OAuthError> {
         updated_ms: call.now_ms,
     };
     let most = call.realm.settings.registration.max_clients;
-    let kept = call.state.store.register_client(&client, most, token, None);
+    let kept = async |audit: Option<&PendingAudit>| {
+        let store = &call.state.store;
+        store.register_client(&client, most, token, audit).await
+    };
     let told = |event: Event| event.client(&client.metadata.client_id);
     let done = |kept: &RegistrationOutcome| *kept == RegistrationOutcome::Done;
     let kept = audit::with_if(&call.state, Kind::ClientCreate, told, kept, done).await?;
@@ -139,10 +142,10 @@ async fn change(call: &Call) -> Result<Response, OAuthError> {
         updated_ms: call.now_ms.max(old.updated_ms + 1),
         ..old.clone()
     };
-    let kept = call
-        .state
-        .store
-        .update_client(&client, old.updated_ms, None);
+    let kept = async |audit: Option<&PendingAudit>| {
+        let store = &call.state.store;
+        store.update_client(&client, old.updated_ms, audit).await
+    };
     match audit::with(&call.state, Kind::ClientUpdate, audit::as_it_is, kept).await {
         Err(StoreError::Conflict(_)) => {
             let text = "The record was changed by somebody else at the same time";
@@ -158,10 +161,10 @@ async fn change(call: &Call) -> Result<Response, OAuthError> {
 async fn remove(call: &Call) -> Result<Response, OAuthError> {
     let (client, _) = caller(call).await?;
     let id = &client.metadata.client_id;
-    let gone = call
-        .state
-        .store
-        .delete_client(&client.realm, id, None, None);
+    let gone = async |audit: Option<&PendingAudit>| {
+        let store = &call.state.store;
+        store.delete_client(&client.realm, id, None, audit).await
+    };
     let gone = audit::with(&call.state, Kind::ClientDelete, audit::as_it_is, gone).await?;
     call.state
         .mark_revoked(&gone.unwrap_or_default(), call.now_ms);

@@ -11,7 +11,7 @@ use crate::error::ScimError;
 use crate::password::NewPasswordError;
 use crate::password_policy::{own_texts, refusal_text};
 use crate::{Call, audit, records};
-use doorward_core::model::audit::{Detail, Event, Kind as Told};
+use doorward_core::model::audit::{Detail, Event, Kind as Told, PendingAudit};
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::schema::RecordError;
 use doorward_core::model::user::{Owner, User, fold};
@@ -69,11 +69,9 @@ impl Change<'_> {
                 updated_ms: call.now_ms.max(old.updated_ms),
                 ..new
             };
-            let write = async {
-                match &hash {
-                    Some(hash) => store.update_user_and_password(&new, hash, None).await,
-                    None => store.update_user(&new, None).await,
-                }
+            let write = async |audit: Option<&PendingAudit>| match &hash {
+                Some(hash) => store.update_user_and_password(&new, hash, audit).await,
+                None => store.update_user(&new, audit).await,
             };
             let about = |event: Event| {
                 let event = event.user(new.id, &new.user_name);

@@ -18,7 +18,7 @@ use crate::bearer::ValidToken;
 use crate::error::ScimError;
 use crate::{Call, audit};
 use doorward_core::clock::random_uuid;
-use doorward_core::model::audit::{Event, Kind as AuditKind};
+use doorward_core::model::audit::{Event, Kind as AuditKind, PendingAudit};
 use doorward_core::model::group::{Group, MemberChange};
 use doorward_core::model::query::{Filter, Op, Operand};
 use doorward_core::model::user::schema::{GROUP, GROUP_URN, RecordError};
@@ -337,7 +337,9 @@ async fn create(call: &Call) -> Result<Response, ScimError> {
             .map(|id| (true, id))
             .collect(),
     };
-    let insert = call.state.store.insert_group(&group, &members, None);
+    let insert = async |audit: Option<&PendingAudit>| {
+        call.state.store.insert_group(&group, &members, audit).await
+    };
     let made = write_with_audit(call, AuditKind::GroupCreate, group.id, insert).await;
     let group = outcome(made.map_err(|error| change::failed(call, error))?)?;
     let mut response = shown(call, &group, &projection, SHOWN_MAX).await?;
@@ -354,7 +356,7 @@ async fn write_with_audit(
     call: &Call,
     kind: AuditKind,
     id: Uuid,
-    act: impl Future<Output = Result<GroupOutcome, StoreError>>,
+    act: impl AsyncFnOnce(Option<&PendingAudit>) -> Result<GroupOutcome, StoreError>,
 ) -> Result<GroupOutcome, StoreError> {
     let about = |event: Event| event.with("group", id.to_string().as_str());
     let did = |outcome: &GroupOutcome| matches!(outcome, GroupOutcome::Done(_));
@@ -391,7 +393,8 @@ async fn change(call: &Call, token: &ValidToken, change: GroupChange) -> Result<
         seen: seen(call, token, change.id).await?,
         ..change
     };
-    let write = call.state.store.change_group(&change, None);
+    let write =
+        async |audit: Option<&PendingAudit>| call.state.store.change_group(&change, audit).await;
     let changed = write_with_audit(call, AuditKind::GroupUpdate, change.id, write).await;
     outcome(changed.map_err(|error| change::failed(call, error))?)
 }
@@ -478,10 +481,10 @@ fn step(wanted: &mut GroupChange, operation: &patch::Operation) -> Result<(), Sc
 /// `DELETE /v1/groups/{id}`
 async fn remove(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, ScimError> {
     let seen = seen(call, token, id).await?;
-    let delete = call
-        .state
-        .store
-        .delete_group(&token.realm.path, id, seen, None);
+    let delete = async |audit: Option<&PendingAudit>| {
+        let (store, realm) = (&call.state.store, &token.realm.path);
+        store.delete_group(realm, id, seen, audit).await
+    };
     let gone = write_with_audit(call, AuditKind::GroupDelete, id, delete).await?;
     outcome(gone)?;
     Ok(reply::nothing())

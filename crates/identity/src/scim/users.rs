@@ -19,7 +19,7 @@ use super::{body, patch, record, reply};
 use crate::bearer::ValidToken;
 use crate::error::ScimError;
 use crate::{Call, audit, records};
-use doorward_core::model::audit::{Event, Kind as Told};
+use doorward_core::model::audit::{Event, Kind as Told, PendingAudit};
 use doorward_core::model::query::{Filter, Op, Operand};
 use doorward_core::model::user::name;
 use doorward_core::model::user::schema::{self, USER, USER_URN};
@@ -194,7 +194,8 @@ async fn create(call: &Call) -> Result<Response, ScimError> {
     if let Some(password) = &password {
         user.password_hash = Some(change::hash(call, &token, &user, password).await?);
     }
-    let insert = call.state.store.insert_user(&user, None);
+    let insert =
+        async |audit: Option<&PendingAudit>| call.state.store.insert_user(&user, audit).await;
     let about = |event: Event| event.user(user.id, &user.user_name);
     match audit::with(&call.state, Told::UserCreate, about, insert).await {
         Ok(()) => shown(call, StatusCode::CREATED, &user, &projection).await,
@@ -285,7 +286,10 @@ async fn remove(call: &Call, token: &ValidToken, id: Uuid) -> Result<Response, S
             return Err(change::failed(call, error));
         }
         let seen = body::is_conditional(call.headers()).then_some(user.version);
-        let delete = call.state.store.delete_user(id, seen, call.now_ms, None);
+        let delete = async |audit: Option<&PendingAudit>| {
+            let store = &call.state.store;
+            store.delete_user(id, seen, call.now_ms, audit).await
+        };
         let about = |event: Event| event.user(user.id, &user.user_name);
         let gone = audit::with_if(&call.state, Told::UserDelete, about, delete, |gone| *gone);
         match gone.await {

@@ -15,7 +15,7 @@ use crate::form::Form;
 use crate::login::is_admin;
 use crate::rest::{denied, forbidden};
 use crate::{Call, audit, cookies, respond, rest};
-use doorward_core::model::audit::{Actor, Event, Kind};
+use doorward_core::model::audit::{Actor, Event, Kind, PendingAudit};
 use doorward_core::model::grant::StoredSession;
 use doorward_core::model::session::Ending;
 use doorward_core::model::user::User;
@@ -228,7 +228,9 @@ impl ActionRequest<'_> {
             Some((session, user)) => {
                 let which = Ending::Token(session.hash);
                 let state = &self.call.state;
-                let ended = state.end_sessions(&which, self.call.now_ms);
+                let ended = async |audit: Option<&PendingAudit>| {
+                    state.end_sessions(&which, self.call.now_ms, audit).await
+                };
                 let with_session = |event: Event| {
                     let event = event.target(&format!("sessions/{}", session.sid));
                     event

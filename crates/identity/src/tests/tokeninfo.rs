@@ -128,10 +128,11 @@ async fn a_token_dies_with_its_grant_its_client_and_its_user() {
     let claims = provider.claims(&token);
     let status = async |token: &str| provider.get_with(PATH, token).await.status.as_u16();
     assert_eq!(status(&token).await, 200);
-    let revoked = provider
-        .identity
-        .state
-        .revoke_grant(text(&claims, "authGrantId"), provider.clock.now_ms());
+    let revoked = provider.identity.state.revoke_grant(
+        text(&claims, "authGrantId"),
+        provider.clock.now_ms(),
+        None,
+    );
     revoked.await.expect("revoked");
     assert_eq!(status(&token).await, 401);
 
