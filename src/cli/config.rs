@@ -18,10 +18,11 @@ use crate::boot;
 use crate::config::Config;
 use doorward_audit::Audit;
 use doorward_core::clock::Clock;
-use doorward_core::model::audit::{Event, Kind, Trace};
+use doorward_core::model::audit::{Event, Kind, PendingAudit, Trace};
 use doorward_core::yaml::{Document, DocumentError};
 use doorward_gateway::control::Difference;
 use doorward_gateway::declarative;
+use doorward_gateway::entities::Entities;
 use doorward_net::telemetry::{Metrics, process_log};
 use doorward_store as store;
 
@@ -217,20 +218,23 @@ fn import_offline(
         let clock = Clock::system();
         let now_ms = clock.now_ms();
         let mut read = None;
-        let replace = control.replace_stored(check, |current| {
+        let read_stored = |current: &Entities| {
             let declared = declarative::load_stored(document, current, now_ms, skips);
             let declared = declared.map_err(boot::BootError::Entities)?;
             Ok(read.insert(declared).entities.clone())
-        });
+        };
+        let replace = async |audit: Option<&PendingAudit>| {
+            control.replace_stored(check, read_stored, audit).await
+        };
         let outcome: Result<Difference, boot::BootError> = if check {
-            replace.await
+            replace(None).await
         } else {
             let store = store::open(&config.store.0).await?;
             let audit = Audit::open(config.audit.clone(), store, clock, &Metrics::default())?;
             let event = Event::new(Kind::EntityImport, operator());
             let told = (event.clone(), Trace::default());
             let did = |difference: &Difference| !difference.is_empty();
-            let done = audit.with(told, now_ms, async |_| replace.await, did).await;
+            let done = audit.with(told, now_ms, replace, did).await;
             if done.is_err() {
                 audit.note(event.failed("refused"), Trace::default(), now_ms);
             }

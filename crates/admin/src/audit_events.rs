@@ -8,7 +8,7 @@ use super::call::Call;
 use super::draft::Key;
 use super::endpoint::Endpoint;
 use super::error::ApiError;
-use doorward_core::model::audit::{Actor, Event, Kind, Operator, Trace};
+use doorward_core::model::audit::{Actor, Event, Kind, Operator, PendingAudit, Trace};
 use doorward_core::model::credential::MASK;
 use doorward_net::http::ClientInfo;
 
@@ -59,8 +59,9 @@ pub(super) async fn answer(
         None => event,
     };
     let told = (event.clone(), trace(request_id));
-    let act = async {
-        let answered = (endpoint.handler)(call).await;
+    let act = async |audit: Option<&PendingAudit>| {
+        let pending = audit.cloned();
+        let answered = (endpoint.handler)(Call { pending, ..call }).await;
         let response = answered.unwrap_or_else(ApiError::into_response);
         match response.status().as_u16() {
             ..400 => Ok(response),
@@ -73,10 +74,7 @@ pub(super) async fn answer(
         kind,
         Kind::TargetHealth | Kind::ThrottlingReset | Kind::LogLevel
     );
-    let outcome = state
-        .audit
-        .with(told, now_ms, async |_| act.await, |_| unwritten)
-        .await;
+    let outcome = state.audit.with(told, now_ms, act, |_| unwritten).await;
     Ok(outcome.unwrap_or_else(|refusal| {
         let event = event.failed(reason(refusal.status()));
         state.audit.note(event, trace(request_id), now_ms);

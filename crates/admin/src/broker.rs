@@ -39,7 +39,7 @@ pub(super) fn collection(call: Call) -> Answer {
             return page(&call, &broker, kind).await;
         }
         let made = records::made(kind, members(&call)?, None, now(&call)).map_err(wrong)?;
-        inserted(&broker, made).await
+        inserted(&call, &broker, made).await
     })
 }
 
@@ -103,7 +103,7 @@ pub(super) fn tokens(call: Call) -> Answer {
     Box::pin(async move {
         let broker = broker(&call)?;
         let record = known(&call, &broker, Kind::Application).await?;
-        match broker.revoke_all(&record.id).await {
+        match broker.revoke_all(&record.id, call.audit()).await {
             Ok(true) => Ok(reply::empty(StatusCode::NO_CONTENT)),
             Ok(false) => Err(ApiError::NotFound),
             Err(error) => Err(ApiError::Change(ChangeError::Store(error))),
@@ -126,7 +126,7 @@ pub(super) fn revoke(call: Call) -> Answer {
         let token = match (text("token"), text("end_user")) {
             (Some(token), None) => token,
             (None, Some(end_user)) if !end_user.trim().is_empty() => {
-                let ended = broker.end_person(end_user).await;
+                let ended = broker.end_person(end_user, call.audit()).await;
                 ended.map_err(|error| ApiError::Change(ChangeError::Store(error)))?;
                 return Ok(reply::empty(StatusCode::NO_CONTENT));
             }
@@ -141,7 +141,7 @@ pub(super) fn revoke(call: Call) -> Answer {
             Some(Value::Bool(cascade)) => *cascade,
             Some(_) => return Err(wrong(RecordError::new("cascade", "expected a boolean"))),
         };
-        match broker.revoke(token, cascade).await {
+        match broker.revoke(token, cascade, call.audit()).await {
             Ok(true) => Ok(reply::empty(StatusCode::NO_CONTENT)),
             Ok(false) => Err(ApiError::Missing("there is no such token".to_owned())),
             Err(error) => Err(ApiError::Change(ChangeError::Store(error))),
@@ -242,8 +242,8 @@ async fn find(call: &Call, broker: &Broker, kind: Kind) -> Result<Option<Record>
     found.map_err(|error| ApiError::Change(ChangeError::Store(error)))
 }
 
-async fn inserted(broker: &Broker, made: NewRecord) -> Result<Response, ApiError> {
-    let outcome = broker.insert(&made.record).await;
+async fn inserted(call: &Call, broker: &Broker, made: NewRecord) -> Result<Response, ApiError> {
+    let outcome = broker.insert(&made.record, call.audit()).await;
     outcome.map_err(|error| refused(broker, &made.record, error))?;
     Ok(shown(StatusCode::CREATED, &made.record, made.secret))
 }
@@ -275,7 +275,7 @@ async fn put(call: &Call, broker: &Broker, kind: Kind) -> Result<Response, ApiEr
         )));
     }
     let made = records::made(kind, all, None, now(call)).map_err(wrong)?;
-    inserted(broker, made).await
+    inserted(call, broker, made).await
 }
 
 /// Takes out the version that a change is of: when the record was last changed.
@@ -306,7 +306,10 @@ async fn changed(
             return Err(ApiError::Changed);
         }
         let made = made(&old, now(call)).map_err(wrong)?;
-        match broker.update(&made.record, old.updated_ms).await {
+        match broker
+            .update(&made.record, old.updated_ms, call.audit())
+            .await
+        {
             Err(StoreError::Conflict(_)) => {}
             Err(error) => return Err(refused(broker, &made.record, error)),
             Ok(()) => return Ok(shown(StatusCode::OK, &made.record, made.secret)),
@@ -319,7 +322,7 @@ async fn changed(
 async fn delete(call: &Call, broker: &Broker, kind: Kind) -> Result<Response, ApiError> {
     let seen = seen_version(call)?;
     let record = known(call, broker, kind).await?;
-    let removal = broker.delete((kind, &record.id), seen).await;
+    let removal = broker.delete((kind, &record.id), seen, call.audit()).await;
     match removal.map_err(|error| refused(broker, &record, error))? {
         Removal::Done => Ok(reply::empty(StatusCode::NO_CONTENT)),
         Removal::Missing => Err(ApiError::NotFound),

@@ -8,7 +8,7 @@ use http::{HeaderMap, Method};
 use super::State;
 use super::draft::Key;
 use super::version::{self, Expected};
-use doorward_core::model::audit::Operator;
+use doorward_core::model::audit::{Operator, PendingAudit};
 use doorward_gateway::records::Disclosure;
 use doorward_net::http::ClientInfo;
 
@@ -27,9 +27,16 @@ pub(super) struct Call {
     pub(super) client: Option<ClientInfo>,
     /// On whose behalf another part of the process sent it.
     pub(super) operator: Option<Operator>,
+    /// The record of what the request changes: for the write that changes it.
+    pub(super) pending: Option<PendingAudit>,
 }
 
 impl Call {
+    /// The record that the write of the request takes with it.
+    pub(super) fn audit(&self) -> Option<&PendingAudit> {
+        self.pending.as_ref()
+    }
+
     /// The record that a part of the path names.
     pub(super) fn key(&self, index: usize) -> Key {
         Key::of(self.param(index))

@@ -76,7 +76,11 @@ async fn replace(call: &Call) -> Result<Response, ApiError> {
         })
     };
     let dry = flag("check");
-    let outcome = call.state.control.replace_stored(dry, load).await;
+    let outcome = call
+        .state
+        .control
+        .replace_stored(dry, load, call.audit())
+        .await;
     let difference = match outcome {
         Ok(difference) => difference,
         Err(Refused::Wrong(errors)) => return Ok(invalid(&errors, source.as_ref())),

@@ -213,7 +213,7 @@ async fn add<P: Side, T: Side>(call: &Call) -> Result<Response, ApiError> {
         let body = json!({P::FIELD: show(owner), list: shown});
         Ok::<_, ApiError>((changes, body))
     };
-    let body = call.state.control.change(add).await?;
+    let body = call.state.control.change(add, call.audit()).await?;
     Ok(reply::json(StatusCode::CREATED, &body))
 }
 
@@ -262,7 +262,7 @@ async fn remove_all<P: Side>(call: &Call) -> Result<Response, ApiError> {
         let changes = members.map(|member| Change::delete::<GroupMembership>(member.value.id));
         Ok::<_, ApiError>((changes.collect(), ()))
     };
-    call.state.control.change(remove).await?;
+    call.state.control.change(remove, call.audit()).await?;
     Ok(reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -293,7 +293,7 @@ fn member<P: Side, T: Side>(call: Call) -> Answer {
             let change = Change::delete::<GroupMembership>(member.value.id);
             Ok::<_, ApiError>((vec![change], ()))
         };
-        call.state.control.change(remove).await?;
+        call.state.control.change(remove, call.audit()).await?;
         Ok(reply::empty(StatusCode::NO_CONTENT))
     })
 }

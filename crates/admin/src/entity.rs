@@ -141,11 +141,14 @@ pub(super) async fn create<T: Resource>(
     let doc = call
         .state
         .control
-        .change(|entities| {
-            let owner = owned(entities, owner.as_ref())?;
-            let record = draft::create::<T>(entities, new, owner)?;
-            written(&call, entities, record, (names, &secret), now_ms)
-        })
+        .change(
+            |entities| {
+                let owner = owned(entities, owner.as_ref())?;
+                let record = draft::create::<T>(entities, new, owner)?;
+                written(&call, entities, record, (names, &secret), now_ms)
+            },
+            call.audit(),
+        )
         .await?;
     Ok(reply::json(StatusCode::CREATED, &doc))
 }
@@ -215,7 +218,7 @@ pub(super) async fn item_of<T: Resource>(
                 };
                 written(&call, entities, record, (names, &secret), now_ms)
             };
-            let doc = call.state.control.change(write).await?;
+            let doc = call.state.control.change(write, call.audit()).await?;
             Ok(reply::json(StatusCode::OK, &doc))
         }
     }
@@ -247,7 +250,7 @@ async fn delete<T: Resource>(
         let change = found.map(|record| Change::delete::<T>(record.value.id()));
         Ok((change.into_iter().collect(), ()))
     };
-    call.state.control.change(delete).await?;
+    call.state.control.change(delete, call.audit()).await?;
     Ok(reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -295,7 +298,7 @@ async fn write_parent<T: Resource, P: Resource>(
             }
         }
     };
-    let doc = call.state.control.change(write).await?;
+    let doc = call.state.control.change(write, call.audit()).await?;
     Ok(reply::json(StatusCode::OK, &doc))
 }
 

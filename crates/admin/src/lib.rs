@@ -343,6 +343,7 @@ async fn dispatch(
         body,
         client,
         operator,
+        pending: None,
     };
     audit_events::answer(endpoint, call, id).await
 }

@@ -217,7 +217,7 @@ pub(super) async fn end_everywhere(call: &Call, which: &LoginQuery) -> Result<us
     let keepers = keepers(call);
     for filter in &keepers {
         if let Some(keeper) = filter.session_keeper() {
-            ended += SessionKeeper::end(keeper, which, now_ms).await?;
+            ended += SessionKeeper::end(keeper, which, now_ms, call.audit()).await?;
         }
     }
     // What keepers of other issuers left, and what nobody keeps here any more.
@@ -229,7 +229,7 @@ pub(super) async fn end_everywhere(call: &Call, which: &LoginQuery) -> Result<us
     let left = call
         .state
         .store
-        .end_logins(which, &marks, now_ms, None)
+        .end_logins(which, &marks, now_ms, call.audit())
         .await;
     Ok(ended + left.map_err(|_| ApiError::Sessions)?.len())
 }

@@ -100,7 +100,7 @@ fn one(call: Call) -> Answer {
         let found = found.filter(|token| !token.is_over(now_ms));
         if call.method == Method::DELETE {
             if let Some(token) = found {
-                let gone = store.delete_oauth2_token(token.id, None).await;
+                let gone = store.delete_oauth2_token(token.id, call.audit()).await;
                 gone.map_err(failed)?;
             }
             return Ok(reply::empty(StatusCode::NO_CONTENT));
@@ -233,7 +233,11 @@ async fn create(call: &Call) -> Result<Response, ApiError> {
             challenge: None,
         },
     };
-    let kept = call.state.store.insert_oauth2_token(&token, None).await;
+    let kept = call
+        .state
+        .store
+        .insert_oauth2_token(&token, call.audit())
+        .await;
     if !kept.map_err(failed)? {
         return Err(ApiError::Change(ChangeError::Unique {
             kind: "oauth2_tokens",

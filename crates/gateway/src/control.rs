@@ -23,10 +23,11 @@ use super::entities::{self, Entities, Entity, Item, Kind, Lines, Origin, Record}
 use super::handler::{Destinations, Routes};
 use super::records;
 use super::snapshot::{self, CompileContext, CompileError, LiveRoute, Snapshot};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::plugin::Plugin;
 use doorward_net::telemetry::traffic::RouteTraffic;
 use doorward_openid_connect::Providers;
-use doorward_store::{Cause, EntityChange, EntityWrite, Store, StoreError, complete};
+use doorward_store::{Cause, EntityChange, Store, StoreError};
 
 use commit::{Base, Commit, State, Uncommitted};
 pub use difference::Difference;
@@ -253,7 +254,11 @@ impl Control {
     ///
     /// # Errors
     /// What `edit` returned, or why its changes can't be made.
-    pub async fn change<R, E, F>(self: &Arc<Self>, edit: F) -> Result<R, E>
+    pub async fn change<R, E, F>(
+        self: &Arc<Self>,
+        edit: F,
+        audit: Option<&PendingAudit>,
+    ) -> Result<R, E>
     where
         F: FnOnce(&Entities) -> Result<(Vec<Change>, R), E> + Send,
         E: From<ChangeError>,
@@ -278,8 +283,11 @@ impl Control {
         let previous = base.state.snapshot.clone();
         let compiled = self.compile_change(alone, candidate, previous).await?;
         let (alone, candidate, snapshot) = compiled;
-        complete(|record| audit_events::change(record, current, &writes));
-        let commit = self.hand_in(&base, writes, candidate, snapshot);
+        if let Some(pending) = audit {
+            pending.complete(|record| audit_events::change(record, current, &writes));
+        }
+        let change = EntityChange::new(writes, audit).map_err(ChangeError::from)?;
+        let commit = self.hand_in(&base, change, candidate, snapshot);
         let commit = commit.map_err(ChangeError::from)?;
         drop(alone);
         commit.done().await.map_err(ChangeError::from)?;
@@ -350,7 +358,12 @@ impl Control {
     /// # Errors
     /// What `read` returned, or the first entity that can't be in force: above
     /// all one that a file owns, and that is to be another one.
-    pub async fn replace_stored<E, F>(self: &Arc<Self>, dry: bool, read: F) -> Result<Difference, E>
+    pub async fn replace_stored<E, F>(
+        self: &Arc<Self>,
+        dry: bool,
+        read: F,
+        audit: Option<&PendingAudit>,
+    ) -> Result<Difference, E>
     where
         F: FnOnce(&Entities) -> Result<DeclaredEntities, E> + Send,
         E: From<DeclaredError>,
@@ -370,8 +383,11 @@ impl Control {
             return Ok(difference);
         }
         let writes = difference.writes();
-        complete(|record| audit_events::import(record, &difference));
-        let commit = self.hand_in(&base, writes, candidate, snapshot);
+        if let Some(pending) = audit {
+            pending.complete(|record| audit_events::import(record, &difference));
+        }
+        let change = EntityChange::new(writes, audit).map_err(unreadable)?;
+        let commit = self.hand_in(&base, change, candidate, snapshot);
         let commit = commit.map_err(unreadable)?;
         drop(alone);
         commit.done().await.map_err(unreadable)?;
@@ -389,7 +405,7 @@ impl Control {
     fn hand_in(
         self: &Arc<Self>,
         base: &Base,
-        writes: Vec<EntityWrite>,
+        change: EntityChange,
         entities: Entities,
         snapshot: Snapshot,
     ) -> Result<Commit, StoreError> {
@@ -397,7 +413,7 @@ impl Control {
             entities: Arc::new(entities),
             snapshot: Arc::new(snapshot),
         };
-        self.enqueue(base, EntityChange::new(writes, None)?, made)
+        self.enqueue(base, change, made)
     }
 
     fn swap(&self, entities: Arc<Entities>, snapshot: Arc<Snapshot>) {

@@ -21,6 +21,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use smallvec::SmallVec;
 use uuid::Uuid;
 
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::login::{LoginQuery, StoredLogin};
 use doorward_core::model::route::Route;
 use doorward_core::model::service::Service;
@@ -299,11 +300,16 @@ pub trait SessionKeeper: Send + Sync {
 
     /// Ends sessions that began no later than `now_ms`, those of the process's
     /// own store and those that only browsers hold among them. How many there
-    /// were of which is known.
+    /// were of which is known. The record of the act goes with the first write.
     ///
     /// # Errors
     /// [`SessionsUnavailable`]: some may go on.
-    async fn end(&self, which: &LoginQuery, now_ms: i64) -> Result<usize, SessionsUnavailable>;
+    async fn end(
+        &self,
+        which: &LoginQuery,
+        now_ms: i64,
+        audit: Option<&PendingAudit>,
+    ) -> Result<usize, SessionsUnavailable>;
 }
 
 /// The storage of sessions gives no answer, or takes no more.

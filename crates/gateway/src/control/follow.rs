@@ -73,7 +73,7 @@ impl Control {
         if over(&self.entities.load()).is_empty() {
             return;
         }
-        let swept = self.change(|entities| Ok::<_, ChangeError>((over(entities), ())));
+        let swept = self.change(|entities| Ok::<_, ChangeError>((over(entities), ())), None);
         if let Err(error) = swept.await {
             tracing::warn!(%error, "keys whose time is over could not be removed");
         }

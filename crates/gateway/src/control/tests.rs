@@ -83,7 +83,7 @@ fn throttling(id: u128, service: Option<u128>, duration: &str) -> Record<Plugin>
 }
 
 async fn make(control: &Arc<Control>, changes: Vec<Change>) -> Result<(), ChangeError> {
-    control.change(|_| Ok((changes, ()))).await
+    control.change(|_| Ok((changes, ())), None).await
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use crate::OpenIdConnect;
 use crate::session::hashed;
 use crate::session::revoked_sessions::SessionSelector;
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::login::{LoginQuery, SessionTombstone, StoredLogin};
 use doorward_plugin_api::filter::{SessionKeeper, SessionsUnavailable};
 
@@ -17,7 +18,12 @@ impl SessionKeeper for OpenIdConnect {
         }
     }
 
-    async fn end(&self, which: &LoginQuery, now_ms: i64) -> Result<usize, SessionsUnavailable> {
+    async fn end(
+        &self,
+        which: &LoginQuery,
+        now_ms: i64,
+        audit: Option<&PendingAudit>,
+    ) -> Result<usize, SessionsUnavailable> {
         let Some(sessions) = &self.sessions else {
             return Ok(0);
         };
@@ -27,7 +33,7 @@ impl SessionKeeper for OpenIdConnect {
             let issuer = metadata.map(|metadata| metadata.issuer.clone());
             which.issuer = issuer.or_else(|| Some(self.config().provider.issuer.to_string()));
         }
-        sessions.end_all(&which, now_ms).await
+        sessions.end_all(&which, now_ms, audit).await
     }
 }
 

@@ -13,6 +13,7 @@ use crate::session::admin::marks_for;
 use crate::session::open_session::{Handle, OpenSession, Owner};
 use crate::session::storage::{Lock, Storage, StorageError};
 use crate::session::{Browser, LoginSession, SessionLookup, Sessions};
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::login::{LoginQuery, SessionTombstone, StoredLogin};
 use doorward_plugin_api::filter::SessionsUnavailable;
@@ -411,9 +412,10 @@ impl Sessions {
         &self,
         which: &LoginQuery,
         now_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<usize, SessionsUnavailable> {
         let marks = marks_for(which, |what| self.storages.mark(what, now_ms));
-        let own = self.storages.end(which, &marks, now_ms).await;
+        let own = self.storages.end(which, &marks, now_ms, audit).await;
         let down = |_| SessionsUnavailable;
         if let Some(storage @ Storage::Remote(_)) = &self.storage {
             storage.mark(&marks, now_ms).await.map_err(down)?;
@@ -445,7 +447,7 @@ impl Sessions {
             ..self.storages.mark(what, now_ms)
         });
         // Here first; whatever one place can't do, the other does.
-        let ended = self.storages.end(which, &marks, now_ms).await;
+        let ended = self.storages.end(which, &marks, now_ms, None).await;
         if let Some(storage) = &self.storage {
             let left = storage.mark(&marks, now_ms).await;
             left.map_err(|_| SessionsUnavailable)?;

@@ -103,7 +103,7 @@ impl Node {
     pub(super) async fn ended_by(&self, which: LoginQuery) -> usize {
         let keeper = self.world.filter.session_keeper().expect("it keeps");
         let now_ms = self.world.clock.now_ms();
-        keeper.end(&which, now_ms).await.expect("ended")
+        keeper.end(&which, now_ms, None).await.expect("ended")
     }
 }
 

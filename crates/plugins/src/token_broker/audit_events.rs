@@ -1,7 +1,7 @@
 //! The audit events of the broker's tokens.
 
 use std::borrow::Cow;
-use std::future::Future;
+
 use std::net::IpAddr;
 
 use http::HeaderValue;
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::broker::Broker;
 use super::fault::Fault;
-use doorward_core::model::audit::{Actor, Detail, Event, Kind, Trace};
+use doorward_core::model::audit::{Actor, Detail, Event, Kind, PendingAudit, Trace};
 use doorward_core::model::broker::TokenFacts;
 use doorward_plugin_api::filter::Exchange;
 
@@ -92,22 +92,20 @@ impl<'a> RequestAudit<'a> {
         self.event(kind, Actor::Anonymous).with("cause", cause)
     }
 
-    /// Does `act`, a write to the store, together with the record of `event`.
+    /// Does `act`, a write to the store, together with the record of `event`, which it
+    /// gets for the write.
     ///
     /// # Errors
     /// Those of `act`.
     pub(super) async fn with<T, E>(
         &self,
         event: Event,
-        act: impl Future<Output = Result<T, E>>,
+        act: impl AsyncFnOnce(Option<&PendingAudit>) -> Result<T, E>,
         did: impl FnOnce(&T) -> bool,
     ) -> Result<T, E> {
         let now_ms = self.broker.now_ms();
         let told = (event, self.trace());
-        self.broker
-            .audit()
-            .with(told, now_ms, async |_| act.await, did)
-            .await
+        self.broker.audit().with(told, now_ms, act, did).await
     }
 
     /// Notes what leaves nothing in the store.

@@ -29,6 +29,7 @@ use super::records;
 use crate::throttling::quota::Quota;
 use doorward_audit::Audit;
 use doorward_core::clock::Clock;
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::broker::{
     PresentedRefreshToken, Product, Record, Refresh, RevocationTarget, StoredTokens,
     TokenInsertion, TokenKind,
@@ -412,8 +413,12 @@ impl Broker {
     }
 
     /// Keeps new tokens.
-    pub(super) async fn keep(&self, tokens: &StoredTokens) -> Result<TokenInsertion, StoreError> {
-        let kept = self.store.keep_broker_tokens(tokens, None).await;
+    pub(super) async fn keep(
+        &self,
+        tokens: &StoredTokens,
+        audit: Option<&PendingAudit>,
+    ) -> Result<TokenInsertion, StoreError> {
+        let kept = self.store.keep_broker_tokens(tokens, audit).await;
         self.stripe(tokens.access).fetch_add(1, Ordering::AcqRel);
         kept
     }
@@ -423,8 +428,9 @@ impl Broker {
         &self,
         old: &StoredTokens,
         refresh: &Refresh,
+        audit: Option<&PendingAudit>,
     ) -> Result<bool, StoreError> {
-        let done = self.store.refresh_broker_tokens(refresh, None).await;
+        let done = self.store.refresh_broker_tokens(refresh, audit).await;
         self.stripe(old.access).fetch_add(1, Ordering::AcqRel);
         done
     }
@@ -434,10 +440,15 @@ impl Broker {
     ///
     /// # Errors
     /// The store does not answer.
-    pub async fn revoke(&self, token: &str, cascade: bool) -> Result<bool, StoreError> {
+    pub async fn revoke(
+        &self,
+        token: &str,
+        cascade: bool,
+        audit: Option<&PendingAudit>,
+    ) -> Result<bool, StoreError> {
         for which in [TokenKind::Access, TokenKind::Refresh] {
             let revoked = RevocationTarget::token(which, token);
-            if self.revoke_one(&revoked, cascade).await?.is_some() {
+            if self.revoke_one(&revoked, cascade, audit).await?.is_some() {
                 return Ok(true);
             }
         }
@@ -448,8 +459,12 @@ impl Broker {
         &self,
         revoked: &RevocationTarget,
         cascade: bool,
+        audit: Option<&PendingAudit>,
     ) -> Result<Option<StoredTokens>, StoreError> {
-        let revoked = self.store.revoke_broker_token(revoked, cascade, None).await;
+        let revoked = self
+            .store
+            .revoke_broker_token(revoked, cascade, audit)
+            .await;
         if let Ok(Some(tokens)) = &revoked {
             self.stripe(tokens.access).fetch_add(1, Ordering::AcqRel);
         }
@@ -461,9 +476,13 @@ impl Broker {
     ///
     /// # Errors
     /// The store does not answer.
-    pub async fn end_person(&self, end_user: &str) -> Result<(), StoreError> {
+    pub async fn end_person(
+        &self,
+        end_user: &str,
+        audit: Option<&PendingAudit>,
+    ) -> Result<(), StoreError> {
         let now_ms = self.clock.now_ms();
-        self.store.end_broker_person(end_user, now_ms, None).await
+        self.store.end_broker_person(end_user, now_ms, audit).await
     }
 
     /// What later filters see of a token.

@@ -19,7 +19,7 @@ use super::response::TokenResponse;
 use super::secret::check_secret;
 use super::variable::{EXTERNAL_STATUS, Facts, Variable};
 use doorward_core::clock::random_alphanumeric;
-use doorward_core::model::audit::Kind;
+use doorward_core::model::audit::{Kind, PendingAudit};
 use doorward_core::model::broker::refresh_token::{self, LENGTH};
 use doorward_core::model::broker::{
     RevocationTarget, StoredTokens, TokenFacts, TokenInsertion, local_person, person,
@@ -127,7 +127,7 @@ impl TokenBroker {
             audit.note(event);
             return Ok(issued(facts, &client, &new));
         }
-        let kept = broker.keep(&new.tokens);
+        let kept = async |audit: Option<&PendingAudit>| broker.keep(&new.tokens, audit).await;
         let kept = audit
             .with(event, kept, |kept| *kept != TokenInsertion::Neither)
             .await;
@@ -199,8 +199,10 @@ impl TokenBroker {
             if token.is_empty() || token.len() > MAX_TOKEN {
                 continue;
             }
-            let revoked = RevocationTarget::token(one.which, &token);
-            let revoked = broker.revoke_one(&revoked, one.cascade);
+            let target = RevocationTarget::token(one.which, &token);
+            let revoked = async |audit: Option<&PendingAudit>| {
+                broker.revoke_one(&target, one.cascade, audit).await
+            };
             let event = audit.revoke(Kind::TokenRevoke, "client");
             let revoked = audit.with(event, revoked, Option::is_some).await;
             found |= revoked.map_err(|e| store(&e))?.is_some();

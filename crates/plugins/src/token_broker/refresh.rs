@@ -15,7 +15,7 @@ use super::issue::{New, stored, swept};
 use super::secret::check_secret;
 use super::variable::Facts;
 use doorward_core::clock::random_alphanumeric;
-use doorward_core::model::audit::Kind;
+use doorward_core::model::audit::{Kind, PendingAudit};
 use doorward_core::model::broker::refresh_token::{self, FAMILY, PresentedRefreshToken, SECRET};
 use doorward_core::model::broker::{Refresh, RevocationTarget, StoredTokens, TokenFacts};
 use doorward_core::model::grant::TokenHash;
@@ -133,8 +133,9 @@ async fn revoke_reused(
 ) -> Result<(), Fault> {
     audit.because("refresh_token_reuse");
     let event = audit.revoke(Kind::GrantRevoke, "refresh_token_reuse");
-    let revoked = RevocationTarget::Family(family);
-    let revoked = broker.revoke_one(&revoked, true);
+    let family = RevocationTarget::Family(family);
+    let revoked =
+        async |audit: Option<&PendingAudit>| broker.revoke_one(&family, true, audit).await;
     let revoked = audit.with(event, revoked, Option::is_some).await;
     if let Some(tokens) = revoked.map_err(|e| store(&e))? {
         doorward_net::telemetry::warn_limited!(
@@ -167,7 +168,8 @@ async fn exchange(
         ..new.tokens.facts.clone()
     };
     let event = audit.issue(&facts, old.user());
-    let done = audit.with(event, broker.refresh(old, &refresh), |done| *done);
+    let renewed = async |audit: Option<&PendingAudit>| broker.refresh(old, &refresh, audit).await;
+    let done = audit.with(event, renewed, |done| *done);
     done.await.map_err(|e| store(&e))
 }
 

@@ -22,7 +22,8 @@ fn hand_in(control: &Arc<Control>, base: &Base, id: u128) -> Result<Commit, Stor
     edit::apply(&mut entities, change, &mut writes).expect("applied");
     let previous = Some(&*base.state.snapshot);
     let snapshot = Snapshot::compile(&entities, &control.context, previous).expect("compiled");
-    control.hand_in(base, writes, entities, snapshot)
+    let change = EntityChange::new(writes, None)?;
+    control.hand_in(base, change, entities, snapshot)
 }
 
 #[tokio::test]
@@ -104,10 +105,13 @@ async fn who_changes_nothing_waits_for_what_it_was_told_of() {
     let control = serve(dir.path()).await;
     let base = control.base().await.expect("a base");
     let first = hand_in(&control, &base, 1).expect("handed in");
-    let answer = control.change(|entities| {
-        let there = entities.services.by_key("s1").is_some();
-        Ok::<_, ChangeError>((Vec::new(), there))
-    });
+    let answer = control.change(
+        |entities| {
+            let there = entities.services.by_key("s1").is_some();
+            Ok::<_, ChangeError>((Vec::new(), there))
+        },
+        None,
+    );
     assert!(answer.await.expect("made"));
     let again = open(dir.path(), DeclaredEntities::default()).await;
     assert!(again.entities().services.by_key("s1").is_some());

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::session::storage::{StorageError, Storages};
 use doorward_core::clock::Clock;
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::login::{LoginQuery, SessionTombstone};
 use doorward_store::{Store, StoreError};
 
@@ -112,6 +113,7 @@ impl Storages {
         query: &LoginQuery,
         marks: &[SessionTombstone],
         now_ms: i64,
+        audit: Option<&PendingAudit>,
     ) -> Result<Vec<String>, StorageError> {
         // Whatever has no room: the others have, and what the store keeps is gone.
         let full = marks
@@ -120,10 +122,10 @@ impl Storages {
             .count()
             > 0;
         let store = self.store()?;
-        let mut all = store.end_logins(query, marks, now_ms, None).await?;
+        let mut all = store.end_logins(query, marks, now_ms, audit).await?;
         let mut last = all.len();
         while last >= doorward_core::model::login::LOGINS_AT_ONCE as usize {
-            let more = store.end_logins(query, &[], now_ms, None).await?;
+            let more = store.end_logins(query, &[], now_ms, audit).await?;
             last = more.len();
             all.extend(more);
         }

@@ -114,7 +114,7 @@ async fn rows_of_sessions_go_although_no_more_marks_can_be_remembered() {
         ..LoginQuery::default()
     };
     let keeper = node.world.filter.session_keeper().expect("it keeps");
-    assert!(keeper.end(&all, now_ms).await.is_err());
+    assert!(keeper.end(&all, now_ms, None).await.is_err());
     assert!(node.rows().await.is_empty());
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::Broker;
 use crate::token_broker::records;
+use doorward_core::model::audit::PendingAudit;
 use doorward_core::model::broker::{Kind, Record, Removal};
 use doorward_store::StoreError;
 
@@ -48,8 +49,12 @@ impl Broker {
     ///
     /// # Errors
     /// [`StoreError::Taken`], [`StoreError::Absent`].
-    pub async fn insert(&self, record: &Record) -> Result<(), StoreError> {
-        self.changed(self.store.insert_broker_record(record, None).await)
+    pub async fn insert(
+        &self,
+        record: &Record,
+        audit: Option<&PendingAudit>,
+    ) -> Result<(), StoreError> {
+        self.changed(self.store.insert_broker_record(record, audit).await)
     }
 
     /// Replaces a record that was last changed at `seen_ms`.
@@ -57,8 +62,17 @@ impl Broker {
     /// # Errors
     /// [`StoreError::FileOwned`], [`StoreError::Conflict`], [`StoreError::Taken`],
     /// [`StoreError::Absent`].
-    pub async fn update(&self, record: &Record, seen_ms: i64) -> Result<(), StoreError> {
-        self.changed(self.store.update_broker_record(record, seen_ms, None).await)
+    pub async fn update(
+        &self,
+        record: &Record,
+        seen_ms: i64,
+        audit: Option<&PendingAudit>,
+    ) -> Result<(), StoreError> {
+        self.changed(
+            self.store
+                .update_broker_record(record, seen_ms, audit)
+                .await,
+        )
     }
 
     /// Removes a record, if it was last changed at `seen_ms` where that is named.
@@ -69,8 +83,13 @@ impl Broker {
         &self,
         record: (Kind, &str),
         seen_ms: Option<i64>,
+        audit: Option<&PendingAudit>,
     ) -> Result<Removal, StoreError> {
-        self.changed(self.store.delete_broker_record(record, seen_ms, None).await)
+        self.changed(
+            self.store
+                .delete_broker_record(record, seen_ms, audit)
+                .await,
+        )
     }
 
     /// Revokes all tokens that an application, by its identifier, got up to now,
@@ -78,9 +97,13 @@ impl Broker {
     ///
     /// # Errors
     /// The store does not answer.
-    pub async fn revoke_all(&self, id: &str) -> Result<bool, StoreError> {
+    pub async fn revoke_all(
+        &self,
+        id: &str,
+        audit: Option<&PendingAudit>,
+    ) -> Result<bool, StoreError> {
         let now_ms = self.now_ms();
-        self.changed(self.store.revoke_broker_client(id, now_ms, None).await)
+        self.changed(self.store.revoke_broker_client(id, now_ms, audit).await)
     }
 
     fn changed<T>(&self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
