@@ -233,7 +233,7 @@ impl Audit {
             return Ok(done);
         }
         let pending = PendingAudit::new(record);
-        let done = doorward_store::scope(&pending, act(Some(&pending))).await?;
+        let done = act(Some(&pending)).await?;
         if pending.is_committed() {
             log.written.inc();
             log.pass_to_file(pending.record());

@@ -3,7 +3,6 @@
 //! Its one invariant: each method is one atomic, durable promise. There is no
 //! check-then-act from outside. Start at [`open`].
 
-mod audit;
 mod shared_secret;
 mod sql;
 
@@ -26,7 +25,6 @@ use doorward_core::model::client::Client;
 use doorward_core::model::group::{Group, MemberChange};
 use doorward_core::model::user::User;
 
-pub use audit::{complete, scope};
 pub use shared_secret::{SharedSecretError, shared_secret};
 pub use sql::{
     Finding, POSTGRES_PARAMETERS, POSTGRES_PASSED_OVER, POSTGRES_SSL_MODES, Rows, Store,
@@ -151,8 +149,7 @@ impl EntityChange {
         if writes.iter().any(unfit) {
             return Err(StoreError::Unfit);
         }
-        let pending = audit.cloned().or_else(crate::audit::current);
-        let pending = pending.filter(PendingAudit::is_pending);
+        let pending = audit.filter(|pending| pending.is_pending()).cloned();
         Ok(Self { writes, pending })
     }
 

@@ -125,12 +125,6 @@ impl QueuedWrite for IssuedTokensJob {
     }
 }
 
-/// The record, if it waits for a transaction.
-fn to_commit(pending: Option<PendingAudit>) -> Option<PendingAudit> {
-    let pending = pending.or_else(crate::audit::current);
-    pending.filter(PendingAudit::is_pending)
-}
-
 fn record_of(pending: Option<&PendingAudit>) -> Option<AuditRecord> {
     pending
         .filter(|pending| pending.is_pending())
@@ -196,7 +190,8 @@ impl Batch {
         let origin = Origin::here();
         let pending = audit.cloned();
         async move {
-            let act = to_commit(pending).map(|pending| AuditedAct { pending, is_done });
+            let act = pending.filter(PendingAudit::is_pending);
+            let act = act.map(|pending| AuditedAct { pending, is_done });
             self.enqueue((of, write, act), origin).await
         }
     }
@@ -215,7 +210,7 @@ impl Batch {
             let (reply, answer) = oneshot::channel();
             let job = IssuedTokensJob {
                 tokens,
-                pending: to_commit(pending),
+                pending: pending.filter(PendingAudit::is_pending),
                 reply,
             };
             self.hand_in(Box::new(job), answer, origin).await

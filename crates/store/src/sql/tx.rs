@@ -114,7 +114,7 @@ impl Tx {
 
     /// Completes the record of the act, if there is one.
     pub(super) fn complete(&self, change: impl FnOnce(&mut AuditRecord)) {
-        if let Some(pending) = self.pending() {
+        if let Some(pending) = &self.audit {
             pending.complete(change);
         }
     }
@@ -122,13 +122,9 @@ impl Tx {
     /// Unless `done`, the act was not done after all, whatever is written: its record
     /// is not kept.
     pub(super) fn void_unless(&self, done: bool) {
-        if let Some(pending) = self.pending() {
+        if let Some(pending) = &self.audit {
             pending.void_unless(done);
         }
-    }
-
-    fn pending(&self) -> Option<PendingAudit> {
-        self.audit.clone().or_else(crate::audit::current)
     }
 
     /// With more time for each statement.
@@ -197,7 +193,7 @@ impl Tx {
     }
 
     async fn try_commit(&mut self) -> Result<(), StoreError> {
-        let pending = self.pending().filter(PendingAudit::is_pending);
+        let pending = self.audit.take().filter(PendingAudit::is_pending);
         if let Some(pending) = &pending {
             audit::append(self, &pending.record()).await?;
         }
