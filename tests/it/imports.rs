@@ -15,6 +15,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("audit", &["core", "net", "store"]),
     ("acme", &["core", "net", "store", "audit"]),
     ("plugin-api", &["core", "expr", "net"]),
+    ("oidc-client", &["core", "net"]),
     (
         "openid-connect",
         &["core", "expr", "net", "store", "plugin-api"],
@@ -31,7 +32,10 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "openid-connect",
         ],
     ),
-    ("identity", &["core", "net", "store", "audit"]),
+    (
+        "identity",
+        &["core", "net", "store", "audit", "oidc-client"],
+    ),
     (
         "gateway",
         &[

@@ -19,7 +19,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use url::form_urlencoded::Serializer;
 
-use super::federation::{Expected, Parties, check_id_token};
 use super::id_token_hint::is_id_token;
 use super::realm::Realm;
 use super::{State, bearer, serve};
@@ -28,6 +27,7 @@ use doorward_core::jose::verify::Unverified;
 use doorward_core::model::audit::{Actor, Event, Kind, Person, Trace};
 use doorward_net::http::ClientInfo;
 use doorward_net::http::outbound::TokenStatus;
+use doorward_oidc_client::id_token::{Expected, Parties, check};
 use doorward_store::StoreError;
 
 /// Longest answer of the token endpoint, in bytes.
@@ -269,7 +269,7 @@ impl OwnClient {
         };
         let now = self.state.clock.now_ms().div_euclid(1000);
         let alg = parsed.algorithm().as_sign_alg();
-        let checked = check_id_token(&claims, &parties, (alg, now), expected);
+        let checked = check(&claims, &parties, (alg, now), expected);
         checked.map_err(|error| refused(&error))?;
         Ok(claims)
     }

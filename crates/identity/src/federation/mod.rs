@@ -24,7 +24,6 @@ use axum::response::Response;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value};
 
-pub(super) use id_token::{Expected, Parties, check as check_id_token};
 pub(super) use mapping::{MappedAttributes, Mapping};
 pub(super) use probe::probe;
 pub(super) use provider::{Provider, compile, issuer_name};
@@ -47,6 +46,7 @@ use doorward_core::model::grant::TokenHash;
 use doorward_net::http::outbound::GuardedClient;
 use doorward_net::http::provider_error;
 use doorward_net::telemetry::Metrics;
+use doorward_oidc_client::id_token::Expected;
 use doorward_store::{Store, StoreError};
 use exchange::{tokens, user_info};
 use groups::Membership;

@@ -6,6 +6,7 @@ use crate::error::Fault;
 use crate::pages::{FederationFailure, FormError};
 use doorward_core::jose::verify::VerifyError;
 use doorward_net::http::outbound::OutboundError;
+use doorward_oidc_client::id_token::ClaimError;
 use doorward_store::StoreError;
 
 /// Why nobody is signed in.
@@ -75,29 +76,15 @@ impl From<StoreError> for Refusal {
 
 /// What is wrong with an ID token (OpenID Connect Core §3.1.3.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum IdTokenError {
+pub(super) enum IdTokenError {
     #[error("{0}")]
     Signature(#[from] VerifyError),
     #[error("its algorithm is not allowed")]
     Algorithm,
     #[error("it is a token of another kind")]
     Kind,
-    #[error("its iss is not the provider's")]
-    Issuer,
-    #[error("it is not for us")]
-    Audience,
-    #[error("it has expired, is not valid yet, or says not when")]
-    Times,
-    #[error("its nonce is not the one that was sent")]
-    Nonce,
-    #[error("it belongs to another access token")]
-    AccessToken,
-    #[error("it has no usable sub")]
-    Subject,
-    #[error("its acr is none of those that are required")]
-    Context,
-    #[error("the user signed in there too long ago, or it does not say when")]
-    Age,
+    #[error("{0}")]
+    Claims(#[from] ClaimError),
 }
 
 /// Why a sign-in leads to no account.

@@ -1,0 +1,6 @@
+//! OpenID Connect as a client of a provider speaks it, for every part that is one.
+//!
+//! It has typed inputs and errors of its own. Configuration, caches, sessions,
+//! metrics and refusals belong to the parts that use it.
+
+pub mod id_token;
