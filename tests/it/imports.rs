@@ -18,7 +18,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("oidc-client", &["core", "net"]),
     (
         "openid-connect",
-        &["core", "expr", "net", "store", "plugin-api"],
+        &["core", "expr", "net", "oidc-client", "store", "plugin-api"],
     ),
     (
         "plugins",

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use url::form_urlencoded::Serializer;
 
+use super::federation::LEEWAY;
 use super::id_token_hint::is_id_token;
 use super::realm::Realm;
 use super::{State, bearer, serve};
@@ -27,7 +28,7 @@ use doorward_core::jose::verify::Unverified;
 use doorward_core::model::audit::{Actor, Event, Kind, Person, Trace};
 use doorward_net::http::ClientInfo;
 use doorward_net::http::outbound::TokenStatus;
-use doorward_oidc_client::id_token::{Expected, Parties, check};
+use doorward_oidc_client::id_token::{Expected, Issuer, Rules, check};
 use doorward_store::StoreError;
 
 /// Longest answer of the token endpoint, in bytes.
@@ -189,7 +190,7 @@ impl OwnClient {
         let access_token = text("access_token").ok_or_else(|| missing("access_token"))?;
         let id_token = text("id_token").ok_or_else(|| missing("id_token"))?;
         let expected = Expected {
-            nonce: exchange.nonce,
+            nonce: Some(exchange.nonce),
             access_token: Some(access_token),
             signed_in_since: exchange.signed_in_since,
         };
@@ -262,14 +263,16 @@ impl OwnClient {
         if !is_id_token(&claims) {
             return Err(refused(&"it is a token of another kind"));
         }
-        let parties = Parties {
-            issuer: &realm.issuer,
+        let rules = Rules {
+            issuer: Issuer::Exactly(&realm.issuer),
             client_id: &self.client_id,
             acr: &[],
+            leeway: LEEWAY,
+            checks_validity: true,
         };
         let now = self.state.clock.now_ms().div_euclid(1000);
         let alg = parsed.algorithm().as_sign_alg();
-        let checked = check(&claims, &parties, (alg, now), expected);
+        let checked = check(&claims, &rules, (alg, now), expected);
         checked.map_err(|error| refused(&error))?;
         Ok(claims)
     }

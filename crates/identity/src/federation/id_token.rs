@@ -9,7 +9,10 @@ use super::refusal::IdTokenError;
 use crate::Call;
 use doorward_core::jose::verify::Unverified;
 use doorward_net::http::outbound::ChosenBy;
-use doorward_oidc_client::id_token::{Expected, Parties, check};
+use doorward_oidc_client::id_token::{Expected, Issuer, Rules, check, may_be_one};
+
+/// How far the provider's clock and ours may differ, in seconds.
+pub(crate) const LEEWAY: i64 = 60;
 
 /// The claims of an ID token, if it is the provider's answer to our request.
 pub(super) async fn verify(
@@ -19,7 +22,7 @@ pub(super) async fn verify(
     expected: &Expected<'_>,
 ) -> Result<Map<String, Value>, IdTokenError> {
     let parsed = Unverified::parse(token)?;
-    if parsed.typ().is_some_and(|typ| typ != "jwt") {
+    if !may_be_one(&parsed) {
         return Err(IdTokenError::Kind);
     }
     let algorithm = parsed.algorithm();
@@ -41,12 +44,14 @@ pub(super) async fn verify(
         }
     };
     let now = call.now_ms.div_euclid(1000);
-    let parties = Parties {
-        issuer: &metadata.issuer,
+    let rules = Rules {
+        issuer: Issuer::Exactly(&metadata.issuer),
         client_id: &provider.written.client_id,
         acr: &provider.written.require_acr,
+        leeway: LEEWAY,
+        checks_validity: true,
     };
     let alg = algorithm.as_sign_alg();
-    check(&claims, &parties, (alg, now), expected)?;
+    check(&claims, &rules, (alg, now), expected)?;
     Ok(claims)
 }

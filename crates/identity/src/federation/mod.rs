@@ -24,6 +24,7 @@ use axum::response::Response;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value};
 
+pub(super) use id_token::LEEWAY;
 pub(super) use mapping::{MappedAttributes, Mapping};
 pub(super) use probe::probe;
 pub(super) use provider::{Provider, compile, issuer_name};
@@ -282,7 +283,7 @@ async fn subject(
     let began_s = login_state.began_ms.div_euclid(1000);
     let access_token = tokens.access_token.as_ref();
     let expected = Expected {
-        nonce,
+        nonce: Some(nonce),
         access_token: access_token.map(|token| token.expose()),
         signed_in_since: login_state.max_age.map(|age| began_s.saturating_sub(age)),
     };

@@ -4,6 +4,7 @@ use http::StatusCode;
 
 use doorward_core::jose::claims::TimeError;
 use doorward_core::jose::verify::VerifyError;
+use doorward_oidc_client::id_token::ClaimError;
 
 /// A refusal a row: its class, its code, and a sentence for people in the
 /// characters that a `WWW-Authenticate` parameter may hold.
@@ -242,6 +243,20 @@ impl From<TimeError> for Refusal {
             TimeError::Expired => TokenExpired,
             TimeError::NotYet => TokenNotYetValid,
             TimeError::Malformed => MalformedTimes,
+        }
+    }
+}
+
+impl From<ClaimError> for Refusal {
+    fn from(error: ClaimError) -> Self {
+        match error {
+            ClaimError::Issuer => WrongIssuer,
+            ClaimError::Times(error) | ClaimError::AuthTime(error) => error.into(),
+            ClaimError::Subject | ClaimError::Context => WrongIdToken,
+            ClaimError::Audience => WrongAudience,
+            ClaimError::Nonce => WrongNonce,
+            ClaimError::Age => LoginTooOld,
+            ClaimError::AccessToken => WrongHash,
         }
     }
 }
