@@ -4,3 +4,4 @@
 //! metrics and refusals belong to the parts that use it.
 
 pub mod id_token;
+pub mod metadata;

@@ -24,7 +24,8 @@ mod tests;
 pub use authorize::rules;
 pub use credentials::bearer;
 pub use decide::refusal;
-pub use provider::{IssuerReport, Providers, discovery_urls};
+pub use doorward_oidc_client::metadata::discovery_urls;
+pub use provider::{IssuerReport, Providers};
 pub use session::admin::{end_marks, subjects};
 pub use session::storage::Storages;
 
@@ -43,6 +44,7 @@ use doorward_net::http::head::UpstreamRequest;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_net::http::session::Session;
 use doorward_net::telemetry::{Counter, Metrics};
+use doorward_oidc_client::metadata::issuer_of;
 use doorward_plugin_api::consumers::Consumers;
 use doorward_plugin_api::filter::{
     Exchange, Filter, FilterExplanation, Flow, SessionKeeper, Verdict,
@@ -59,6 +61,7 @@ use embedding::Embedding;
 use login::Logins;
 use logout::Logout;
 use logout::channels::Channels;
+use provider::ProviderMetadata;
 use provider::client::ProviderClient;
 use provider::distributed_claims::DistributedClaims;
 use provider::introspection::TokenIntrospector;
@@ -69,7 +72,6 @@ use provider::token_endpoint::TokenClient;
 use provider::token_exchange::{ExchangeDecision, TokenExchange};
 use provider::userinfo::UserInfo;
 use provider::verifier::{CheckedClaims, TokenCheck, Verification, Verifier};
-use provider::{ProviderMetadata, issuer_of};
 use session::creation;
 use session::{OpenSession, SessionLookup, Sessions};
 

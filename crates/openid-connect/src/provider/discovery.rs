@@ -7,14 +7,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 use url::Url;
 
-use crate::provider::{Provider, ProviderConfig, ProviderMetadata, issuer_of};
+use crate::provider::{Provider, ProviderConfig, ProviderMetadata};
 use doorward_core::jose::claims::same_issuer;
 use doorward_core::jose::json;
 use doorward_core::jose::jwks::{JwksError, KeySet};
 use doorward_net::http::outbound::{Answer, OutboundError};
-
-const OPENID: &str = "/.well-known/openid-configuration";
-const OAUTH: &str = "/.well-known/oauth-authorization-server";
+use doorward_oidc_client::metadata::{discovery_urls, issuer_of};
 
 /// Why a provider's keys could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -233,41 +231,6 @@ fn ok(answer: Answer) -> Result<Answer, OutboundError> {
     }
 }
 
-/// Where the discovery document may be, likeliest first.
-pub fn discovery_urls(issuer: &Url) -> Vec<Url> {
-    let mut urls = Vec::new();
-    if issuer.path().contains("/.well-known/") {
-        urls.push(issuer.clone());
-    }
-    let base = base(issuer);
-    let path = base.path().trim_end_matches('/').to_owned();
-    for well_known in [
-        format!("{path}{OPENID}"),
-        format!("{OAUTH}{path}"),
-        format!("{path}{OAUTH}"),
-    ] {
-        let mut url = base.clone();
-        url.set_path(&well_known);
-        if !urls.contains(&url) {
-            urls.push(url);
-        }
-    }
-    urls
-}
-
-/// The issuer without a well-known part, query and fragment.
-pub(crate) fn base(issuer: &Url) -> Url {
-    let mut base = issuer.clone();
-    base.set_query(None);
-    base.set_fragment(None);
-    for well_known in [OPENID, OAUTH] {
-        if let Some((before, after)) = issuer.path().split_once(well_known) {
-            base.set_path(&format!("{before}{after}"));
-        }
-    }
-    base
-}
-
 /// The `iss` to expect: what the provider says of itself.
 fn issuer(config: &ProviderConfig, document: Option<&Document>) -> String {
     let discovered = document
@@ -350,40 +313,6 @@ async fn key_set(provider: &Provider, url: Url) -> Result<KeySet, FetchError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn urls(issuer: &str) -> Vec<String> {
-        let issuer = Url::parse(issuer).expect("a URL");
-        discovery_urls(&issuer).iter().map(Url::to_string).collect()
-    }
-
-    #[test]
-    fn documents_are_looked_for_where_the_specifications_say() {
-        let wanted = [
-            "https://h/a/.well-known/openid-configuration",
-            "https://h/.well-known/oauth-authorization-server/a",
-            "https://h/a/.well-known/oauth-authorization-server",
-        ];
-        for issuer in [
-            "https://h/a",
-            "https://h/a/",
-            "https://h/a/.well-known/openid-configuration",
-        ] {
-            assert_eq!(urls(issuer), wanted, "{issuer}");
-        }
-        assert_eq!(urls("https://h").len(), 2);
-    }
-
-    #[test]
-    fn a_full_document_url_is_tried_first_as_it_is() {
-        let exact = "https://h/a/.well-known/openid-configuration?p=policy";
-        assert_eq!(urls(exact)[0], exact);
-        let exact = "https://h/.well-known/oauth-authorization-server/a";
-        assert_eq!(urls(exact)[0], exact);
-        assert_eq!(
-            urls(exact)[1],
-            "https://h/a/.well-known/openid-configuration"
-        );
-    }
 
     #[test]
     fn metadata_are_of_the_issuer_they_were_found_at_or_of_an_allowed_one() {

@@ -48,11 +48,11 @@ use doorward_core::clock::Clock;
 use doorward_core::jose::jwks::KeySet;
 use doorward_core::jose::verify::Unverified;
 use doorward_net::http::outbound::{Options, Outbound, TokenStatus};
+use doorward_oidc_client::metadata::issuer_of;
 use doorward_plugin_api::Parts;
 
 use crate::decide::refusal::Refusal;
 use discovery::FetchError;
-pub use discovery::discovery_urls;
 use health::Health;
 
 pub use health::IssuerReport;
@@ -137,13 +137,6 @@ impl Providers {
         providers.insert(config, Arc::downgrade(&provider));
         provider
     }
-}
-
-/// The issuer that a URL names, as tokens write it or as its discovery document
-/// is found.
-pub fn issuer_of(url: &Url) -> String {
-    let base = discovery::base(url);
-    base.as_str().trim_end_matches('/').to_owned()
 }
 
 /// What makes a provider one of its own.

@@ -9,10 +9,11 @@ use crate::config::fields::client::{
 };
 use crate::config::fields::types::{Bounded, HttpUrl, Texts};
 use crate::config::fields::{Fields, wrong};
+use crate::provider::ProviderConfig;
 use crate::provider::extras::Extras;
 use crate::provider::introspection::Lifetimes;
-use crate::provider::{ProviderConfig, issuer_of};
 use doorward_core::jose::claims::{find, same_issuer, words};
+use doorward_oidc_client::metadata::issuer_of;
 use doorward_plugin_api::ConfigError;
 
 /// The configuration of the exchange.
