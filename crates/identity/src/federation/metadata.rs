@@ -13,6 +13,7 @@ use doorward_core::jose::claims::same_issuer;
 use doorward_core::jose::json;
 use doorward_core::model::client::AuthMethod;
 use doorward_net::http::outbound::{Bounds, ChosenBy, GuardedClient, OutboundError};
+use doorward_oidc_client::metadata;
 
 /// Documents kept.
 const DOCUMENTS: usize = 1_000;
@@ -130,9 +131,7 @@ pub(super) async fn fetch(
     outbound: &GuardedClient,
     issuer: &Url,
 ) -> Result<Metadata, MetadataError> {
-    let base = issuer.as_str().trim_end_matches('/');
-    let url = format!("{base}/.well-known/openid-configuration");
-    let url = Url::parse(&url).map_err(|_| OutboundError::Url)?;
+    let url = metadata::openid_url(issuer);
     let (by, bounds) = (ChosenBy::Operator, Bounds::default());
     let document = outbound.document(&url, by, bounds).await?;
     let document = json::object(&document).map_err(MetadataError::Json)?;
@@ -187,31 +186,33 @@ impl Source {
 impl Metadata {
     /// Reads a document that was found at `issuer`.
     fn read(issuer: &Url, document: &Map<String, Value>) -> Result<Self, MetadataError> {
-        let named = document.get("issuer").and_then(Value::as_str);
-        let named = named.ok_or(MetadataError::Missing("issuer"))?;
-        if !same_issuer(named, issuer.as_str()) {
-            return Err(MetadataError::Issuer);
-        }
-        let safe = issuer.scheme() == "https";
-        let endpoint = |name| endpoint(document, name, safe);
-        let needed = |name| endpoint(name)?.ok_or(MetadataError::Missing(name));
-        let supported = |name: &str| {
-            let names = document.get(name).and_then(Value::as_array);
-            names.map(|names| names.iter().filter_map(Value::as_str).collect::<Vec<_>>())
+        let is_own = |named: &str| same_issuer(named, issuer.as_str());
+        let named = metadata::issuer(document, is_own).map_err(|error| match error {
+            metadata::MetadataError::Issuer => MetadataError::Issuer,
+            _ => MetadataError::Missing("issuer"),
+        })?;
+        let is_secure = issuer.scheme() == "https";
+        let endpoint = |name| {
+            let address = metadata::address(document.get(name), is_secure);
+            address.map_err(|_| MetadataError::Missing(name))
         };
+        let needed = |name| endpoint(name)?.ok_or(MetadataError::Missing(name));
+        let supported =
+            |name: &str| metadata::names(document.get(name)).map(Iterator::collect::<Vec<_>>);
         let algorithms = supported("id_token_signing_alg_values_supported");
         let algorithms = algorithms.unwrap_or_else(|| vec!["RS256"]);
         let methods = supported("token_endpoint_auth_methods_supported");
         let methods = methods.unwrap_or_else(|| vec!["client_secret_basic"]);
         let method = |name: &str| serde_json::from_value(name.into()).ok();
         let names_itself = document.get("authorization_response_iss_parameter_supported");
+        let names_itself = metadata::is_true(names_itself);
         Ok(Self {
             issuer: named.to_owned(),
             authorization_endpoint: needed("authorization_endpoint")?,
             token_endpoint: needed("token_endpoint")?,
             jwks_uri: needed("jwks_uri")?,
             userinfo_endpoint: endpoint("userinfo_endpoint")?,
-            names_itself: names_itself == Some(&Value::Bool(true)),
+            names_itself,
             algorithms: algorithms
                 .into_iter()
                 .filter_map(Algorithm::named)
@@ -219,29 +220,6 @@ impl Metadata {
             methods: methods.into_iter().filter_map(method).collect(),
         })
     }
-}
-
-/// An endpoint; of an https provider all are https, or anyone on the way could
-/// be in its place.
-fn endpoint(
-    document: &Map<String, Value>,
-    name: &'static str,
-    safe: bool,
-) -> Result<Option<Url>, MetadataError> {
-    let Some(value) = document.get(name).filter(|value| !value.is_null()) else {
-        return Ok(None);
-    };
-    let url = value.as_str().and_then(|text| Url::parse(text).ok());
-    let usable = |url: &Url| {
-        let scheme = url.scheme() == "https" || (!safe && url.scheme() == "http");
-        scheme
-            && url.fragment().is_none()
-            && url.username().is_empty()
-            && url.password().is_none()
-            && url.host_str().is_some()
-    };
-    let url = url.filter(usable).ok_or(MetadataError::Missing(name))?;
-    Ok(Some(url))
 }
 
 #[cfg(test)]

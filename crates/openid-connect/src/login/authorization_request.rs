@@ -15,6 +15,7 @@ use crate::provider::client_auth::Client;
 use crate::provider::endpoints::Endpoint;
 use crate::provider::extras::Parameters;
 use crate::provider::par::ParClient;
+use doorward_oidc_client::metadata::is_true;
 
 /// Life of a signed request, in seconds.
 const SIGNED_LIFE: i64 = 60;
@@ -49,7 +50,7 @@ impl RequestMode {
         from: IpAddr,
     ) -> Result<Url, Refusal> {
         let metadata = provider_client.metadata().await?;
-        let required = |name| metadata.member(name) == Some(&Value::Bool(true));
+        let required = |name| is_true(metadata.member(name));
         let push = self
             .push
             .unwrap_or_else(|| required("require_pushed_authorization_requests"));

@@ -22,6 +22,7 @@ use doorward_core::jose::algorithm::Algorithm;
 use doorward_core::jose::sign::Signer;
 use doorward_core::model::client::SignAlg;
 use doorward_core::model::secret::Secret;
+use doorward_oidc_client::metadata::names;
 use doorward_plugin_api::ConfigError;
 
 /// Life of an assertion, in seconds.
@@ -50,8 +51,8 @@ impl ClientAuthMethod {
     /// to show secrets, else in the first such way that the provider names.
     pub(crate) fn of_secrets(named: Option<Self>, offered: Option<&Value>) -> Self {
         let shows = |proof: &Self| matches!(proof, Self::Basic | Self::Post);
-        let offered = offered.and_then(Value::as_array).into_iter().flatten();
-        let mut offered = offered.filter_map(|name| Self::parse(name.as_str()?));
+        let offered = names(offered).into_iter().flatten();
+        let mut offered = offered.filter_map(Self::parse);
         let named = named.filter(shows).or_else(|| offered.find(shows));
         named.unwrap_or(Self::Basic)
     }
@@ -222,9 +223,8 @@ impl Client {
                 self.secret.is_none() && self.signer.is_none() && !self.certified
             }
         };
-        let offered = offered.and_then(Value::as_array);
-        let offered = offered.into_iter().flatten();
-        let offered = offered.filter_map(|name| ClientAuthMethod::parse(name.as_str()?));
+        let offered = names(offered).into_iter().flatten();
+        let offered = offered.filter_map(ClientAuthMethod::parse);
         let mut offered = offered.filter(can).peekable();
         let first = offered.peek().copied();
         // Beside a secret, a key is there to sign requests.

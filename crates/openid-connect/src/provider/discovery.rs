@@ -12,7 +12,7 @@ use doorward_core::jose::claims::same_issuer;
 use doorward_core::jose::json;
 use doorward_core::jose::jwks::{JwksError, KeySet};
 use doorward_net::http::outbound::{Answer, OutboundError};
-use doorward_oidc_client::metadata::{discovery_urls, issuer_of};
+use doorward_oidc_client::metadata::{self, MetadataError, discovery_urls, issuer_of};
 
 /// Why a provider's keys could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -183,25 +183,23 @@ fn check_issuer(
     is_own: impl Fn(&Url) -> bool,
 ) -> Result<Map<String, Value>, FetchError> {
     let configured = issuer_of(&config.issuer);
-    let named = document.get("issuer").and_then(Value::as_str);
     let allowed = |named: &str| {
         let mut others = config.issuers_allowed.iter();
         same_issuer(named, &configured)
             || others.any(|other| fits_pattern(other, named))
             || is_own(url) && Url::parse(named).is_ok_and(|named| is_own(&named))
     };
-    match named {
-        Some(named) if allowed(named) => Ok(document),
-        named => {
-            let named = named.map_or_else(|| "(none)".to_owned(), in_log);
-            let mismatch = format!(
-                "the metadata names the issuer {named}, not {configured}: configure that issuer, \
-                 or list it in issuers_allowed"
-            );
-            let url = url.clone();
-            Err(FetchError::Issuer { url, mismatch })
-        }
+    if metadata::issuer(&document, allowed).is_ok() {
+        return Ok(document);
     }
+    let named = document.get("issuer").and_then(Value::as_str);
+    let named = named.map_or_else(|| "(none)".to_owned(), in_log);
+    let mismatch = format!(
+        "the metadata names the issuer {named}, not {configured}: configure that issuer, \
+         or list it in issuers_allowed"
+    );
+    let url = url.clone();
+    Err(FetchError::Issuer { url, mismatch })
 }
 
 /// What a document says, as far as it fits into a line of the log.
@@ -288,17 +286,11 @@ fn jwks_url(
     }
     // RFC 8414 §2: it is optional. A pseudo issuer has the further sets alone.
     let named = document.and_then(|document| document.get("jwks_uri"));
-    let Some(named) = named.filter(|named| !named.is_null()) else {
-        return Ok(None);
-    };
-    let url = named
-        .as_str()
-        .and_then(|url| Url::parse(url).ok())
-        .ok_or(FetchError::Missing("jwks_uri"))?;
-    if config.issuer.scheme() == "https" && url.scheme() != "https" {
-        return Err(FetchError::Downgrade);
-    }
-    Ok(Some(url))
+    let is_secure = config.issuer.scheme() == "https";
+    metadata::address(named, is_secure).map_err(|error| match error {
+        MetadataError::Downgrade => FetchError::Downgrade,
+        _ => FetchError::Missing("jwks_uri"),
+    })
 }
 
 async fn key_set(provider: &Provider, url: Url) -> Result<KeySet, FetchError> {

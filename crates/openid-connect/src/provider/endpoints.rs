@@ -10,6 +10,7 @@ use crate::provider::ProviderMetadata;
 use crate::provider::client_auth::ClientAuthMethod;
 use crate::provider::mutual_tls::{self, MutualTls};
 use doorward_net::http::outbound::Options;
+use doorward_oidc_client::metadata::{address, check_address, is_true};
 use doorward_plugin_api::ConfigError;
 
 /// An endpoint of a provider.
@@ -118,8 +119,8 @@ impl Endpoints {
     /// The address of an endpoint.
     ///
     /// # Errors
-    /// [`Refusal::NoEndpoint`] where there is none, and where a provider on
-    /// https names one on http: credentials would go there in the clear.
+    /// [`Refusal::NoEndpoint`] where there is none, or none that the gateway may
+    /// be sent to: credentials would go to http in the clear.
     /// [`Refusal::ProviderUnavailable`] where it can't be asked for it.
     pub(crate) fn url(
         &self,
@@ -132,11 +133,10 @@ impl Endpoints {
         if endpoint == Endpoint::TokenExchange {
             return self.url(Endpoint::Token, metadata);
         }
-        metadata
-            .member(endpoint.name())
-            .and_then(|url| Url::parse(url.as_str()?).ok())
-            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
-            .filter(|url| !self.secure || url.scheme() == "https")
+        let found = address(metadata.member(endpoint.name()), self.secure);
+        found
+            .ok()
+            .flatten()
             .ok_or_else(|| metadata.no_such_endpoint())
     }
 
@@ -147,8 +147,7 @@ impl Endpoints {
 
     /// Whether the gateway may be sent to `url` by the provider.
     pub(crate) fn may_go(&self, url: &Url) -> bool {
-        let secure = url.scheme() == "https" || (!self.secure && url.scheme() == "http");
-        secure && url.has_host() && url.username().is_empty() && url.password().is_none()
+        check_address(url, self.secure).is_ok()
     }
 
     /// The address of an endpoint for clients that prove themselves so.
@@ -225,7 +224,7 @@ impl Endpoints {
 /// Profile: pushed requests alone, answers that name the issuer, and no client
 /// with a secret (§5.3.2.1, §5.3.2.2).
 fn asks_for_fapi<'a>(member: impl Fn(&str) -> Option<&'a Value>) -> bool {
-    let is_true = |name: &str| member(name) == Some(&Value::Bool(true));
+    let is_true = |name: &str| is_true(member(name));
     let strong = |method: &Value| {
         let strong = [
             "private_key_jwt",
