@@ -222,8 +222,8 @@ impl ProviderClient {
         let mutual_tls = &self.endpoints.mutual_tls;
         // Tokens may be bound to the certificate by which they were asked for.
         let options = mutual_tls.options(self.options);
-        let options =
-            options.and_then(|options| Some((mutual_tls.alias(endpoint, &metadata)?, options)));
+        let alias = || self.endpoints.alias(endpoint, &metadata).ok().flatten();
+        let options = options.and_then(|options| Some((alias()?, options)));
         let (mut url, options) = match options {
             Some((url, options)) if url.scheme() == "https" => (url, options),
             _ => (self.endpoints.url(endpoint, &metadata)?, self.options),

@@ -174,7 +174,7 @@ impl Endpoints {
             Endpoint::TokenExchange if !own => Endpoint::Token,
             other => other,
         };
-        let alias = self.mutual_tls.alias(aliased, metadata);
+        let alias = self.alias(aliased, metadata)?;
         let url = alias.map_or_else(|| self.url(endpoint, metadata), Ok)?;
         match url.scheme() {
             "https" => Ok(url),
@@ -182,6 +182,20 @@ impl Endpoints {
             _ if proof != Some(ClientAuthMethod::Tls) => Ok(url),
             _ => Err(Refusal::NoEndpoint),
         }
+    }
+
+    /// Where the endpoint takes certificates, if that is elsewhere.
+    ///
+    /// # Errors
+    /// [`Refusal::NoEndpoint`] where the provider names an address that the
+    /// gateway may not be sent to.
+    pub(crate) fn alias(
+        &self,
+        endpoint: Endpoint,
+        metadata: &ProviderMetadata,
+    ) -> Result<Option<Url>, Refusal> {
+        let alias = self.mutual_tls.alias(endpoint, metadata, self.secure);
+        alias.map_err(|_| Refusal::NoEndpoint)
     }
 
     /// As `options`, for clients that prove themselves so at `url`: with the
@@ -242,6 +256,8 @@ fn asks_for_fapi<'a>(member: impl Fn(&str) -> Option<&'a Value>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::json;
 
     use super::*;
@@ -286,6 +302,30 @@ mod tests {
             let found = shown(options(config.clone(), proof, url));
             assert_eq!(found, wanted, "{config} {proof:?} {url}");
         }
+    }
+
+    #[test]
+    fn an_https_provider_has_no_assertions_sent_to_an_alias_on_http() {
+        let config = json!({"tls_client_auth_cert_id": "00000000-0000-4000-8000-000000000001"});
+        let found = |issuer: &str, alias: &str| {
+            let issuer = Url::parse(issuer).expect("a URL");
+            let document = json!({"token_endpoint": "https://id.test/token",
+                "mtls_endpoint_aliases": {"token_endpoint": alias}});
+            let document = document.as_object().cloned().expect("an object");
+            let metadata = ProviderMetadata {
+                discovered: Some((Arc::new(document), 0)),
+                ..ProviderMetadata::undiscovered(&issuer)
+            };
+            let fields = Fields::of(&config).expect("valid");
+            let endpoints = Endpoints::new(&fields, &issuer).expect("valid");
+            let proof = Some(ClientAuthMethod::PrivateKeyJwt);
+            let url = endpoints.url_for(Endpoint::Token, proof, &metadata);
+            url.map(String::from)
+        };
+        let (secure, plain) = ("https://tls.id.test/token", "http://tls.id.test/token");
+        assert_eq!(found("https://id.test", secure).as_deref(), Ok(secure));
+        assert_eq!(found("http://id.test", plain).as_deref(), Ok(plain));
+        assert_eq!(found("https://id.test", plain), Err(Refusal::NoEndpoint));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Clients that prove themselves by a certificate (RFC 8705 §2), and where the
 //! provider takes it (§5).
 
-use serde_json::Value;
 use url::Url;
 use uuid::Uuid;
 
@@ -13,6 +12,7 @@ use crate::provider::client_auth::ClientAuthMethod;
 use crate::provider::endpoints::Endpoint;
 use doorward_core::model::plugin::CERTIFICATE_FIELD;
 use doorward_net::http::outbound::Options;
+use doorward_oidc_client::metadata::{MetadataError, address};
 use doorward_plugin_api::ConfigError;
 use doorward_plugin_api::config::FieldWord;
 
@@ -51,14 +51,23 @@ impl MutualTls {
         })
     }
 
-    /// Where `endpoint` takes certificates, if that is elsewhere.
-    pub(crate) fn alias(&self, endpoint: Endpoint, metadata: &ProviderMetadata) -> Option<Url> {
+    /// Where `endpoint` takes certificates, if that is elsewhere. `is_secure`: the
+    /// provider itself is on https.
+    ///
+    /// # Errors
+    /// The provider names an address that the gateway does not go to.
+    pub(crate) fn alias(
+        &self,
+        endpoint: Endpoint,
+        metadata: &ProviderMetadata,
+        is_secure: bool,
+    ) -> Result<Option<Url>, MetadataError> {
         if let Some(url) = self.configured(endpoint) {
-            return Some(url.clone());
+            return Ok(Some(url.clone()));
         }
-        let aliases = metadata.member("mtls_endpoint_aliases")?;
-        let url = aliases.get(endpoint.name()).and_then(Value::as_str)?;
-        Url::parse(url).ok().filter(Url::has_host)
+        let aliases = metadata.member("mtls_endpoint_aliases");
+        let alias = aliases.and_then(|aliases| aliases.get(endpoint.name()));
+        address(alias, is_secure)
     }
 
     fn configured(&self, endpoint: Endpoint) -> Option<&Url> {
@@ -156,7 +165,7 @@ pub(crate) fn ineffective(fields: &Fields) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
