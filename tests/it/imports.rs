@@ -29,6 +29,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "store",
             "audit",
             "plugin-api",
+            "oidc-client",
             "openid-connect",
         ],
     ),

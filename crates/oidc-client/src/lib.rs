@@ -3,5 +3,6 @@
 //! It has typed inputs and errors of its own. Configuration, caches, sessions,
 //! metrics and refusals belong to the parts that use it.
 
+pub mod client_auth;
 pub mod id_token;
 pub mod metadata;

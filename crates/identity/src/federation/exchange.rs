@@ -1,18 +1,17 @@
 //! What is fetched from another provider on behalf of a browser that came back:
 //! tokens for the code (OpenID Connect Core §3.1.3), and user info (§5.3).
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use std::sync::Arc;
+
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::Provider;
 use super::metadata::Metadata;
 use super::refusal::Refusal;
 use crate::Call;
 use crate::config::AssertionAudience;
-use doorward_core::clock::random_uuid;
 use doorward_core::jose::json;
 use doorward_core::jose::sign::Signer;
 use doorward_core::model::client::{AuthMethod, SignAlg};
@@ -20,11 +19,7 @@ use doorward_core::model::secret::Secret;
 use doorward_net::http::form::is_json;
 use doorward_net::http::outbound::{Answer, Bounds, ChosenBy};
 use doorward_net::http::provider_error;
-
-/// How long an assertion of ours is good, in seconds.
-const ASSERTION_S: i64 = 60;
-
-const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+use doorward_oidc_client::client_auth::{Proof, authenticate};
 
 /// Longest token that is taken, in bytes.
 const TOKEN_MAX: usize = 16 * 1024;
@@ -42,15 +37,17 @@ pub(super) async fn tokens(
     (provider, metadata): (&Provider, &Metadata),
     (code, verifier, redirect_uri): (&str, &str, &str),
 ) -> Result<Tokens, Refusal> {
-    let mut form = vec![
-        ("grant_type", "authorization_code".to_owned()),
-        ("code", code.to_owned()),
-        ("redirect_uri", redirect_uri.to_owned()),
-        ("code_verifier", verifier.to_owned()),
+    let form = [
+        ("grant_type", "authorization_code"),
+        ("code", code),
+        ("redirect_uri", redirect_uri),
+        ("code_verifier", verifier),
     ];
+    let form = form.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let mut form = Vec::from(form);
     let mut headers = HeaderMap::new();
-    authenticate(call, (provider, metadata), &mut form, &mut headers).await?;
-    let form: Vec<_> = form.iter().map(|(n, v)| (*n, v.as_str())).collect();
+    prove(call, (provider, metadata), &mut form, &mut headers).await?;
+    let form: Vec<_> = form.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
     let endpoint = &metadata.token_endpoint;
     let (by, bounds) = (ChosenBy::Operator, Bounds::default());
     let outbound = &call.state.outbound;
@@ -124,33 +121,35 @@ fn object(endpoint: &'static str, answer: &Answer) -> Result<Map<String, Value>,
     json::object(&answer.body).map_err(|_| Refusal::Form(endpoint))
 }
 
-/// Adds what proves who we are (OpenID Connect Core §9).
-async fn authenticate(
+/// Adds what proves who we are.
+async fn prove(
     call: &Call,
     (provider, metadata): (&Provider, &Metadata),
-    form: &mut Vec<(&'static str, String)>,
+    form: &mut Vec<(String, String)>,
     headers: &mut HeaderMap,
 ) -> Result<(), Refusal> {
-    let written = &provider.written;
-    let client_id = written.client_id.as_str();
-    let secret = written.client_secret.as_ref().map(Secret::expose);
-    match (method(provider, metadata), secret) {
-        (AuthMethod::ClientSecretBasic, Some(secret)) => {
-            headers.insert(AUTHORIZATION, basic(client_id, secret));
-            return Ok(());
+    let method = method(provider, metadata);
+    let signer = match method {
+        AuthMethod::ClientSecretJwt | AuthMethod::PrivateKeyJwt => {
+            Some(signer(call, provider, method).await?)
         }
-        (AuthMethod::ClientSecretPost, Some(secret)) => {
-            form.push(("client_secret", secret.to_owned()));
-        }
-        (method @ (AuthMethod::PrivateKeyJwt | AuthMethod::ClientSecretJwt), _) => {
-            let assertion = assertion(call, (provider, metadata), method).await?;
-            form.push(("client_assertion_type", ASSERTION_TYPE.to_owned()));
-            form.push(("client_assertion", assertion));
-        }
-        _ => {}
-    }
-    form.push(("client_id", client_id.to_owned()));
-    Ok(())
+        _ => None,
+    };
+    let proof = match (method, provider.secret(), &signer) {
+        (AuthMethod::ClientSecretBasic, Some(secret), _) => Proof::Basic(secret),
+        (AuthMethod::ClientSecretPost, Some(secret), _) => Proof::Post(secret),
+        (_, _, Some(signer)) => Proof::Assertion {
+            signer,
+            audience: match provider.written.assertion_audience {
+                AssertionAudience::Issuer => metadata.issuer.as_str(),
+                AssertionAudience::TokenEndpoint => metadata.token_endpoint.as_str(),
+            },
+            now: call.now_ms.div_euclid(1000),
+        },
+        _ => Proof::Name,
+    };
+    let added = authenticate(&provider.written.client_id, proof, form, headers);
+    added.map_err(|error| Refusal::Fault(error.into()))
 }
 
 /// How we authenticate: as is written, or else by the secret in the way that
@@ -169,64 +168,23 @@ fn method(provider: &Provider, metadata: &Metadata) -> AuthMethod {
     }
 }
 
-/// Both are encoded before they are joined (RFC 6749 §2.3.1).
-fn basic(client_id: &str, secret: &str) -> HeaderValue {
-    let encoded =
-        |text: &str| -> String { url::form_urlencoded::byte_serialize(text.as_bytes()).collect() };
-    let pair = format!("{}:{}", encoded(client_id), encoded(secret));
-    let value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(pair)));
-    let mut value = value.expect("base64 is visible ASCII");
-    value.set_sensitive(true);
-    value
-}
-
-/// An assertion that we are who we say (RFC 7523 §3).
-async fn assertion(
+/// What signs our assertions: the secret, or a key that we publish.
+async fn signer(
     call: &Call,
-    (provider, metadata): (&Provider, &Metadata),
+    provider: &Provider,
     method: AuthMethod,
-) -> Result<String, Refusal> {
-    let written = &provider.written;
-    let alg = written.token_endpoint_auth_signing_alg;
-    let now = call.now_ms.div_euclid(1000);
-    let audience = match written.assertion_audience {
-        AssertionAudience::Issuer => metadata.issuer.as_str(),
-        AssertionAudience::TokenEndpoint => metadata.token_endpoint.as_str(),
-    };
-    let claims = json!({
-        "iss": written.client_id, "sub": written.client_id, "aud": audience,
-        "jti": random_uuid(), "iat": now, "exp": now + ASSERTION_S,
-    });
-    let signed = match (method, provider.secret()) {
+) -> Result<Arc<Signer>, Refusal> {
+    let alg = provider.written.token_endpoint_auth_signing_alg;
+    match (method, provider.secret()) {
         (AuthMethod::ClientSecretJwt, Some(secret)) => {
-            let alg = alg.unwrap_or(SignAlg::HS256);
-            let signer = Signer::from_secret(alg, secret.expose());
+            let signer = Signer::from_secret(alg.unwrap_or(SignAlg::HS256), secret.expose());
             // Which algorithms go with a secret was checked with the settings.
             let signer = signer.ok_or(Refusal::Form("token_endpoint_auth_signing_alg"))?;
-            signer.sign(&claims)
+            Ok(Arc::new(signer))
         }
         _ => {
-            let signer = call
-                .state
-                .keys
-                .signer(alg.unwrap_or(SignAlg::ES256))
-                .await?;
-            signer.sign(&claims)
+            let keys = &call.state.keys;
+            Ok(keys.signer(alg.unwrap_or(SignAlg::ES256)).await?)
         }
-    };
-    signed.map_err(|error| Refusal::Fault(error.into()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_and_secrets_with_any_character_are_joined_unambiguously() {
-        let value = basic("a:b", "ü +/");
-        let text = value.to_str().expect("ASCII").strip_prefix("Basic ");
-        let text = STANDARD.decode(text.expect("the scheme")).expect("base64");
-        assert_eq!(text, b"a%3Ab:%C3%BC+%2B%2F");
-        assert!(value.is_sensitive());
     }
 }

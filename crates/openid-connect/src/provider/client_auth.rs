@@ -3,12 +3,8 @@
 
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::{Value, json};
-use url::form_urlencoded::byte_serialize;
+use http::{HeaderMap, HeaderName};
+use serde_json::Value;
 
 use crate::config::fields::client::ClientAuthName;
 use crate::config::fields::types::Jwk;
@@ -17,17 +13,13 @@ use crate::credentials::arguments::Arguments;
 use crate::decide::refusal::Refusal;
 use crate::provider::mutual_tls;
 use crate::provider::signing_algs::{check_profile, is_fapi2};
-use doorward_core::clock::random_bytes;
 use doorward_core::jose::algorithm::Algorithm;
 use doorward_core::jose::sign::Signer;
 use doorward_core::model::client::SignAlg;
 use doorward_core::model::secret::Secret;
+use doorward_oidc_client::client_auth::{self, Proof};
 use doorward_oidc_client::metadata::names;
 use doorward_plugin_api::ConfigError;
-
-/// Life of an assertion, in seconds.
-const ASSERTION_LIFE: i64 = 60;
-const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 /// How a client proves who it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,66 +254,31 @@ impl Client {
     /// method takes.
     pub(crate) fn authenticate(
         &self,
-        proof: ClientAuthMethod,
+        method: ClientAuthMethod,
         audience: &str,
         now: i64,
         form: &mut Vec<(String, String)>,
         headers: &mut HeaderMap,
     ) -> Result<(), Refusal> {
-        let mut set = |name: &str, value: &str| set_parameter(form, name, value);
-        match proof {
+        let secret = || self.secret.as_ref().ok_or(Refusal::ClientRefused);
+        let signer = match method {
+            ClientAuthMethod::SecretJwt => self.hmac.as_ref(),
+            _ => self.signer.as_ref(),
+        };
+        let proof = match method {
             // The certificate is shown by the connection.
-            ClientAuthMethod::None | ClientAuthMethod::Tls => set("client_id", &self.id),
-            ClientAuthMethod::Post => {
-                let secret = self.secret.as_ref().ok_or(Refusal::ClientRefused)?;
-                set("client_id", &self.id);
-                set("client_secret", secret.expose());
-            }
-            ClientAuthMethod::Basic => {
-                let secret = self.secret.as_ref().ok_or(Refusal::ClientRefused)?;
-                headers.insert(AUTHORIZATION, basic(&self.id, secret.expose())?);
-            }
-            ClientAuthMethod::SecretJwt | ClientAuthMethod::PrivateKeyJwt => {
-                let signer = match proof {
-                    ClientAuthMethod::SecretJwt => self.hmac.as_ref(),
-                    _ => self.signer.as_ref(),
-                };
-                let signer = signer.ok_or(Refusal::ClientRefused)?;
-                let assertion = signer.sign(&self.assertion(audience, now));
-                set("client_id", &self.id);
-                set("client_assertion_type", ASSERTION_TYPE);
-                set(
-                    "client_assertion",
-                    &assertion.map_err(|_| Refusal::ClientRefused)?,
-                );
-            }
-        }
-        Ok(())
+            ClientAuthMethod::None | ClientAuthMethod::Tls => Proof::Name,
+            ClientAuthMethod::Post => Proof::Post(secret()?),
+            ClientAuthMethod::Basic => Proof::Basic(secret()?),
+            ClientAuthMethod::SecretJwt | ClientAuthMethod::PrivateKeyJwt => Proof::Assertion {
+                signer: signer.ok_or(Refusal::ClientRefused)?,
+                audience,
+                now,
+            },
+        };
+        let added = client_auth::authenticate(&self.id, proof, form, headers);
+        added.map_err(|_| Refusal::ClientRefused)
     }
-
-    fn assertion(&self, audience: &str, now: i64) -> Value {
-        json!({
-            "iss": self.id, "sub": self.id, "aud": audience,
-            "iat": now, "exp": now + ASSERTION_LIFE,
-            "jti": URL_SAFE_NO_PAD.encode(random_bytes::<16>()),
-        })
-    }
-}
-
-/// Says something in a form that nobody else says there, whatever extras do.
-pub(crate) fn set_parameter(form: &mut Vec<(String, String)>, name: &str, value: &str) {
-    form.retain(|(one, _)| one != name);
-    form.push((name.to_owned(), value.to_owned()));
-}
-
-/// `Basic` credentials, form-encoded first (RFC 6749 §2.3.1).
-pub(crate) fn basic(id: &str, secret: &str) -> Result<HeaderValue, Refusal> {
-    let encode = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
-    let pair = STANDARD.encode(format!("{}:{}", encode(id), encode(secret)));
-    let mut value = HeaderValue::try_from(format!("Basic {pair}"))
-        .map_err(|_| Refusal::MalformedCredentials)?;
-    value.set_sensitive(true);
-    Ok(value)
 }
 
 fn private_key(
@@ -352,6 +309,9 @@ fn private_key(
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+    use serde_json::json;
+
     use super::*;
 
     fn clients(config: Value) -> Result<Clients, ConfigError> {
@@ -415,7 +375,7 @@ mod tests {
             .authenticate(proof, "https://id/token", 0, &mut form, &mut headers)
             .expect("proven");
         let form: Vec<_> = form.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-        assert_eq!(form, [("client_id", "b"), ("client_secret", "s2")]);
+        assert_eq!(form, [("client_secret", "s2"), ("client_id", "b")]);
     }
 
     #[test]
@@ -489,14 +449,6 @@ mod tests {
                 "{named:?}"
             );
         }
-    }
-
-    #[test]
-    fn credentials_are_encoded_before_they_are_joined() {
-        let value = basic("a:b", "p w%").expect("a value");
-        let sent = value.to_str().expect("text").strip_prefix("Basic ");
-        let sent = STANDARD.decode(sent.expect("Basic")).expect("base64");
-        assert_eq!(sent, b"a%3Ab:p+w%25");
     }
 
     #[test]

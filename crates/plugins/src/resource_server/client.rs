@@ -7,7 +7,6 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use url::form_urlencoded::byte_serialize;
 
 use super::secrets::{ClientSecret, Password};
 use crate::chain::object::{DeferredValue, Field, Object, Reference, TextLists, object};
@@ -16,6 +15,7 @@ use crate::chain::trust::ClientTrust;
 use doorward_core::model::secret::Secret;
 use doorward_expr::duration::Length;
 use doorward_net::http::outbound::Options;
+use doorward_oidc_client::client_auth::basic;
 use doorward_plugin_api::ConfigError;
 
 const HANDLERS: &[&str] = &[
@@ -109,8 +109,8 @@ impl Client {
     /// Proves to be the client of these credentials (RFC 6749 §2.3.1), where
     /// nothing else does.
     pub(super) fn basic(&mut self, id: &str, secret: &Secret) {
-        let encode = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
-        self.authorize(&encode(id), &encode(secret.expose()));
+        self.headers
+            .insert(AUTHORIZATION, basic(id, secret.expose()));
     }
 
     /// The credentials in the fields of an object, if it has any.

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use http::header::AUTHORIZATION;
 
 use crate::decide::refusal::Refusal;
 use crate::login::CodeClaim;
 use crate::provider::client::EndpointRequest;
-use crate::provider::client_auth::{Client, basic, set_parameter};
+use crate::provider::client_auth::Client;
 use crate::provider::endpoints::Endpoint;
 use crate::provider::introspection::{RequestContext, request_digest};
 use crate::provider::single_flight::{Digest, digest_of};
 use crate::provider::token_endpoint::password_refusals::Password;
 use crate::provider::token_endpoint::{GrantType, TokenClient, Tokens, read};
 use doorward_core::model::secret::Secret;
+use doorward_oidc_client::client_auth::{Proof, authenticate};
 
 /// What is asked.
 pub(crate) struct TokenRequest<'a> {
@@ -203,16 +203,16 @@ impl TokenClient {
         headers: &mut HeaderMap,
     ) -> Result<(), Refusal> {
         let own = own.map(Arc::as_ref);
-        if self
+        let in_form = self
             .provider_client
             .posts_secrets(Endpoint::Token, own)
-            .await?
-        {
-            set_parameter(form, "client_id", id);
-            set_parameter(form, "client_secret", secret.expose());
+            .await?;
+        let proof = if in_form {
+            Proof::Post(secret)
         } else {
-            headers.insert(AUTHORIZATION, basic(id, secret.expose())?);
-        }
-        Ok(())
+            Proof::Basic(secret)
+        };
+        let added = authenticate(id, proof, form, headers);
+        added.map_err(|_| Refusal::MalformedCredentials)
     }
 }
