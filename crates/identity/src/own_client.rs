@@ -14,7 +14,7 @@ use axum::extract::{Request, State as Shared};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use url::form_urlencoded::Serializer;
@@ -26,9 +26,13 @@ use super::{State, bearer, serve};
 use doorward_core::jose::json;
 use doorward_core::jose::verify::Unverified;
 use doorward_core::model::audit::{Actor, Event, Kind, Person, Trace};
+use doorward_core::model::secret::Secret;
 use doorward_net::http::ClientInfo;
 use doorward_net::http::outbound::TokenStatus;
 use doorward_oidc_client::id_token::{Expected, Issuer, Rules, check};
+use doorward_oidc_client::token_response::{
+    self, ID_TOKEN, TOKEN_TYPE, TokenResponse, TokenResponseError,
+};
 use doorward_store::StoreError;
 
 /// Longest answer of the token endpoint, in bytes.
@@ -184,11 +188,11 @@ impl OwnClient {
         client: Option<ClientInfo>,
     ) -> Result<SignIn, ExchangeError> {
         let realm = self.realm().ok_or(ExchangeError::Unavailable)?;
-        let members = self.tokens(&realm, exchange, client).await?;
-        let text = |name: &str| members.get(name).and_then(Value::as_str);
+        let tokens = self.tokens(&realm, exchange, client).await?;
         let missing = |name: &str| ExchangeError::Token(format!("there is no {name}"));
-        let access_token = text("access_token").ok_or_else(|| missing("access_token"))?;
-        let id_token = text("id_token").ok_or_else(|| missing("id_token"))?;
+        let access_token = tokens.access_token.expose();
+        let id_token = tokens.id_token.as_ref().map(Secret::expose);
+        let id_token = id_token.ok_or_else(|| missing(ID_TOKEN))?;
         let expected = Expected {
             nonce: Some(exchange.nonce),
             access_token: Some(access_token),
@@ -211,7 +215,7 @@ impl OwnClient {
         realm: &Realm,
         exchange: &CodeExchange<'_>,
         client: Option<ClientInfo>,
-    ) -> Result<Map<String, Value>, ExchangeError> {
+    ) -> Result<TokenResponse, ExchangeError> {
         let form = Serializer::new(String::new())
             .extend_pairs([
                 ("grant_type", "authorization_code"),
@@ -235,17 +239,17 @@ impl OwnClient {
         let status = response.status();
         let body = axum::body::to_bytes(response.into_body(), ANSWER_MAX).await;
         let body = body.map_err(|_| ExchangeError::Unavailable)?;
-        let members = json::object(&body).unwrap_or_default();
-        if status == StatusCode::OK {
-            return Ok(members);
-        }
         if status.is_server_error() {
             return Err(ExchangeError::Unavailable);
         }
-        let error = members.get("error").and_then(Value::as_str);
-        Err(ExchangeError::Refused(
-            error.unwrap_or("no error code").to_owned(),
-        ))
+        let body = json::object(&body).ok();
+        let tokens = token_response::read(status, body.as_ref(), &[TOKEN_TYPE, ID_TOKEN]);
+        tokens.map_err(|error| match error {
+            TokenResponseError::Refused { error, .. } => {
+                ExchangeError::Refused(error.unwrap_or_else(|| "no error code".to_owned()))
+            }
+            other => ExchangeError::Token(other.to_string()),
+        })
     }
 
     /// The claims of an ID token, if it answers the request.

@@ -6,3 +6,4 @@
 pub mod client_auth;
 pub mod id_token;
 pub mod metadata;
+pub mod token_response;

@@ -18,8 +18,8 @@ use doorward_core::model::client::{AuthMethod, SignAlg};
 use doorward_core::model::secret::Secret;
 use doorward_net::http::form::is_json;
 use doorward_net::http::outbound::{Answer, Bounds, ChosenBy};
-use doorward_net::http::provider_error;
 use doorward_oidc_client::client_auth::{Proof, authenticate};
+use doorward_oidc_client::token_response::{ID_TOKEN, TOKEN_TYPE, TokenResponseError, read};
 
 /// Longest token that is taken, in bytes.
 const TOKEN_MAX: usize = 16 * 1024;
@@ -27,7 +27,7 @@ const TOKEN_MAX: usize = 16 * 1024;
 /// What a code was exchanged for.
 pub(super) struct Tokens {
     pub(super) id_token: String,
-    pub(super) access_token: Option<Secret>,
+    pub(super) access_token: Secret,
 }
 
 /// Exchanges a code: at the provider that it came from, with what proves that
@@ -58,28 +58,20 @@ pub(super) async fn tokens(
         endpoint: "token_endpoint",
         error,
     })?;
-    let status = answer.status;
-    let members = object("token_endpoint", &answer);
-    if status != StatusCode::OK {
-        let error = members.ok().and_then(|members| {
-            let text = |name: &str| members.get(name).and_then(Value::as_str);
-            let description = text("error_description");
-            Some(provider_error::describe(text("error")?, description))
-        });
-        return Err(Refusal::Exchange {
-            status: status.as_u16(),
-            error: error.unwrap_or_default(),
-        });
-    }
-    let members = members?;
-    let text = |name: &str| {
-        let text = members.get(name).and_then(Value::as_str);
-        text.filter(|text| !text.is_empty() && text.len() <= TOKEN_MAX)
-    };
-    let id_token = text("id_token").ok_or(Refusal::Form("token_endpoint"))?;
+    let body = object("token_endpoint", &answer).ok();
+    let tokens = read(answer.status, body.as_ref(), &[TOKEN_TYPE, ID_TOKEN]);
+    let tokens = tokens.map_err(|error| match error {
+        TokenResponseError::Refused { .. } => Refusal::Exchange {
+            status: answer.status.as_u16(),
+            error: error.to_string(),
+        },
+        _ => Refusal::Form("token_endpoint"),
+    })?;
+    let id_token = tokens.id_token.as_ref().map(Secret::expose);
+    let id_token = id_token.filter(|token| token.len() <= TOKEN_MAX);
     Ok(Tokens {
-        id_token: id_token.to_owned(),
-        access_token: text("access_token").map(Secret::new),
+        id_token: id_token.ok_or(Refusal::Form("token_endpoint"))?.to_owned(),
+        access_token: tokens.access_token,
     })
 }
 
@@ -93,6 +85,10 @@ pub(super) async fn user_info(
     let Some(endpoint) = &metadata.userinfo_endpoint else {
         return Ok(Map::new());
     };
+    // No server takes a header of this length.
+    if access_token.expose().len() > TOKEN_MAX {
+        return Ok(Map::new());
+    }
     let bearer = format!("Bearer {}", access_token.expose());
     let mut bearer = HeaderValue::from_str(&bearer).map_err(|_| Refusal::Form("token_endpoint"))?;
     bearer.set_sensitive(true);

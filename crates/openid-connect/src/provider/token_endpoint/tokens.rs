@@ -1,16 +1,15 @@
 //! Tokens that the provider gave, and the answers in which they come.
 
 use http::{HeaderName, HeaderValue, StatusCode};
-use serde_json::{Map, Value};
 
 use crate::decide::refusal::Refusal;
 use crate::headers::token_set::TokenSet;
 use crate::provider::client::object;
 use crate::provider::token_endpoint::id_token_identity::Identity;
-use doorward_core::jose::claims::lifetime;
 use doorward_core::model::secret::Secret;
 use doorward_net::http::outbound::Answer;
 use doorward_net::http::provider_error::describe;
+use doorward_oidc_client::token_response::{self, TokenResponseError};
 
 /// Tokens that the provider gave.
 #[derive(Debug)]
@@ -59,51 +58,28 @@ impl Tokens {
     }
 }
 
-/// Reads a token response (RFC 6749 §5).
+/// Reads a token response.
 pub(crate) fn read(answer: &Answer, own_client: bool, now_ms: i64) -> Result<Tokens, Refusal> {
     let body = object(answer);
-    let text = |name: &str| body.as_ref()?.get(name)?.as_str();
-    if answer.status != StatusCode::OK || text("error").is_some() {
-        let said = (text("error"), text("error_description"));
-        return Err(refused(answer.status, said, own_client));
-    }
-    let body = body.as_ref().ok_or(Refusal::ProviderMalformed)?;
-    let text = |name| optional_text(body, name);
-    let access = text("access_token")?.filter(|token| !token.is_empty());
-    let bearer = text("token_type")?.is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
-    let access = access.filter(|_| bearer);
-    let life = lifetime(body).map_err(|_| Refusal::ProviderMalformed)?;
+    let response = match token_response::read(answer.status, body.as_ref(), &[]) {
+        Ok(response) => response,
+        Err(TokenResponseError::Refused { error, description }) => {
+            let said = (error.as_deref(), description.as_deref());
+            return Err(refused(answer.status, said, own_client));
+        }
+        Err(_) => return Err(Refusal::ProviderMalformed),
+    };
+    let lifetime = response.lifetime;
     Ok(Tokens {
-        access: Secret::new(access.ok_or(Refusal::ProviderMalformed)?),
-        id: text("id_token")?.map(Secret::new),
-        refresh: text("refresh_token")?.map(Secret::new),
-        scope: scope(body)?,
+        access: response.access_token,
+        id: response.id_token,
+        refresh: response.refresh_token,
+        scope: response.scope,
         replayed: Vec::new(),
         caller: None,
         identity: Identity::default(),
-        ends_at: life.map(|life: i64| now_ms.saturating_add(life.saturating_mul(1000))),
+        ends_at: lifetime.map(|life| now_ms.saturating_add(life.saturating_mul(1000))),
     })
-}
-
-/// A member that is a text if it is there.
-fn optional_text<'b>(body: &'b Map<String, Value>, name: &str) -> Result<Option<&'b str>, Refusal> {
-    match body.get(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(Refusal::ProviderMalformed),
-    }
-}
-
-/// The scopes that were granted, if the answer names them; some providers write a
-/// list.
-fn scope(body: &Map<String, Value>) -> Result<Option<String>, Refusal> {
-    let Some(Value::Array(scopes)) = body.get("scope") else {
-        return Ok(optional_text(body, "scope")?.map(str::to_owned));
-    };
-    let scopes = scopes.iter().map(Value::as_str);
-    let scopes: Option<Vec<_>> = scopes.collect();
-    let scopes = scopes.ok_or(Refusal::ProviderMalformed)?;
-    Ok(Some(scopes.join(" ")))
 }
 
 /// What a refusal of the token endpoint means: one of what was shown, unless it is
