@@ -8,11 +8,8 @@
 
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use axum::body::Body;
 use axum::extract::{Request, State as Shared};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method};
 use serde::{Deserialize, Serialize};
@@ -29,6 +26,7 @@ use doorward_core::model::audit::{Actor, Event, Kind, Person, Trace};
 use doorward_core::model::secret::Secret;
 use doorward_net::http::ClientInfo;
 use doorward_net::http::outbound::TokenStatus;
+use doorward_oidc_client::authorization::AuthorizationRequest;
 use doorward_oidc_client::id_token::{Expected, Issuer, Rules, check};
 use doorward_oidc_client::token_response::{
     self, ID_TOKEN, TOKEN_TYPE, TokenResponse, TokenResponseError,
@@ -142,18 +140,17 @@ impl OwnClient {
     /// The address at which a browser asks for a code (RFC 6749 §4.1.1, RFC 7636
     /// §4.3); `None`: the realm is gone.
     pub fn sign_in_address(&self, request: &SignInRequest<'_>) -> Option<String> {
-        let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, request.verifier.as_bytes()));
-        let mut pairs = vec![
-            ("response_type", "code"),
-            ("client_id", self.client_id.as_str()),
-            ("redirect_uri", request.redirect_uri),
-            ("scope", "openid"),
-            ("state", request.state),
-            ("nonce", request.nonce),
-            ("code_challenge", &challenge),
-            ("code_challenge_method", "S256"),
-            ("ui_locales", request.language),
-        ];
+        let asked = AuthorizationRequest {
+            client_id: &self.client_id,
+            redirect_uri: request.redirect_uri,
+            scope: "openid",
+            state: request.state,
+            nonce: request.nonce,
+            verifier: Some(request.verifier),
+        };
+        let asked = asked.parameters();
+        let mut pairs: Vec<(&str, &str)> = asked.iter().map(|(n, v)| (&**n, &**v)).collect();
+        pairs.push(("ui_locales", request.language));
         if request.is_fresh {
             pairs.push(("max_age", "0"));
         }

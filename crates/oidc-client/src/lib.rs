@@ -3,6 +3,7 @@
 //! It has typed inputs and errors of its own. Configuration, caches, sessions,
 //! metrics and refusals belong to the parts that use it.
 
+pub mod authorization;
 pub mod client_auth;
 pub mod id_token;
 pub mod metadata;

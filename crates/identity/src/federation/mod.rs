@@ -47,6 +47,7 @@ use doorward_core::model::grant::TokenHash;
 use doorward_net::http::outbound::GuardedClient;
 use doorward_net::http::provider_error;
 use doorward_net::telemetry::Metrics;
+use doorward_oidc_client::authorization::is_from_provider;
 use doorward_oidc_client::id_token::Expected;
 use doorward_store::{Store, StoreError};
 use exchange::{tokens, user_info};
@@ -254,12 +255,11 @@ async fn complete_login(
     Ok(response)
 }
 
-/// The code of an answer that is the provider's (RFC 9207 §2.4).
+/// The code of an answer that is the provider's.
 fn code<'a>(metadata: &Metadata, answer: &'a Form<'_>) -> Result<&'a str, Refusal> {
-    match answer.get("iss") {
-        Some(issuer) if issuer != metadata.issuer => return Err(Refusal::Mixed),
-        None if metadata.names_itself => return Err(Refusal::Mixed),
-        _ => {}
+    let is_own = |issuer: &str| issuer == metadata.issuer;
+    if !is_from_provider(answer.get("iss"), metadata.names_itself, is_own) {
+        return Err(Refusal::Mixed);
     }
     if let Some(error) = answer.get("error") {
         return Err(Refusal::Answered {

@@ -1,10 +1,7 @@
 //! What sign-in pages offer beside the password: the ways to other providers,
 //! and the request that leads there.
 
-use aws_lc_rs::digest::{SHA256, digest};
 use axum::response::Response;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
 
 use super::metadata::Metadata;
@@ -16,6 +13,7 @@ use crate::authorize::{Browser, redirect};
 use crate::config::ResponseMode;
 use crate::form::Form;
 use crate::pages::FormError;
+use doorward_oidc_client::authorization::AuthorizationRequest;
 
 /// What the pages begin with that users go on to.
 const PAGES: [&str; 3] = ["authorize?", "device/user?", "account"];
@@ -188,25 +186,24 @@ impl ProviderChoices {
     ) -> String {
         let written = &provider.written;
         let verifier = LoginState::verifier(browser, call, provider, state);
-        let challenge = digest(&SHA256, verifier.as_bytes());
-        let challenge = URL_SAFE_NO_PAD.encode(challenge);
         let nonce = LoginState::nonce(browser, call, provider, state);
         let redirect_uri = redirect_uri(call, provider);
+        let request = AuthorizationRequest {
+            client_id: &written.client_id,
+            redirect_uri: &redirect_uri,
+            scope: &written.scope,
+            state,
+            nonce: &nonce,
+            verifier: Some(&verifier),
+        };
         let max_age = self.max_age.map(|age| age.to_string());
         let form_post = (written.response_mode == ResponseMode::FormPost).then_some("form_post");
         let hint = self.hint.as_deref().filter(|hint| hint.len() <= HINT_MAX);
         let prompt = self.prompt.as_deref().or(written.prompt.as_deref());
         let mut address = metadata.authorization_endpoint.clone();
         let mut query = address.query_pairs_mut();
+        query.extend_pairs(request.parameters());
         for (name, value) in [
-            ("response_type", Some("code")),
-            ("client_id", Some(written.client_id.as_str())),
-            ("redirect_uri", Some(redirect_uri.as_str())),
-            ("scope", Some(written.scope.as_str())),
-            ("state", Some(state)),
-            ("nonce", Some(nonce.as_str())),
-            ("code_challenge", Some(challenge.as_str())),
-            ("code_challenge_method", Some("S256")),
             ("response_mode", form_post),
             ("prompt", prompt),
             ("max_age", max_age.as_deref()),

@@ -32,6 +32,8 @@ use crate::session::{Browser, LoginSession, OpenSession, SessionLookup};
 use doorward_net::http::provider_error::describe;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
+use doorward_oidc_client::authorization::is_from_provider;
+use doorward_oidc_client::metadata::is_true;
 use doorward_plugin_api::filter::{Exchange, Flow};
 
 /// Where the provider's answer may be.
@@ -182,10 +184,12 @@ async fn check_issuer_of_callback(
 ) -> Result<(), Refusal> {
     let metadata = provider.metadata().await?;
     let promised = metadata.member("authorization_response_iss_parameter_supported");
-    match issuer {
-        Some(issuer) if config.rules.issuers.answers_as(issuer, &metadata.issuer) => Ok(()),
-        None if promised != Some(&Value::Bool(true)) => Ok(()),
-        _ => Err(Refusal::MixedUp),
+    let issuers = &config.rules.issuers;
+    let is_own = |issuer: &str| issuers.answers_as(issuer, &metadata.issuer);
+    if is_from_provider(issuer, is_true(promised), is_own) {
+        Ok(())
+    } else {
+        Err(Refusal::MixedUp)
     }
 }
 

@@ -36,6 +36,7 @@ use crate::provider::extras::{Extras, Parameters};
 use crate::session::{CookieStyle, sealer, style};
 use doorward_core::clock::random_bytes;
 use doorward_net::session::seal::Sealer;
+use doorward_oidc_client::authorization::AuthorizationRequest;
 use doorward_plugin_api::ConfigError;
 use doorward_plugin_api::filter::Exchange;
 
@@ -227,25 +228,20 @@ impl Logins {
 
     fn parameters(&self, begun: &PendingLogin) -> Result<Parameters, Refusal> {
         let state = self.state(begun)?;
-        let mut parameters = Parameters::new();
+        let request = AuthorizationRequest {
+            client_id: &begun.client,
+            redirect_uri: &begun.redirect_uri,
+            scope: &self.scope,
+            state: &state,
+            nonce: &begun.nonce,
+            verifier: self.pkce.then_some(begun.verifier.as_str()),
+        };
+        let mut parameters = request.parameters();
         let mut set = |name: &str, value: &str| {
             parameters.push((name.to_owned(), value.to_owned()));
         };
-        set("response_type", "code");
-        set("client_id", &begun.client);
-        set("redirect_uri", &begun.redirect_uri);
-        set("state", &state);
-        set("nonce", &begun.nonce);
-        if !self.scope.is_empty() {
-            set("scope", &self.scope);
-        }
         if let Some(response_mode) = &self.response_mode.name {
             set("response_mode", response_mode);
-        }
-        if self.pkce {
-            let challenge = digest(&SHA256, begun.verifier.as_bytes());
-            set("code_challenge", &URL_SAFE_NO_PAD.encode(challenge));
-            set("code_challenge_method", "S256");
         }
         for audience in &self.audience {
             set("audience", audience);
