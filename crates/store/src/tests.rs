@@ -32,6 +32,7 @@ use uuid::Uuid;
 
 use super::*;
 use doorward_core::clock::random_uuid;
+use doorward_core::model::audit::{self, AuditQuery, AuditRecord, PendingAudit};
 use doorward_core::model::authorization::{
     Authorization, CODE_KEPT_MS, Challenge, ChallengeMethod, Redemption, SavedRequest, StoredCode,
     StoredRequest,

@@ -1,5 +1,6 @@
 //! Many users at once.
 
+use super::resets::audit_record;
 use super::*;
 use doorward_core::model::user::import::{ExistingUserPolicy, Import, ImportOutcome};
 
@@ -107,4 +108,29 @@ async fn users_of_a_realm_that_is_not_there_are_refused_however_many() {
         let found = store.user_by_name("/nowhere", "user-0").await;
         assert!(found.expect("a store").is_none());
     }
+}
+
+#[tokio::test]
+async fn a_batch_of_users_has_its_record_in_the_same_transaction_however_large_it_is() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    for (part, count) in [("few", 2), ("many", 1203)] {
+        let batch: Vec<_> = (0..count)
+            .map(|n| import(&format!("{part}-{n}"), json!({})))
+            .collect();
+        let pending = PendingAudit::new(audit_record(audit::Kind::UserImport));
+        let refuse = ExistingUserPolicy::Refuse;
+        let dry = store.import_users(&batch, refuse, true, 5, Some(&pending));
+        dry.await.expect("a verdict");
+        assert!(!pending.is_committed(), "{part}: nothing was done");
+        let done = store.import_users(&batch, refuse, false, 5, Some(&pending));
+        done.await.expect("imported");
+        assert!(pending.is_committed(), "{part}");
+    }
+    let query = AuditQuery {
+        kinds: vec![audit::Kind::UserImport],
+        limit: 10,
+        ..AuditQuery::default()
+    };
+    assert_eq!(store.audit(&query).await.expect("records").len(), 2);
 }

@@ -1,7 +1,6 @@
 //! Links by which people choose new passwords.
 
 use super::*;
-use doorward_core::model::audit::{self, AuditQuery, AuditRecord, PendingAudit};
 use doorward_core::model::reset::StoredReset;
 
 fn link(user: &User, token: &str, expires_ms: i64) -> StoredReset {
@@ -57,10 +56,11 @@ async fn a_link_is_good_once_in_time_and_for_the_password_in_force() {
 }
 
 /// The record of a new password that a link is for.
-fn record() -> AuditRecord {
+/// A record of an act of this kind.
+pub(super) fn audit_record(kind: audit::Kind) -> AuditRecord {
     AuditRecord {
         id: random_uuid(),
-        kind: audit::Kind::PasswordReset,
+        kind,
         realm: None,
         user_id: None,
         user_name: None,
@@ -82,7 +82,7 @@ async fn a_dead_link_leaves_no_record_of_a_new_password() {
         let reset = link(&carol, token, expires_ms);
         store.insert_reset(&reset, 3, None).await.expect("kept");
         let new = Secret::new("new");
-        let pending = PendingAudit::new(record());
+        let pending = PendingAudit::new(audit_record(audit::Kind::PasswordReset));
         let spent = store.reset_password(TokenHash::of(token), &new, 10, Some(&pending));
         let spent = spent.await.expect("an answer");
         assert_eq!(spent.is_some(), is_good, "{token}");
