@@ -159,7 +159,6 @@ struct CommandContext<'a> {
     /// What private keys are sealed with.
     vault: Vault,
     input: &'a mut dyn BufRead,
-
     out: &'a mut dyn Write,
     /// The record of what the command changes: for the write that changes it.
     pending: Option<PendingAudit>,

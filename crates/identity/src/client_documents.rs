@@ -198,12 +198,12 @@ async fn keep(
             updated_ms: call.now_ms,
         };
         let most = call.realm.settings.registration.max_clients;
-        let kept = async |audit: Option<&PendingAudit>| {
+        let write = async |audit: Option<&PendingAudit>| {
             store.register_client(&client, most, None, audit).await
         };
         let of_client = |event: Event| event.client(&client.metadata.client_id);
         let done = |kept: &RegistrationOutcome| *kept == RegistrationOutcome::Done;
-        let kept = audit::with_if(&call.state, Kind::ClientCreate, of_client, kept, done).await;
+        let kept = audit::with_if(&call.state, Kind::ClientCreate, of_client, write, done).await;
         return match kept {
             // Somebody else has come first with the same document.
             Ok(RegistrationOutcome::Done) | Err(StoreError::Taken(_)) => Ok(()),
@@ -220,10 +220,10 @@ async fn keep(
         updated_ms: call.now_ms.max(old.updated_ms + 1),
         ..old.clone()
     };
-    let kept = async |audit: Option<&PendingAudit>| {
+    let write = async |audit: Option<&PendingAudit>| {
         store.update_client(&client, old.updated_ms, audit).await
     };
-    match audit::with(&call.state, Kind::ClientUpdate, audit::as_it_is, kept).await {
+    match audit::with(&call.state, Kind::ClientUpdate, audit::as_it_is, write).await {
         Ok(_) | Err(StoreError::Conflict(_)) => Ok(()),
         Err(error) => Err(error.into()),
     }

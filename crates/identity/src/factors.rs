@@ -189,12 +189,11 @@ async fn keep(
 async fn verified(
     call: &Call,
     factor: Option<Uuid>,
-
-    spent: impl AsyncFnOnce(Option<&PendingAudit>) -> Result<bool, StoreError>,
+    write: impl AsyncFnOnce(Option<&PendingAudit>) -> Result<bool, StoreError>,
 ) -> Result<bool, Fault> {
     let told = |event: Event| about(event, factor);
     let kind = Audited::FactorVerify;
-    Ok(audit::with_if(&call.state, kind, told, spent, |spent| *spent).await?)
+    Ok(audit::with_if(&call.state, kind, told, write, |spent| *spent).await?)
 }
 
 /// Has the audit log tell of a proof that was none.
@@ -218,7 +217,7 @@ pub(super) async fn new_codes(call: &Call, user: &User) -> Result<Vec<String>, F
         .iter()
         .filter_map(|code| recovery::hash(user.id, code));
     let hashes: Vec<_> = hashes.collect();
-    let replaced = async |audit: Option<&PendingAudit>| {
+    let write = async |audit: Option<&PendingAudit>| {
         let store = &call.state.store;
         store.replace_recovery_codes(user.id, &hashes, audit).await
     };
@@ -227,7 +226,7 @@ pub(super) async fn new_codes(call: &Call, user: &User) -> Result<Vec<String>, F
             .user(user.id, &user.user_name)
             .with("kind", "recovery")
     };
-    audit::with(&call.state, Audited::FactorCreate, told, replaced).await?;
+    audit::with(&call.state, Audited::FactorCreate, told, write).await?;
     Ok(codes)
 }
 

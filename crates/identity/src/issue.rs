@@ -288,11 +288,11 @@ pub(super) async fn tokens(
 pub(super) async fn record(state: &State, stored: Option<StoredAccess>) -> Result<(), StoreError> {
     match stored {
         Some(_) => {
-            let recorded = async |audit: Option<&PendingAudit>| {
+            let write = async |audit: Option<&PendingAudit>| {
                 let store = &state.store;
                 store.record_tokens(None, stored.as_ref(), audit).await
             };
-            audit::with(state, Kind::TokenIssue, audit::as_it_is, recorded).await
+            audit::with(state, Kind::TokenIssue, audit::as_it_is, write).await
         }
         None => Ok(()),
     }

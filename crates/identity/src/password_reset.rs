@@ -399,7 +399,7 @@ async fn set_password(call: &Call) -> Result<Outcome, OAuthError> {
     drop(place);
     audit::user(&user);
     audit::actor(Actor::User(user.id));
-    let reset = async |audit: Option<&PendingAudit>| {
+    let write = async |audit: Option<&PendingAudit>| {
         let (store, token) = (&state.store, TokenHash::of(token));
         store.reset_password(token, &hash, call.now_ms, audit).await
     };
@@ -407,7 +407,7 @@ async fn set_password(call: &Call) -> Result<Outcome, OAuthError> {
         state,
         Kind::PasswordReset,
         audit::as_it_is,
-        reset,
+        write,
         Option::is_some,
     );
     if reset.await?.is_none() {

@@ -48,11 +48,11 @@ async fn revoke_refresh(call: &Call, client: &LiveClient, token: &str) -> Result
         let event = event.with("grant", stored.grant.id.as_str());
         event.with("cause", "client")
     };
-    let revoked = async |audit: Option<&PendingAudit>| {
+    let write = async |audit: Option<&PendingAudit>| {
         let grant_id = &stored.grant.id;
         state.revoke_grant(grant_id, call.now_ms, audit).await
     };
-    audit::with(state, Kind::GrantRevoke, told, revoked).await?;
+    audit::with(state, Kind::GrantRevoke, told, write).await?;
     Ok(true)
 }
 
@@ -68,14 +68,14 @@ async fn revoke_access(call: &Call, client: &LiveClient, token: &str) -> Result<
     }
     let until_ms = issued.ends_s().saturating_mul(1000);
     let hash = TokenHash::of(token);
-    let revoked = async |audit: Option<&PendingAudit>| {
+    let write = async |audit: Option<&PendingAudit>| {
         let store = &state.store;
         store
             .revoke_access_token(hash, issued.id(), until_ms, audit)
             .await
     };
     let told = |event: Event| event.with("token", issued.id());
-    audit::with(state, Kind::TokenRevoke, told, revoked).await?;
+    audit::with(state, Kind::TokenRevoke, told, write).await?;
     let what = Revocation::Token(issued.id().to_owned());
     state.revocations.add(&what, until_ms);
     Ok(())

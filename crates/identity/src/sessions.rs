@@ -235,7 +235,7 @@ async fn begin_after(
     {
         session.sid.clone_from(&known.sid);
     }
-    let kept = async |audit: Option<&PendingAudit>| match &known {
+    let write = async |audit: Option<&PendingAudit>| match &known {
         None => store.insert_session(&session, settings.quota, audit).await,
         Some(known) => {
             let kept = store.replace_session(known.hash, &session, settings.quota, audit);
@@ -249,7 +249,7 @@ async fn begin_after(
         let event = event.user(user.id, &user.user_name);
         event.target(&format!("sessions/{}", session.sid))
     };
-    let ended = audit::with(state, Kind::SessionBegin, told, kept).await?;
+    let ended = audit::with(state, Kind::SessionBegin, told, write).await?;
     state.mark_ended(&ended, now_ms);
     audit::keep_each(state, Kind::SessionEnd, &ended, |event, ended| {
         event_of(event, ended, "replaced")

@@ -98,7 +98,7 @@ impl AccountRequest<'_> {
     ) -> Result<Response, OAuthError> {
         let call = self.call;
         let (store, realm) = (&call.state.store, &call.realm.path);
-        let withdrawn = async |audit: Option<&PendingAudit>| {
+        let write = async |audit: Option<&PendingAudit>| {
             let withdrawn = store.withdraw_consent(realm, user.id, client_id, call.now_ms, audit);
             withdrawn.await
         };
@@ -107,7 +107,7 @@ impl AccountRequest<'_> {
                 .user(user.id, &user.user_name)
                 .target(&format!("clients/{client_id}"))
         };
-        let grants = audit::with(&call.state, Audited::ConsentRevoke, of_client, withdrawn).await?;
+        let grants = audit::with(&call.state, Audited::ConsentRevoke, of_client, write).await?;
         call.state.mark_revoked(&grants, call.now_ms);
         Ok(self.back())
     }
@@ -244,7 +244,7 @@ impl AccountRequest<'_> {
     ) -> Result<Response, OAuthError> {
         if let Ok(id) = Uuid::parse_str(id) {
             let state = &self.call.state;
-            let removed = async |audit: Option<&PendingAudit>| {
+            let write = async |audit: Option<&PendingAudit>| {
                 state.store.delete_factor(user.id, id, audit).await
             };
             let of_factor = |event: doorward_core::model::audit::Event| {
@@ -253,7 +253,7 @@ impl AccountRequest<'_> {
                     .target(&format!("factors/{id}"))
             };
             let kind = Audited::FactorDelete;
-            audit::with_if(state, kind, of_factor, removed, |gone| *gone).await?;
+            audit::with_if(state, kind, of_factor, write, |gone| *gone).await?;
         }
         Ok(self.back())
     }

@@ -85,7 +85,7 @@ impl AccountRequest<'_> {
             return self.show(at, Some(FormError::LastWay)).await;
         }
         let state = &call.state;
-        let removed = async |audit: Option<&PendingAudit>| {
+        let write = async |audit: Option<&PendingAudit>| {
             let providers = call.realm.providers();
             unlink(&state.store, providers, link, call.now_ms, audit).await
         };
@@ -95,7 +95,7 @@ impl AccountRequest<'_> {
             event.with("subject", link.subject.as_str())
         };
         let kind = Audited::LinkDelete;
-        let gone = audit::with_if(state, kind, of_link, removed, |gone| *gone).await?;
+        let gone = audit::with_if(state, kind, of_link, write, |gone| *gone).await?;
         let mut response = self.back();
         if gone {
             state.read_revocations().await?;

@@ -35,9 +35,9 @@ pub(super) async fn finish(
             let event = event.with("scope", scopes.collect::<Detail>());
             event.with("grant", grant.id.as_str())
         };
-        let kept =
+        let write =
             async |audit: Option<&PendingAudit>| state.store.insert_code(&stored, audit).await;
-        if !audit::with_if(state, Kind::CodeIssue, with_details, kept, |kept| *kept).await? {
+        if !audit::with_if(state, Kind::CodeIssue, with_details, write, |kept| *kept).await? {
             return Err(signed_out(request));
         }
         fields.push(("code", text.clone()));

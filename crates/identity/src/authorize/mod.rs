@@ -437,14 +437,14 @@ async fn keep_consent(
         let store = &call.state.store;
         let (realm, client_id) = (&call.realm.path, request.client.id());
         let entries = request.consent_entries();
-        let kept = async |audit: Option<&PendingAudit>| {
+        let write = async |audit: Option<&PendingAudit>| {
             let (id, now_ms) = (user.id, call.now_ms);
             store
                 .add_consent(realm, id, client_id, &entries, now_ms, audit)
                 .await
         };
         let with_details = |event: Event| consent(event, request).with("kept", 1);
-        audit::with(&call.state, Kind::ConsentGive, with_details, kept).await?;
+        audit::with(&call.state, Kind::ConsentGive, with_details, write).await?;
     } else {
         audit::keep(&call.state, Kind::ConsentGive, |event| {
             consent(event, request)

@@ -136,11 +136,11 @@ async fn keep(
         let user_code = user_code::new();
         device.user_code = user_code::hash(realm, &user_code).unwrap_or(device.user_code);
         let store = &call.state.store;
-        let kept = async |audit: Option<&PendingAudit>| {
+        let write = async |audit: Option<&PendingAudit>| {
             store.insert_device(&device, most, call.now_ms, audit).await
         };
         let (kind, more) = (Kind::DeviceBegin, audit::as_it_is);
-        match audit::with_if(&call.state, kind, more, kept, |kept| *kept).await {
+        match audit::with_if(&call.state, kind, more, write, |kept| *kept).await {
             Ok(true) => return Ok(user_code),
             Ok(false) => return Err(full(client.id())),
             Err(StoreError::Taken(_)) => {}

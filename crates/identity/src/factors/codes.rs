@@ -91,11 +91,11 @@ async fn by_app(call: &Call, user: &User, typed: &str) -> Result<Option<FactorPr
         };
         let step = totp::step_of(&secret, typed, call.now_ms, factor.counter);
         let Some(step) = step else { continue };
-        let spent = async |audit: Option<&PendingAudit>| {
+        let write = async |audit: Option<&PendingAudit>| {
             let (id, sealed) = (factor.id, sealed.as_ref());
             store.use_factor(id, step, sealed, call.now_ms, audit).await
         };
-        if super::verified(call, Some(factor.id), spent).await? {
+        if super::verified(call, Some(factor.id), write).await? {
             return Ok(Some(FactorProof {
                 words: vec![CODE],
                 factor: Some(factor.id),
@@ -110,11 +110,11 @@ async fn by_list(call: &Call, user: &User, typed: &str) -> Result<Option<FactorP
     let Some(hash) = recovery::hash(user.id, typed) else {
         return Ok(None);
     };
-    let used = async |audit: Option<&PendingAudit>| {
+    let write = async |audit: Option<&PendingAudit>| {
         let store = &call.state.store;
         store.use_recovery_code(user.id, hash, audit).await
     };
-    if !super::verified(call, None, used).await? {
+    if !super::verified(call, None, write).await? {
         return Ok(None);
     }
     tracing::info!(user_id = %user.id, "a recovery code was used");

@@ -259,11 +259,11 @@ pub(crate) async fn check_passkey(
     kept.backed_up = asserted.backup.done;
     let text = changed.then(|| kept.text());
     let count = i64::from(asserted.sign_count);
-    let used = async |audit: Option<&PendingAudit>| {
+    let write = async |audit: Option<&PendingAudit>| {
         let (id, text) = (factor.id, text.as_ref());
         store.use_factor(id, count, text, call.now_ms, audit).await
     };
-    if !super::verified(call, Some(factor.id), used).await? {
+    if !super::verified(call, Some(factor.id), write).await? {
         return refused(WebauthnError::Counter);
     }
     let shown = FactorProof {

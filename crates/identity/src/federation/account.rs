@@ -202,7 +202,7 @@ impl AccountResolution<'_> {
     async fn link(&self, user: &User) -> Result<(), Refusal> {
         let identity = self.identity(user.id);
         let state = &self.call.state;
-        let linked = async |audit: Option<&PendingAudit>| {
+        let write = async |audit: Option<&PendingAudit>| {
             let store = &state.store;
             store
                 .link_identity(&identity, Some(user.version), audit)
@@ -210,7 +210,7 @@ impl AccountResolution<'_> {
         };
         audit::user(user);
         let told = |event: Event| self.facts(event);
-        match audit::with(state, Kind::LinkCreate, told, linked).await {
+        match audit::with(state, Kind::LinkCreate, told, write).await {
             Ok(()) => {
                 self.note(
                     "an account was linked to a user of another provider",
@@ -252,13 +252,13 @@ impl AccountResolution<'_> {
         };
         let identity = self.identity(user.id);
         let state = &self.call.state;
-        let made = async |audit: Option<&PendingAudit>| {
+        let write = async |audit: Option<&PendingAudit>| {
             let store = &state.store;
             store.insert_federated_user(&user, &identity, audit).await
         };
         audit::user(&user);
         let told = |event: Event| self.facts(event);
-        match audit::with(state, Kind::UserCreate, told, made).await {
+        match audit::with(state, Kind::UserCreate, told, write).await {
             Ok(()) => {
                 self.call.state.forget();
                 self.note(

@@ -119,12 +119,12 @@ async fn give(
         refresh = Some(stored);
     }
     let store = &call.state.store;
-    let given = async |audit: Option<&PendingAudit>| {
+    let write = async |audit: Option<&PendingAudit>| {
         let (refresh, access) = (refresh.as_ref(), access.as_ref());
         store.redeem_device(hash, refresh, access, audit).await
     };
     let (kind, more) = (Kind::TokenIssue, audit::as_it_is);
-    if audit::with_if(&call.state, kind, more, given, |given| *given).await? {
+    if audit::with_if(&call.state, kind, more, write, |given| *given).await? {
         Ok(response)
     } else {
         Err(OAuthError::invalid_grant())

@@ -79,11 +79,11 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
     }
     if refresh.is_some() || access.is_some() {
         let store = &call.state.store;
-        let recorded = async |audit: Option<&PendingAudit>| {
+        let write = async |audit: Option<&PendingAudit>| {
             let (refresh, access) = (refresh.as_ref(), access.as_ref());
             store.record_tokens(refresh, access, audit).await
         };
-        audit::with(&call.state, Kind::TokenIssue, audit::as_it_is, recorded).await?;
+        audit::with(&call.state, Kind::TokenIssue, audit::as_it_is, write).await?;
         if !still_stands(&call.state, realm, &user).await? {
             call.state.revoke_grant(&grant_id, now_ms, None).await?;
             return Err(OAuthError::invalid_grant());

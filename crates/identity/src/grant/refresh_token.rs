@@ -157,12 +157,12 @@ async fn exchange(
         revoked_until_ms: call.now_ms.saturating_add(MAX_TOKEN_LIFE_MS),
     };
     let store = &call.state.store;
-    let exchanged = async |audit: Option<&PendingAudit>| {
+    let write = async |audit: Option<&PendingAudit>| {
         store.exchange_refresh_token(wanted, access, audit).await
     };
     let gives = |rotation: &Rotation| matches!(rotation, Rotation::Done | Rotation::Again(_));
     let (kind, more) = (Kind::TokenIssue, audit::as_it_is);
-    match audit::with_if(&call.state, kind, more, exchanged, gives).await? {
+    match audit::with_if(&call.state, kind, more, write, gives).await? {
         Rotation::Done => Ok(successor),
         Rotation::Again(salt) => Ok(Some(presented.successor(&salt))),
         Rotation::Reused => {
@@ -180,11 +180,11 @@ async fn revoke_reused(call: &Call, old: &StoredRefresh) -> Result<(), OAuthErro
         let event = event.with("grant", old.grant.id.as_str());
         event.with("cause", "refresh_token_reuse")
     };
-    let revoked = async |audit: Option<&PendingAudit>| {
+    let write = async |audit: Option<&PendingAudit>| {
         let grant_id = &old.grant.id;
         call.state.revoke_grant(grant_id, call.now_ms, audit).await
     };
-    audit::with(&call.state, Kind::GrantRevoke, told, revoked).await?;
+    audit::with(&call.state, Kind::GrantRevoke, told, write).await?;
     doorward_net::telemetry::warn_limited!(
         client_id = old.grant.client_id,
         user_id = %old.grant.user_id,

@@ -172,12 +172,12 @@ impl DirectoryLogin<'_> {
             return Ok(self.refused("the user is linked to another entry"));
         }
         let link = self.identity(known);
-        let linked = async |audit: Option<&PendingAudit>| {
+        let write = async |audit: Option<&PendingAudit>| {
             let store = &self.state.store;
             store.link_identity(&link, Some(known.version), audit).await
         };
         let told = |event: Event| self.facts(event);
-        match audit::with(self.state, Kind::LinkCreate, told, linked).await {
+        match audit::with(self.state, Kind::LinkCreate, told, write).await {
             Ok(()) => self.seen(&link, known.clone()).await,
             Err(StoreError::Taken(_) | StoreError::Conflict(_)) => {
                 Ok(self.refused("the user changed just now"))
@@ -225,12 +225,12 @@ impl DirectoryLogin<'_> {
         };
         let link = self.identity(&user);
         audit::user(&user);
-        let made = async |audit: Option<&PendingAudit>| {
+        let write = async |audit: Option<&PendingAudit>| {
             let store = &self.state.store;
             store.insert_federated_user(&user, &link, audit).await
         };
         let told = |event: Event| self.facts(event);
-        match audit::with(self.state, Kind::UserCreate, told, made).await {
+        match audit::with(self.state, Kind::UserCreate, told, write).await {
             Ok(()) => {
                 self.state.forget();
                 Ok(Some(user))

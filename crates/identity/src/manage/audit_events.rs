@@ -19,7 +19,6 @@ pub(super) async fn record_change(
     let event = event(kind, &call);
     let with_trace = (event.clone(), Trace::default());
     let audit = &state.audit;
-
     let act = async |audit: Option<&PendingAudit>| {
         let pending = audit.cloned();
         handler(Call { pending, ..call }).await

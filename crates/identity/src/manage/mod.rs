@@ -305,7 +305,6 @@ async fn answer(state: Arc<State>, request: Request) -> Result<Response, ManageE
         query: head.uri.query().unwrap_or_default().to_owned(),
         headers: head.headers,
         body,
-
         address,
         operator,
         pending: None,

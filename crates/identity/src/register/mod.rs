@@ -91,13 +91,13 @@ async fn register(call: &Call) -> Result<Response, OAuthError> {
         updated_ms: call.now_ms,
     };
     let most = call.realm.settings.registration.max_clients;
-    let kept = async |audit: Option<&PendingAudit>| {
+    let write = async |audit: Option<&PendingAudit>| {
         let store = &call.state.store;
         store.register_client(&client, most, token, audit).await
     };
     let told = |event: Event| event.client(&client.metadata.client_id);
     let done = |kept: &RegistrationOutcome| *kept == RegistrationOutcome::Done;
-    let kept = audit::with_if(&call.state, Kind::ClientCreate, told, kept, done).await?;
+    let kept = audit::with_if(&call.state, Kind::ClientCreate, told, write, done).await?;
     let id = &client.metadata.client_id;
     let realm = &call.realm.path;
     match kept {
@@ -142,11 +142,11 @@ async fn change(call: &Call) -> Result<Response, OAuthError> {
         updated_ms: call.now_ms.max(old.updated_ms + 1),
         ..old.clone()
     };
-    let kept = async |audit: Option<&PendingAudit>| {
+    let write = async |audit: Option<&PendingAudit>| {
         let store = &call.state.store;
         store.update_client(&client, old.updated_ms, audit).await
     };
-    match audit::with(&call.state, Kind::ClientUpdate, audit::as_it_is, kept).await {
+    match audit::with(&call.state, Kind::ClientUpdate, audit::as_it_is, write).await {
         Err(StoreError::Conflict(_)) => {
             let text = "The record was changed by somebody else at the same time";
             return Err(Refused::metadata(text).into());
@@ -161,11 +161,11 @@ async fn change(call: &Call) -> Result<Response, OAuthError> {
 async fn remove(call: &Call) -> Result<Response, OAuthError> {
     let (client, _) = caller(call).await?;
     let id = &client.metadata.client_id;
-    let gone = async |audit: Option<&PendingAudit>| {
+    let write = async |audit: Option<&PendingAudit>| {
         let store = &call.state.store;
         store.delete_client(&client.realm, id, None, audit).await
     };
-    let gone = audit::with(&call.state, Kind::ClientDelete, audit::as_it_is, gone).await?;
+    let gone = audit::with(&call.state, Kind::ClientDelete, audit::as_it_is, write).await?;
     call.state
         .mark_revoked(&gone.unwrap_or_default(), call.now_ms);
     tracing::info!(

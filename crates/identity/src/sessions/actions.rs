@@ -228,7 +228,7 @@ impl ActionRequest<'_> {
             Some((session, user)) => {
                 let which = Ending::Token(session.hash);
                 let state = &self.call.state;
-                let ended = async |audit: Option<&PendingAudit>| {
+                let write = async |audit: Option<&PendingAudit>| {
                     state.end_sessions(&which, self.call.now_ms, audit).await
                 };
                 let with_session = |event: Event| {
@@ -238,7 +238,7 @@ impl ActionRequest<'_> {
                         .with("cause", "sign_out")
                 };
                 audit::actor(Actor::User(user.id));
-                audit::with(state, Kind::SessionEnd, with_session, ended).await?;
+                audit::with(state, Kind::SessionEnd, with_session, write).await?;
                 "Successfully logged out"
             }
         };

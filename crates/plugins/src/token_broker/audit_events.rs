@@ -1,7 +1,6 @@
 //! The audit events of the broker's tokens.
 
 use std::borrow::Cow;
-
 use std::net::IpAddr;
 
 use http::HeaderValue;

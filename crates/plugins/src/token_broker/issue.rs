@@ -127,9 +127,9 @@ impl TokenBroker {
             audit.note(event);
             return Ok(issued(facts, &client, &new));
         }
-        let kept = async |audit: Option<&PendingAudit>| broker.keep(&new.tokens, audit).await;
+        let write = async |audit: Option<&PendingAudit>| broker.keep(&new.tokens, audit).await;
         let kept = audit
-            .with(event, kept, |kept| *kept != TokenInsertion::Neither)
+            .with(event, write, |kept| *kept != TokenInsertion::Neither)
             .await;
         match kept.map_err(|e| store(&e))? {
             TokenInsertion::Both => {}
@@ -200,11 +200,11 @@ impl TokenBroker {
                 continue;
             }
             let target = RevocationTarget::token(one.which, &token);
-            let revoked = async |audit: Option<&PendingAudit>| {
+            let write = async |audit: Option<&PendingAudit>| {
                 broker.revoke_one(&target, one.cascade, audit).await
             };
             let event = audit.revoke(Kind::TokenRevoke, "client");
-            let revoked = audit.with(event, revoked, Option::is_some).await;
+            let revoked = audit.with(event, write, Option::is_some).await;
             found |= revoked.map_err(|e| store(&e))?.is_some();
         }
         if found {

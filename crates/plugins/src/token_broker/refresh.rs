@@ -134,9 +134,8 @@ async fn revoke_reused(
     audit.because("refresh_token_reuse");
     let event = audit.revoke(Kind::GrantRevoke, "refresh_token_reuse");
     let family = RevocationTarget::Family(family);
-    let revoked =
-        async |audit: Option<&PendingAudit>| broker.revoke_one(&family, true, audit).await;
-    let revoked = audit.with(event, revoked, Option::is_some).await;
+    let write = async |audit: Option<&PendingAudit>| broker.revoke_one(&family, true, audit).await;
+    let revoked = audit.with(event, write, Option::is_some).await;
     if let Some(tokens) = revoked.map_err(|e| store(&e))? {
         doorward_net::telemetry::warn_limited!(
             client_id = tokens.client_id,
@@ -168,8 +167,8 @@ async fn exchange(
         ..new.tokens.facts.clone()
     };
     let event = audit.issue(&facts, old.user());
-    let renewed = async |audit: Option<&PendingAudit>| broker.refresh(old, &refresh, audit).await;
-    let done = audit.with(event, renewed, |done| *done);
+    let write = async |audit: Option<&PendingAudit>| broker.refresh(old, &refresh, audit).await;
+    let done = audit.with(event, write, |done| *done);
     done.await.map_err(|e| store(&e))
 }
 

@@ -1,5 +1,5 @@
 //! Records that go into the transaction of the act they tell of: both are stored,
-//! or neither.
+//! or neither. Where no transaction takes a record, whoever tells of the act appends it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
