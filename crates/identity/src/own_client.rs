@@ -140,7 +140,7 @@ impl OwnClient {
     /// The address at which a browser asks for a code (RFC 6749 §4.1.1, RFC 7636
     /// §4.3); `None`: the realm is gone.
     pub fn sign_in_address(&self, request: &SignInRequest<'_>) -> Option<String> {
-        let asked = AuthorizationRequest {
+        let authorization = AuthorizationRequest {
             client_id: &self.client_id,
             redirect_uri: request.redirect_uri,
             scope: "openid",
@@ -148,8 +148,8 @@ impl OwnClient {
             nonce: request.nonce,
             verifier: Some(request.verifier),
         };
-        let asked = asked.parameters();
-        let mut pairs: Vec<(&str, &str)> = asked.iter().map(|(n, v)| (&**n, &**v)).collect();
+        let parameters = authorization.parameters();
+        let mut pairs: Vec<(&str, &str)> = parameters.iter().map(|(n, v)| (&**n, &**v)).collect();
         pairs.push(("ui_locales", request.language));
         if request.is_fresh {
             pairs.push(("max_age", "0"));
@@ -265,7 +265,7 @@ impl OwnClient {
             return Err(refused(&"it is a token of another kind"));
         }
         let rules = Rules {
-            issuer: Issuer::Exactly(&realm.issuer),
+            issuer: Issuer::Exact(&realm.issuer),
             client_id: &self.client_id,
             acr: &[],
             leeway: LEEWAY,

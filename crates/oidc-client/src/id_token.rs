@@ -16,9 +16,9 @@ const SUBJECT_MAX: usize = 255;
 #[derive(Clone, Copy)]
 pub enum Issuer<'a> {
     /// Those of this issuer, letter by letter.
-    Exactly(&'a str),
+    Exact(&'a str),
     /// Those of each issuer for which this is true.
-    Where(&'a dyn Fn(&str) -> bool),
+    Matching(&'a dyn Fn(&str) -> bool),
 }
 
 /// What tokens have to be, whichever request they answer.
@@ -81,7 +81,7 @@ pub enum ClaimError {
 
 /// Whether a token may be an ID token by its header: one of another kind says so
 /// (RFC 8725 §3.11).
-pub fn may_be_one(parsed: &Unverified<'_>) -> bool {
+pub fn may_be_id_token(parsed: &Unverified<'_>) -> bool {
     parsed.typ().is_none_or(|typ| typ == "jwt")
 }
 
@@ -98,8 +98,8 @@ pub fn check(
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     if rules.checks_validity {
         let counts = |issuer: &str| match rules.issuer {
-            Issuer::Exactly(own) => issuer == own,
-            Issuer::Where(counts) => counts(issuer),
+            Issuer::Exact(own) => issuer == own,
+            Issuer::Matching(counts) => counts(issuer),
         };
         if !text("iss").is_some_and(counts) {
             return Err(ClaimError::Issuer);
@@ -116,8 +116,8 @@ pub fn check(
     if !is_for(claims, rules.client_id) {
         return Err(ClaimError::Audience);
     }
-    if let Some(sent) = expected.nonce {
-        let is_same = |nonce: &str| bool::from(nonce.as_bytes().ct_eq(sent.as_bytes()));
+    if let Some(own) = expected.nonce {
+        let is_same = |nonce: &str| bool::from(nonce.as_bytes().ct_eq(own.as_bytes()));
         if !text("nonce").is_some_and(is_same) {
             return Err(ClaimError::Nonce);
         }
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     const RULES: Rules<'_> = Rules {
-        issuer: Issuer::Exactly("https://id"),
+        issuer: Issuer::Exact("https://id"),
         client_id: "app",
         acr: &[],
         leeway: 5,
@@ -250,7 +250,7 @@ mod tests {
     fn an_issuer_that_is_not_exact_is_a_question() {
         let is_tenant = |issuer: &str| issuer.starts_with("https://id/t");
         let rules = Rules {
-            issuer: Issuer::Where(&is_tenant),
+            issuer: Issuer::Matching(&is_tenant),
             ..RULES
         };
         let of = |issuer: &str| checked(&rules, &EXPECTED, &json!({"iss": issuer}));

@@ -60,12 +60,12 @@ pub fn read(
     body: Option<&Map<String, Value>>,
     required: &[&'static str],
 ) -> Result<TokenResponse, TokenResponseError> {
-    let said = |name: &str| body?.get(name)?.as_str().map(str::to_owned);
-    let error = said("error");
+    let text_of = |name: &str| body?.get(name)?.as_str().map(str::to_owned);
+    let error = text_of("error");
     if status != StatusCode::OK || error.is_some() {
         return Err(TokenResponseError::Refused {
             error,
-            description: said("error_description"),
+            description: text_of("error_description"),
         });
     }
     let body = body.ok_or(TokenResponseError::NoObject)?;

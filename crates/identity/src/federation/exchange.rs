@@ -144,8 +144,8 @@ async fn prove(
         },
         _ => Proof::Name,
     };
-    let added = authenticate(&provider.written.client_id, proof, form, headers);
-    added.map_err(|error| Refusal::Fault(error.into()))
+    authenticate(&provider.written.client_id, proof, form, headers)
+        .map_err(|error| Refusal::Fault(error.into()))
 }
 
 /// How we authenticate: as is written, or else by the secret in the way that

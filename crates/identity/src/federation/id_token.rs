@@ -9,7 +9,7 @@ use super::refusal::IdTokenError;
 use crate::Call;
 use doorward_core::jose::verify::Unverified;
 use doorward_net::http::outbound::ChosenBy;
-use doorward_oidc_client::id_token::{Expected, Issuer, Rules, check, may_be_one};
+use doorward_oidc_client::id_token::{Expected, Issuer, Rules, check, may_be_id_token};
 
 /// How far the provider's clock and ours may differ, in seconds.
 pub(crate) const LEEWAY: i64 = 60;
@@ -22,7 +22,7 @@ pub(super) async fn verify(
     expected: &Expected<'_>,
 ) -> Result<Map<String, Value>, IdTokenError> {
     let parsed = Unverified::parse(token)?;
-    if !may_be_one(&parsed) {
+    if !may_be_id_token(&parsed) {
         return Err(IdTokenError::Kind);
     }
     let algorithm = parsed.algorithm();
@@ -45,7 +45,7 @@ pub(super) async fn verify(
     };
     let now = call.now_ms.div_euclid(1000);
     let rules = Rules {
-        issuer: Issuer::Exactly(&metadata.issuer),
+        issuer: Issuer::Exact(&metadata.issuer),
         client_id: &provider.written.client_id,
         acr: &provider.written.require_acr,
         leeway: LEEWAY,

@@ -276,8 +276,8 @@ impl Client {
                 now,
             },
         };
-        let added = client_auth::authenticate(&self.id, proof, form, headers);
-        added.map_err(|_| Refusal::ClientRefused)
+        client_auth::authenticate(&self.id, proof, form, headers)
+            .map_err(|_| Refusal::ClientRefused)
     }
 }
 

@@ -133,8 +133,8 @@ impl Endpoints {
         if endpoint == Endpoint::TokenExchange {
             return self.url(Endpoint::Token, metadata);
         }
-        let found = address(metadata.member(endpoint.name()), self.secure);
-        found
+        let member = metadata.member(endpoint.name());
+        address(member, self.secure)
             .ok()
             .flatten()
             .ok_or_else(|| metadata.no_such_endpoint())

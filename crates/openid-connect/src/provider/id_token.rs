@@ -12,7 +12,7 @@ use crate::provider::signing_algs::ResponseAlg;
 use doorward_core::jose::verify::Unverified;
 use doorward_core::model::client::SignAlg;
 use doorward_core::model::secret::Secret;
-use doorward_oidc_client::id_token::{self, Issuer, Rules, may_be_one};
+use doorward_oidc_client::id_token::{self, Issuer, Rules, may_be_id_token};
 use doorward_plugin_api::ConfigError;
 
 /// What ID tokens have to be.
@@ -76,7 +76,7 @@ impl IdTokens {
         let Some(claims) = claims else {
             return Ok(None);
         };
-        if !may_be_one(&parsed) {
+        if !may_be_id_token(&parsed) {
             return Err(Refusal::WrongIdToken);
         }
         let alg = parsed.algorithm().as_sign_alg();
@@ -94,7 +94,7 @@ impl IdTokens {
     ) -> Result<(), Refusal> {
         let is_allowed = |named: &str| self.issuers.has(named, issuer);
         let rules = Rules {
-            issuer: Issuer::Where(&is_allowed),
+            issuer: Issuer::Matching(&is_allowed),
             client_id: expected.client,
             acr: &[],
             leeway: self.leeway,
@@ -102,13 +102,12 @@ impl IdTokens {
         };
         // Tokens that were refreshed have the login's time, which was good once.
         let max_age = self.max_age.filter(|_| expected.nonce.is_some());
-        let sent = id_token::Expected {
+        let request = id_token::Expected {
             nonce: expected.nonce.filter(|_| self.verify_nonce),
             access_token: Some(expected.access),
             signed_in_since: max_age.map(|max_age| expected.now.saturating_sub(max_age)),
         };
-        let checked = id_token::check(claims, &rules, (alg, expected.now), &sent);
-        checked.map_err(Refusal::from)
+        id_token::check(claims, &rules, (alg, expected.now), &request).map_err(Refusal::from)
     }
 }
 

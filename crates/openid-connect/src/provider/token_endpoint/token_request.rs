@@ -212,7 +212,6 @@ impl TokenClient {
         } else {
             Proof::Basic(secret)
         };
-        let added = authenticate(id, proof, form, headers);
-        added.map_err(|_| Refusal::MalformedCredentials)
+        authenticate(id, proof, form, headers).map_err(|_| Refusal::MalformedCredentials)
     }
 }
