@@ -28,9 +28,7 @@ use doorward_net::http::ClientInfo;
 use doorward_net::http::outbound::TokenStatus;
 use doorward_oidc_client::authorization::AuthorizationRequest;
 use doorward_oidc_client::id_token::{Expected, Issuer, Rules, check};
-use doorward_oidc_client::token_response::{
-    self, ID_TOKEN, TOKEN_TYPE, TokenResponse, TokenResponseError,
-};
+use doorward_oidc_client::token_response::{self, TokenResponse, TokenResponseError};
 use doorward_store::StoreError;
 
 /// Longest answer of the token endpoint, in bytes.
@@ -187,9 +185,10 @@ impl OwnClient {
         let realm = self.realm().ok_or(ExchangeError::Unavailable)?;
         let tokens = self.tokens(&realm, exchange, client).await?;
         let missing = |name: &str| ExchangeError::Token(format!("there is no {name}"));
-        let access_token = tokens.access_token.expose();
+        let access_token = tokens.access_token.as_ref().map(Secret::expose);
+        let access_token = access_token.ok_or_else(|| missing("access_token"))?;
         let id_token = tokens.id_token.as_ref().map(Secret::expose);
-        let id_token = id_token.ok_or_else(|| missing(ID_TOKEN))?;
+        let id_token = id_token.ok_or_else(|| missing("id_token"))?;
         let expected = Expected {
             nonce: Some(exchange.nonce),
             access_token: Some(access_token),
@@ -240,7 +239,7 @@ impl OwnClient {
             return Err(ExchangeError::Unavailable);
         }
         let body = json::object(&body).ok();
-        let tokens = token_response::read(status, body.as_ref(), &[TOKEN_TYPE, ID_TOKEN]);
+        let tokens = token_response::read(status, body.as_ref());
         tokens.map_err(|error| match error {
             TokenResponseError::Refused { error, .. } => {
                 ExchangeError::Refused(error.unwrap_or_else(|| "no error code".to_owned()))

@@ -7,16 +7,12 @@ use doorward_core::jose::claims::lifetime;
 use doorward_core::model::secret::Secret;
 use doorward_net::http::provider_error::describe;
 
-/// The member that says how the access token is used.
-pub const TOKEN_TYPE: &str = "token_type";
-/// The member that has the ID token.
-pub const ID_TOKEN: &str = "id_token";
-
 /// Tokens that a provider gave.
 #[derive(Debug)]
 pub struct TokenResponse {
-    /// Never empty, and to be shown as a bearer token.
-    pub access_token: Secret,
+    /// Never empty, and to be shown as a bearer token. Some providers give none where
+    /// nothing but the user was asked for.
+    pub access_token: Option<Secret>,
     /// Of the user, if there is one.
     pub id_token: Option<Secret>,
     /// For the next tokens.
@@ -31,7 +27,7 @@ pub struct TokenResponse {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenResponseError {
     /// The endpoint gives none.
-    #[error("{}", describe(.error.as_deref().unwrap_or_default(), .description.as_deref()))]
+    #[error("{}", refusal(.error.as_deref(), .description.as_deref()))]
     Refused {
         /// Its `error`, as it came.
         error: Option<String>,
@@ -41,24 +37,19 @@ pub enum TokenResponseError {
     /// The body is no JSON object.
     #[error("it is no JSON object")]
     NoObject,
-    /// A member that must be there is absent or empty.
-    #[error("there is no {0}")]
-    Missing(&'static str),
     /// A member is not what it has to be.
     #[error("its {0} is malformed")]
     Malformed(&'static str),
 }
 
-/// Reads an answer with this status, whose body is an object or none. Beside the
-/// access token the members that `required` names must be there: some providers
-/// leave `token_type` out, and not every grant has an ID token.
+/// Reads an answer with this status, whose body is an object or none. Which tokens must
+/// be there, whoever asked knows. Some providers leave `token_type` out.
 ///
 /// # Errors
 /// Why it gives no tokens. Some providers refuse with 200.
 pub fn read(
     status: StatusCode,
     body: Option<&Map<String, Value>>,
-    required: &[&'static str],
 ) -> Result<TokenResponse, TokenResponseError> {
     let text_of = |name: &str| body?.get(name)?.as_str().map(str::to_owned);
     let error = text_of("error");
@@ -71,24 +62,23 @@ pub fn read(
     let body = body.ok_or(TokenResponseError::NoObject)?;
     let text = |name| optional_text(body, name);
     let access_token = text("access_token")?.filter(|token| !token.is_empty());
-    let access_token = access_token.ok_or(TokenResponseError::Missing("access_token"))?;
     let is_bearer = |kind: &str| kind.eq_ignore_ascii_case("bearer");
-    if !text(TOKEN_TYPE)?.is_none_or(is_bearer) {
-        return Err(TokenResponseError::Malformed(TOKEN_TYPE));
-    }
-    for name in required {
-        if text(name)?.is_none_or(str::is_empty) {
-            return Err(TokenResponseError::Missing(name));
-        }
+    if !text("token_type")?.is_none_or(is_bearer) {
+        return Err(TokenResponseError::Malformed("token_type"));
     }
     let lifetime = lifetime(body).map_err(|_| TokenResponseError::Malformed("expires_in"))?;
     Ok(TokenResponse {
-        access_token: Secret::new(access_token),
-        id_token: text(ID_TOKEN)?.map(Secret::new),
+        access_token: access_token.map(Secret::new),
+        id_token: text("id_token")?.map(Secret::new),
         refresh_token: text("refresh_token")?.map(Secret::new),
         scope: scope(body)?,
         lifetime,
     })
+}
+
+/// What a refusal says. Without an error the rest is no answer of the endpoint.
+fn refusal(error: Option<&str>, description: Option<&str>) -> String {
+    error.map_or_else(String::new, |error| describe(error, description))
 }
 
 /// A member that is a text if it is there.
@@ -121,60 +111,63 @@ mod tests {
 
     use super::*;
 
-    fn answer(
-        status: u16,
-        changes: &Value,
-        required: &[&'static str],
-    ) -> Result<TokenResponse, TokenResponseError> {
+    fn answer(status: u16, changes: &Value) -> Result<TokenResponse, TokenResponseError> {
         let mut body = json!({"access_token": "at", "token_type": "bearer", "id_token": "id",
             "refresh_token": "rt", "expires_in": 60, "scope": "a b"});
         for (name, value) in changes.as_object().expect("an object") {
             body[name] = value.clone();
         }
         let status = StatusCode::from_u16(status).expect("a status");
-        read(status, body.as_object(), required)
+        read(status, body.as_object())
+    }
+
+    fn shown(token: Option<&Secret>) -> Option<&str> {
+        token.map(Secret::expose)
     }
 
     #[test]
     fn tokens_are_read_with_what_comes_beside_them() {
-        let tokens = answer(200, &json!({}), &[TOKEN_TYPE, ID_TOKEN]).expect("tokens");
-        let id_token = tokens.id_token.as_ref().map(Secret::expose);
-        assert_eq!((tokens.access_token.expose(), id_token), ("at", Some("id")));
+        let tokens = answer(200, &json!({})).expect("tokens");
+        assert_eq!(shown(tokens.access_token.as_ref()), Some("at"));
+        assert_eq!(shown(tokens.id_token.as_ref()), Some("id"));
         assert_eq!(
             (tokens.scope.as_deref(), tokens.lifetime),
             (Some("a b"), Some(60))
         );
         let other = json!({"scope": ["a", "b"], "expires_in": "60", "id_token": null,
             "token_type": null, "refresh_token": null});
-        let tokens = answer(200, &other, &[]).expect("tokens");
+        let tokens = answer(200, &other).expect("tokens");
         assert!(tokens.id_token.is_none() && tokens.refresh_token.is_none());
         assert_eq!(
             (tokens.scope.as_deref(), tokens.lifetime),
             (Some("a b"), Some(60))
         );
+        for absent in [json!(null), json!("")] {
+            let tokens = answer(200, &json!({"access_token": absent})).expect("tokens");
+            assert_eq!(shown(tokens.access_token.as_ref()), None);
+            assert_eq!(shown(tokens.id_token.as_ref()), Some("id"));
+        }
     }
 
     #[test]
-    fn what_must_be_there_is_named() {
-        use TokenResponseError::{Malformed, Missing};
-        for (changes, error) in [
-            (json!({"access_token": null}), Missing("access_token")),
-            (json!({"access_token": ""}), Missing("access_token")),
-            (json!({"access_token": ["at"]}), Malformed("access_token")),
-            (json!({"token_type": null}), Missing(TOKEN_TYPE)),
-            (json!({"token_type": "DPoP"}), Malformed(TOKEN_TYPE)),
-            (json!({"token_type": ["bearer"]}), Malformed(TOKEN_TYPE)),
-            (json!({"id_token": null}), Missing(ID_TOKEN)),
-            (json!({"id_token": ""}), Missing(ID_TOKEN)),
-            (json!({"id_token": 5}), Malformed(ID_TOKEN)),
-            (json!({"refresh_token": 5}), Malformed("refresh_token")),
-            (json!({"expires_in": "soon"}), Malformed("expires_in")),
-            (json!({"scope": [1]}), Malformed("scope")),
+    fn a_member_that_is_malformed_is_named() {
+        for (changes, name) in [
+            (json!({"access_token": ["at"]}), "access_token"),
+            (json!({"token_type": "DPoP"}), "token_type"),
+            (json!({"token_type": ["bearer"]}), "token_type"),
+            (json!({"id_token": 5}), "id_token"),
+            (json!({"refresh_token": 5}), "refresh_token"),
+            (json!({"expires_in": "soon"}), "expires_in"),
+            (json!({"scope": [1]}), "scope"),
         ] {
-            let outcome = answer(200, &changes, &[TOKEN_TYPE, ID_TOKEN]).map(|_| ());
-            assert_eq!(outcome, Err(error), "{changes}");
+            let outcome = answer(200, &changes).map(|_| ());
+            assert_eq!(
+                outcome,
+                Err(TokenResponseError::Malformed(name)),
+                "{changes}"
+            );
         }
-        let none = read(StatusCode::OK, None, &[]).map(|_| ());
+        let none = read(StatusCode::OK, None).map(|_| ());
         assert_eq!(none, Err(TokenResponseError::NoObject));
     }
 
@@ -182,10 +175,12 @@ mod tests {
     fn a_refusal_is_one_whatever_comes_with_it() {
         let said = json!({"error": "invalid_grant", "error_description": "a\nb"});
         for status in [200, 400] {
-            let refused = answer(status, &said, &[]).expect_err("refused");
+            let refused = answer(status, &said).expect_err("refused");
             assert_eq!(refused.to_string(), "invalid_grant: a?b");
         }
-        let refused = answer(503, &json!({}), &[]).expect_err("refused");
-        assert_eq!(refused.to_string(), "");
+        for nothing in [json!({}), json!({"error_description": "a"})] {
+            let refused = answer(503, &nothing).expect_err("refused");
+            assert_eq!(refused.to_string(), "");
+        }
     }
 }

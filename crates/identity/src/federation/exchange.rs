@@ -19,7 +19,7 @@ use doorward_core::model::secret::Secret;
 use doorward_net::http::form::is_json;
 use doorward_net::http::outbound::{Answer, Bounds, ChosenBy};
 use doorward_oidc_client::client_auth::{Proof, authenticate};
-use doorward_oidc_client::token_response::{ID_TOKEN, TOKEN_TYPE, TokenResponseError, read};
+use doorward_oidc_client::token_response::{TokenResponseError, read};
 
 /// Longest token that is taken, in bytes.
 const TOKEN_MAX: usize = 16 * 1024;
@@ -27,7 +27,8 @@ const TOKEN_MAX: usize = 16 * 1024;
 /// What a code was exchanged for.
 pub(super) struct Tokens {
     pub(super) id_token: String,
-    pub(super) access_token: Secret,
+    /// Some providers give none for the scopes of OpenID alone.
+    pub(super) access_token: Option<Secret>,
 }
 
 /// Exchanges a code: at the provider that it came from, with what proves that
@@ -59,7 +60,7 @@ pub(super) async fn tokens(
         error,
     })?;
     let body = object("token_endpoint", &answer).ok();
-    let tokens = read(answer.status, body.as_ref(), &[TOKEN_TYPE, ID_TOKEN]);
+    let tokens = read(answer.status, body.as_ref());
     let tokens = tokens.map_err(|error| match error {
         TokenResponseError::Refused { .. } => Refusal::Exchange {
             status: answer.status.as_u16(),

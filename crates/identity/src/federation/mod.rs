@@ -281,19 +281,18 @@ async fn subject(
     let exchange = (code, verifier, redirect_uri.as_str());
     let tokens = tokens(call, (provider, metadata), exchange).await?;
     let began_s = login_state.began_ms.div_euclid(1000);
-    let access_token = &tokens.access_token;
+    let access_token = tokens.access_token.as_ref();
     let expected = Expected {
         nonce: Some(nonce),
-        access_token: Some(access_token.expose()),
+        access_token: access_token.map(|token| token.expose()),
         signed_in_since: login_state.max_age.map(|age| began_s.saturating_sub(age)),
     };
     let claims = id_token::verify(call, (provider, metadata), &tokens.id_token, &expected).await?;
     let subject = claims.get("sub").and_then(Value::as_str);
     let subject = subject.unwrap_or_default().to_owned();
-    let info = if provider.written.userinfo {
-        user_info(call, metadata, access_token, &subject).await?
-    } else {
-        Map::new()
+    let info = match access_token.filter(|_| provider.written.userinfo) {
+        Some(token) => user_info(call, metadata, token, &subject).await?,
+        None => Map::new(),
     };
     Ok(Subject {
         issuer: issuer_name(&metadata.issuer).to_owned(),

@@ -180,7 +180,7 @@ async fn answers_of_the_token_endpoint_that_are_none() {
         (
             200,
             "application/json",
-            "{\"id_token\":5}".to_owned(),
+            "{\"access_token\":\"at\",\"id_token\":5}".to_owned(),
             "failed",
         ),
         (
@@ -196,6 +196,48 @@ async fn answers_of_the_token_endpoint_that_are_none() {
         let back = return_(&provider, &trip).await;
         assert_eq!(failed(&back).as_deref(), Some(told), "{status} {body:.30}");
         assert!(!back.text.contains("alert(1)"));
+    }
+}
+
+/// The token responses that have members beside a good ID token.
+async fn with_members(provider: &Provider, elsewhere: &OtherProvider, more: Value) -> Answer {
+    let trip = leave(provider).await;
+    let claims = elsewhere.claims(&trip, &json!({}));
+    let mut response = more;
+    response["id_token"] = json!(elsewhere.key.token(&claims));
+    elsewhere.say_json("/token", &response);
+    return_(provider, &trip).await
+}
+
+#[tokio::test]
+async fn a_provider_that_gives_an_id_token_alone_signs_users_in() {
+    let elsewhere = OtherProvider::open().await;
+    let issuer = &elsewhere.issuer;
+    elsewhere.describe(json!({"userinfo_endpoint": format!("{issuer}/userinfo")}));
+    let provider = provider(&elsewhere, create()).await;
+    for good in [json!({}), json!({"token_type": "Bearer", "scope": ""})] {
+        let back = with_members(&provider, &elsewhere, good).await;
+        assert_eq!(who(&provider, &back).await, "ann");
+    }
+    assert!(elsewhere.heard("GET /userinfo").is_empty());
+    // Nobody takes a header of that length.
+    let long = json!({"access_token": "x".repeat(17_000)});
+    let back = with_members(&provider, &elsewhere, long).await;
+    assert_eq!(who(&provider, &back).await, "ann");
+    assert!(elsewhere.heard("GET /userinfo").is_empty());
+}
+
+#[tokio::test]
+async fn a_token_response_that_says_two_things_is_refused() {
+    let elsewhere = OtherProvider::open().await;
+    let provider = provider(&elsewhere, create()).await;
+    for bad in [
+        json!({"access_token": "at", "error": "access_denied"}),
+        json!({"access_token": "at", "token_type": "DPoP"}),
+        json!({"access_token": ["at"], "token_type": "Bearer"}),
+    ] {
+        let back = with_members(&provider, &elsewhere, bad.clone()).await;
+        assert_eq!(failed(&back).as_deref(), Some("failed"), "{bad}");
     }
 }
 

@@ -61,7 +61,7 @@ impl Tokens {
 /// Reads a token response.
 pub(crate) fn read(answer: &Answer, own_client: bool, now_ms: i64) -> Result<Tokens, Refusal> {
     let body = object(answer);
-    let response = match token_response::read(answer.status, body.as_ref(), &[]) {
+    let response = match token_response::read(answer.status, body.as_ref()) {
         Ok(response) => response,
         Err(TokenResponseError::Refused { error, description }) => {
             let said = (error.as_deref(), description.as_deref());
@@ -71,7 +71,7 @@ pub(crate) fn read(answer: &Answer, own_client: bool, now_ms: i64) -> Result<Tok
     };
     let lifetime = response.lifetime;
     Ok(Tokens {
-        access: response.access_token,
+        access: response.access_token.ok_or(Refusal::ProviderMalformed)?,
         id: response.id_token,
         refresh: response.refresh_token,
         scope: response.scope,
