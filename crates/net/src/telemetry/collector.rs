@@ -117,11 +117,6 @@ impl Endpoint {
         })
     }
 
-    /// What is sent there.
-    pub fn signal(&self) -> Signal {
-        self.signal
-    }
-
     /// Whether the address names a place of its server, as one of gRPC does by itself.
     pub fn has_path(&self) -> bool {
         self.url.path() != "/"
