@@ -118,15 +118,6 @@ pub fn announced_length(headers: &HeaderMap) -> Option<usize> {
 /// [`BodyError`] when it is longer or slower than `bounds`.
 pub async fn read_body(session: &mut Session, bounds: Bounds) -> Result<Bytes, BodyError> {
     let announced = announced_length(&session.req_header().headers);
-    read_announced(session, bounds, announced).await
-}
-
-/// Reads the whole request body, whose length the head has announced, or not.
-async fn read_announced(
-    session: &mut Session,
-    bounds: Bounds,
-    announced: Option<usize>,
-) -> Result<Bytes, BodyError> {
     if announced.is_some_and(|length| length > bounds.body) {
         return Err(BodyError::TooLarge);
     }
@@ -195,22 +186,13 @@ pub async fn buffer_body_within(session: &mut Session, time: Duration) -> Result
     if let Some(body) = session.take_ready_body(BUFFERED_MAX) {
         return Ok(body);
     }
-    let announced = announced_length(&session.req_header().headers);
-    buffer_announced(session, time, announced).await
-}
-
-async fn buffer_announced(
-    session: &mut Session,
-    time: Duration,
-    announced: Option<usize>,
-) -> Result<Bytes, BodyError> {
     // Before the first read, or proxying would wait for a body that is gone.
     session.enable_retry_buffering();
     let bounds = Bounds {
         body: BUFFERED_MAX,
         time,
     };
-    let mut read = read_announced(session, bounds, announced).await;
+    let mut read = read_body(session, bounds).await;
     if read.is_ok() && session.retry_buffer_truncated() {
         read = Err(BodyError::TooLarge);
     }
@@ -232,9 +214,6 @@ pub async fn take_body(
     most: usize,
     time: Duration,
 ) -> Result<Bytes, BodyError> {
-    if let Some(body) = session.take_ready_body(most.min(BUFFERED_MAX)) {
-        return Ok(body);
-    }
     let length = announced_length(&session.req_header().headers);
     let read = match length {
         Some(length) if length > most => Err(BodyError::TooLarge),
@@ -242,7 +221,7 @@ pub async fn take_body(
             .await
             .unwrap_or(Err(BodyError::TooSlow)),
         _ => {
-            let body = buffer_announced(session, time, length).await?;
+            let body = buffer_body_within(session, time).await?;
             if body.len() <= most {
                 Ok(body)
             } else {

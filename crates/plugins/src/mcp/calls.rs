@@ -10,7 +10,7 @@ use pingora::http::RequestHeader;
 use serde_json::Value;
 
 use super::Mcp;
-use super::fields::{EarlyFields, LaterFields, MessageFields};
+use super::fields::{LaterFields, MessageFields};
 use super::labels::CallOutcome;
 use super::lists::{Listing, is_list};
 use super::message::{self, FORBIDDEN, Fault, INVALID_REQUEST, Message, Messages};
@@ -279,13 +279,13 @@ impl Mcp {
     /// Reads the message and decides on what it calls.
     pub(super) async fn decide_calls(
         &self,
+        fields: MessageFields,
         session: &mut Session,
         exchange: &mut Exchange,
     ) -> Flow {
         let refused = match self.read_body(session, exchange).await {
             Ok(body) => {
                 let request = session.req_header();
-                let fields = EarlyFields::of(&request.headers).later.message;
                 match self.decide_body(fields, request, exchange, &body) {
                     Ok(()) => return Flow::Continue,
                     Err(Refusal::Refused(refused)) => refused,

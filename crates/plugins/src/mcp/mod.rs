@@ -355,7 +355,7 @@ impl Mcp {
         if let Verdict::Now(flow) = self.admitted(later, session, exchange) {
             return flow;
         }
-        self.decide_calls(session, exchange).await
+        self.decide_calls(later.message, session, exchange).await
     }
 
     fn share(&self, request: &RequestHeader, exchange: &Exchange, response: &mut ResponseHeader) {
@@ -487,8 +487,9 @@ impl Filter for Mcp {
         Self: 'async_trait,
     {
         if calls::is_admitted(exchange) {
-            // What most of those that wait wait for is no more than their body.
-            return Box::pin(self.decide_calls(session, exchange));
+            // Most of those that wait need no more than their body.
+            let later = EarlyFields::of(&session.req_header().headers).later;
+            return Box::pin(self.decide_calls(later.message, session, exchange));
         }
         Box::pin(self.check_token(session, exchange))
     }
