@@ -27,7 +27,7 @@ use doorward_core::model::secret::Secret;
 use doorward_net::http::ClientInfo;
 use doorward_net::http::outbound::TokenStatus;
 use doorward_oidc_client::authorization::AuthorizationRequest;
-use doorward_oidc_client::id_token::{Expected, Issuer, Rules, check};
+use doorward_oidc_client::id_token::{IdTokenContext, Issuer, Rules, check};
 use doorward_oidc_client::token_response::{self, TokenResponse, TokenResponseError};
 use doorward_store::StoreError;
 
@@ -189,12 +189,12 @@ impl OwnClient {
         let access_token = access_token.ok_or_else(|| missing("access_token"))?;
         let id_token = tokens.id_token.as_ref().map(Secret::expose);
         let id_token = id_token.ok_or_else(|| missing("id_token"))?;
-        let expected = Expected {
+        let context = IdTokenContext {
             nonce: Some(exchange.nonce),
             access_token: Some(access_token),
             signed_in_since: exchange.signed_in_since,
         };
-        let told = self.verify(&realm, id_token, &expected)?;
+        let told = self.verify(&realm, id_token, &context)?;
         let claims = self.state.claims_of(access_token).await;
         let claims = claims.map_err(|_| ExchangeError::Unavailable)?;
         let sid = told.get("sid").and_then(Value::as_str);
@@ -253,7 +253,7 @@ impl OwnClient {
         &self,
         realm: &Realm,
         token: &str,
-        expected: &Expected<'_>,
+        context: &IdTokenContext<'_>,
     ) -> Result<Map<String, Value>, ExchangeError> {
         let refused = |error: &dyn std::fmt::Display| ExchangeError::Token(error.to_string());
         let parsed = Unverified::parse(token).map_err(|error| refused(&error))?;
@@ -272,7 +272,7 @@ impl OwnClient {
         };
         let now = self.state.clock.now_ms().div_euclid(1000);
         let alg = parsed.algorithm().as_sign_alg();
-        let checked = check(&claims, &rules, (alg, now), expected);
+        let checked = check(&claims, &rules, (alg, now), context);
         checked.map_err(|error| refused(&error))?;
         Ok(claims)
     }

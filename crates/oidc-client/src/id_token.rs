@@ -38,7 +38,7 @@ pub struct Rules<'a> {
 
 /// What was sent, and came back with the token.
 #[derive(Clone, Copy, Default)]
-pub struct Expected<'a> {
+pub struct IdTokenContext<'a> {
     /// The nonce of the request; `None`: no request is known, or it does not count.
     pub nonce: Option<&'a str>,
     /// The access token of the same answer.
@@ -93,7 +93,7 @@ pub fn check(
     claims: &Map<String, Value>,
     rules: &Rules<'_>,
     (alg, now): (SignAlg, i64),
-    expected: &Expected<'_>,
+    context: &IdTokenContext<'_>,
 ) -> Result<(), ClaimError> {
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     if rules.checks_validity {
@@ -116,7 +116,7 @@ pub fn check(
     if !is_for(claims, rules.client_id) {
         return Err(ClaimError::Audience);
     }
-    if let Some(own) = expected.nonce {
+    if let Some(own) = context.nonce {
         let is_same = |nonce: &str| bool::from(nonce.as_bytes().ct_eq(own.as_bytes()));
         if !text("nonce").is_some_and(is_same) {
             return Err(ClaimError::Nonce);
@@ -126,13 +126,13 @@ pub fn check(
     if !rules.acr.is_empty() && !text("acr").is_some_and(fits) {
         return Err(ClaimError::Context);
     }
-    if let Some(since) = expected.signed_in_since {
+    if let Some(since) = context.signed_in_since {
         let at = time(claims, "auth_time").map_err(ClaimError::AuthTime)?;
         if at.is_none_or(|at| at < since.saturating_sub(rules.leeway)) {
             return Err(ClaimError::Age);
         }
     }
-    if let (Some(hash), Some(token)) = (claims.get("at_hash"), expected.access_token)
+    if let (Some(hash), Some(token)) = (claims.get("at_hash"), context.access_token)
         && hash.as_str() != Some(&half_hash(alg, token))
     {
         return Err(ClaimError::AccessToken);
@@ -170,7 +170,7 @@ mod tests {
         checks_validity: true,
     };
 
-    const EXPECTED: Expected<'_> = Expected {
+    const CONTEXT: IdTokenContext<'_> = IdTokenContext {
         nonce: Some("n"),
         access_token: Some("at"),
         signed_in_since: None,
@@ -192,10 +192,10 @@ mod tests {
 
     fn checked(
         rules: &Rules<'_>,
-        expected: &Expected<'_>,
+        context: &IdTokenContext<'_>,
         changes: &Value,
     ) -> Result<(), ClaimError> {
-        check(&claims(changes), rules, (SignAlg::ES256, 150), expected)
+        check(&claims(changes), rules, (SignAlg::ES256, 150), context)
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
             (json!({"at_hash": "AAAA"}), ClaimError::AccessToken),
             (json!({"at_hash": 5}), ClaimError::AccessToken),
         ] {
-            let outcome = checked(&RULES, &EXPECTED, &changes);
+            let outcome = checked(&RULES, &CONTEXT, &changes);
             assert_eq!(outcome, Err(error), "{changes}");
         }
         for good in [
@@ -242,7 +242,7 @@ mod tests {
             json!({"aud": ["app", "other"], "azp": "app"}),
             json!({"at_hash": half_hash(SignAlg::ES256, "at")}),
         ] {
-            assert_eq!(checked(&RULES, &EXPECTED, &good), Ok(()), "{good}");
+            assert_eq!(checked(&RULES, &CONTEXT, &good), Ok(()), "{good}");
         }
     }
 
@@ -253,7 +253,7 @@ mod tests {
             issuer: Issuer::Matching(&is_tenant),
             ..RULES
         };
-        let of = |issuer: &str| checked(&rules, &EXPECTED, &json!({"iss": issuer}));
+        let of = |issuer: &str| checked(&rules, &CONTEXT, &json!({"iss": issuer}));
         assert_eq!(of("https://id/t1"), Ok(()));
         assert_eq!(of("https://id"), Err(ClaimError::Issuer));
     }
@@ -265,20 +265,20 @@ mod tests {
             ..RULES
         };
         let old = json!({"iss": "https://evil", "exp": 1, "iat": null});
-        assert_eq!(checked(&rules, &EXPECTED, &old), Ok(()));
+        assert_eq!(checked(&rules, &CONTEXT, &old), Ok(()));
         for (changes, error) in [
             (json!({"aud": "other"}), ClaimError::Audience),
             (json!({"sub": ""}), ClaimError::Subject),
             (json!({"nonce": "m"}), ClaimError::Nonce),
         ] {
-            assert_eq!(checked(&rules, &EXPECTED, &changes), Err(error));
+            assert_eq!(checked(&rules, &CONTEXT, &changes), Err(error));
         }
     }
 
     #[test]
     fn what_was_not_sent_is_not_compared() {
         let other = json!({"nonce": "m", "at_hash": "AAAA"});
-        assert_eq!(checked(&RULES, &Expected::default(), &other), Ok(()));
+        assert_eq!(checked(&RULES, &IdTokenContext::default(), &other), Ok(()));
     }
 
     #[test]
@@ -288,9 +288,9 @@ mod tests {
             acr: &gold,
             ..RULES
         };
-        let expected = Expected {
+        let context = IdTokenContext {
             signed_in_since: Some(130),
-            ..EXPECTED
+            ..CONTEXT
         };
         for (changes, outcome) in [
             (json!({"acr": "gold", "auth_time": 125}), Ok(())),
@@ -309,7 +309,7 @@ mod tests {
             ),
             (json!({"auth_time": 140}), Err(ClaimError::Context)),
         ] {
-            assert_eq!(checked(&rules, &expected, &changes), outcome, "{changes}");
+            assert_eq!(checked(&rules, &context, &changes), outcome, "{changes}");
         }
     }
 }

@@ -9,7 +9,7 @@ use super::refusal::IdTokenError;
 use crate::Call;
 use doorward_core::jose::verify::Unverified;
 use doorward_net::http::outbound::ChosenBy;
-use doorward_oidc_client::id_token::{Expected, Issuer, Rules, check, may_be_id_token};
+use doorward_oidc_client::id_token::{IdTokenContext, Issuer, Rules, check, may_be_id_token};
 
 /// How far the provider's clock and ours may differ, in seconds.
 pub(crate) const LEEWAY: i64 = 60;
@@ -19,7 +19,7 @@ pub(super) async fn verify(
     call: &Call,
     (provider, metadata): (&Provider, &Metadata),
     token: &str,
-    expected: &Expected<'_>,
+    context: &IdTokenContext<'_>,
 ) -> Result<Map<String, Value>, IdTokenError> {
     let parsed = Unverified::parse(token)?;
     if !may_be_id_token(&parsed) {
@@ -52,6 +52,6 @@ pub(super) async fn verify(
         checks_validity: true,
     };
     let alg = algorithm.as_sign_alg();
-    check(&claims, &rules, (alg, now), expected)?;
+    check(&claims, &rules, (alg, now), context)?;
     Ok(claims)
 }

@@ -48,7 +48,7 @@ use doorward_net::http::outbound::GuardedClient;
 use doorward_net::http::provider_error;
 use doorward_net::telemetry::Metrics;
 use doorward_oidc_client::authorization::is_from_provider;
-use doorward_oidc_client::id_token::Expected;
+use doorward_oidc_client::id_token::IdTokenContext;
 use doorward_store::{Store, StoreError};
 use exchange::{tokens, user_info};
 use groups::Membership;
@@ -282,12 +282,12 @@ async fn subject(
     let tokens = tokens(call, (provider, metadata), exchange).await?;
     let began_s = login_state.began_ms.div_euclid(1000);
     let access_token = tokens.access_token.as_ref();
-    let expected = Expected {
+    let context = IdTokenContext {
         nonce: Some(nonce),
         access_token: access_token.map(|token| token.expose()),
         signed_in_since: login_state.max_age.map(|age| began_s.saturating_sub(age)),
     };
-    let claims = id_token::verify(call, (provider, metadata), &tokens.id_token, &expected).await?;
+    let claims = id_token::verify(call, (provider, metadata), &tokens.id_token, &context).await?;
     let subject = claims.get("sub").and_then(Value::as_str);
     let subject = subject.unwrap_or_default().to_owned();
     let info = match access_token.filter(|_| provider.written.userinfo) {

@@ -102,12 +102,12 @@ impl IdTokens {
         };
         // Tokens that were refreshed have the login's time, which was good once.
         let max_age = self.max_age.filter(|_| expected.nonce.is_some());
-        let request = id_token::Expected {
+        let context = id_token::IdTokenContext {
             nonce: expected.nonce.filter(|_| self.verify_nonce),
             access_token: Some(expected.access),
             signed_in_since: max_age.map(|max_age| expected.now.saturating_sub(max_age)),
         };
-        id_token::check(claims, &rules, (alg, expected.now), &request).map_err(Refusal::from)
+        id_token::check(claims, &rules, (alg, expected.now), &context).map_err(Refusal::from)
     }
 }
 
