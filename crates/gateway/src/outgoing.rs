@@ -59,7 +59,7 @@ impl Gateway {
         let http2 = service.dialer.as_ref().is_some_and(Dialer::is_http2);
         if fields.has(HeadFields::TRAILER) && !(http2 && ctx.is_http2()) {
             // No trailers follow, so none are to be waited for.
-            request.fields().remove(header::TRAILER);
+            request.remove(&header::TRAILER);
         }
         forward::prepare(request.parts_mut(), fields, &rules, &origin)?;
         if self.settings.forward_certificates {

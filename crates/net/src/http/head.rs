@@ -3,7 +3,7 @@
 
 use std::ops::Deref;
 
-use http::{HeaderMap, Request, Response, request, response};
+use http::{HeaderMap, HeaderName, Request, Response, request, response};
 use pingora::http::{RequestHeader, ResponseHeader};
 
 /// The parts of `head`, which is left empty.
@@ -65,6 +65,14 @@ impl<'a> UpstreamRequest<'a> {
         &mut self.parts_mut().headers
     }
 
+    /// Removes all fields of a name. The head keeps its form.
+    pub fn remove(&mut self, name: &HeaderName) {
+        match &mut self.parts {
+            Some(parts) => drop(parts.headers.remove(name)),
+            None => drop(self.head.remove_header(name)),
+        }
+    }
+
     /// The head in the engine's form, to be changed.
     pub fn head_mut(&mut self) -> &mut RequestHeader {
         if let Some(parts) = self.parts.take() {
@@ -111,6 +119,9 @@ mod tests {
             .fields()
             .insert("x-four", HeaderValue::from_static("4"));
         assert_eq!(changed.headers.len(), 4);
+        changed.remove(&HeaderName::from_static("x-one"));
+        changed.head_mut();
+        changed.remove(&HeaderName::from_static("x-three"));
         drop(changed);
         assert_eq!(
             (request.method.as_str(), request.raw_path()),
@@ -120,12 +131,7 @@ mod tests {
         let fields: Vec<_> = fields
             .map(|(name, value)| (name.as_str(), value.as_bytes()))
             .collect();
-        let expected: [(&str, &[u8]); 4] = [
-            ("x-one", b"1"),
-            ("x-two", b"2"),
-            ("x-three", b"3"),
-            ("x-four", b"4"),
-        ];
+        let expected: [(&str, &[u8]); 2] = [("x-four", b"4"), ("x-two", b"2")];
         assert_eq!(fields, expected);
         assert_eq!(request.send_end_stream(), Some(false));
     }

@@ -220,7 +220,7 @@ impl Filter for StaticRequest {
 
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         field::write_in_place(&self.in_place, exchange, request.fields());
-        request.fields().remove(EXPECT);
+        request.remove(&EXPECT);
     }
 
     fn warnings(&self) -> Vec<String> {

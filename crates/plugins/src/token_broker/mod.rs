@@ -434,7 +434,7 @@ impl Filter for TokenBroker {
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut UpstreamRequest<'_>) {
         if exchange.body.is_some() {
             // The body is here: no upstream has to be asked whether to send it.
-            request.fields().remove(EXPECT);
+            request.remove(&EXPECT);
         }
     }
 }
