@@ -18,8 +18,14 @@ pub fn names_events(accept: &HeaderValue) -> bool {
     memchr::memchr_iter(b'/', accept).any(|slash| {
         let start = slash.checked_sub(SLASH);
         let part = start.and_then(|start| accept.get(start..start + EVENT_STREAM.len()));
-        part.is_some_and(|part| part.eq_ignore_ascii_case(EVENT_STREAM))
+        part.is_some_and(is_event_stream)
     })
+}
+
+fn is_event_stream(media_type: &[u8]) -> bool {
+    // Most others begin with another letter, and nearly all clients write small ones.
+    matches!(media_type, [b't' | b'T', ..])
+        && (media_type == EVENT_STREAM || media_type.eq_ignore_ascii_case(EVENT_STREAM))
 }
 
 /// The weight among the `parameters` of an item, in thousandths; 1000 without one, 0
