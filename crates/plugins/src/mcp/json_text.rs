@@ -10,9 +10,6 @@ use super::member_names::{MemberName, ObjectNames, OpenNames};
 /// Most objects and arrays inside one another.
 const MAX_DEPTH: usize = 128;
 
-/// How many words of eight bytes are looked at before a text counts as long.
-const SHORT_WORDS: usize = 3;
-
 /// Longest number without an exponent that every reader can hold, about.
 const LONG_NUMBER: usize = 300;
 
@@ -79,10 +76,11 @@ impl<'t> Quoted<'t> {
 /// Goes through a text that should be JSON.
 pub(super) struct JsonText<'t> {
     text: &'t [u8],
-    at: usize,
+    /// What of it is yet to be read.
+    rest: &'t [u8],
     depth: usize,
     /// The names of the objects that are open, unless an object may have one twice.
-    names: OpenNames,
+    names: OpenNames<'t>,
     /// Whether no object may have two members of one name, all texts mean something,
     /// and all numbers can be held.
     is_strict: bool,
@@ -97,7 +95,7 @@ impl<'t> JsonText<'t> {
     pub(super) fn strict(text: &'t [u8]) -> Self {
         Self {
             text,
-            at: 0,
+            rest: text,
             depth: 0,
             names: OpenNames::new(),
             is_strict: true,
@@ -115,19 +113,28 @@ impl<'t> JsonText<'t> {
     }
 
     /// How much of the text was read, in bytes.
+    #[inline(always)]
     pub(super) fn position(&self) -> usize {
-        self.at
+        self.text.len() - self.rest.len()
     }
 
     /// What was read since a position.
+    #[inline(always)]
     fn since(&self, position: usize) -> &'t [u8] {
-        self.text.get(position..self.at).unwrap_or_default()
+        let read = position..self.position();
+        self.text.get(read).unwrap_or_default()
     }
 
     /// The next byte. Behind the end it is a control character, which nothing takes.
     #[inline(always)]
     fn byte(&self) -> u8 {
-        self.text.get(self.at).copied().unwrap_or(0)
+        self.rest.first().copied().unwrap_or(0)
+    }
+
+    /// Goes past some bytes, as far as there are so many.
+    #[inline(always)]
+    fn pass(&mut self, count: usize) {
+        self.rest = self.rest.get(count..).unwrap_or_default();
     }
 
     /// The first byte of what comes next, as [`Self::byte`].
@@ -138,7 +145,7 @@ impl<'t> JsonText<'t> {
             if byte > b' ' || !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
                 return byte;
             }
-            self.at += 1;
+            self.pass(1);
         }
     }
 
@@ -148,7 +155,7 @@ impl<'t> JsonText<'t> {
         if self.peek() != byte {
             return Err(JsonError::Malformed);
         }
-        self.at += 1;
+        self.pass(1);
         Ok(())
     }
 
@@ -159,14 +166,14 @@ impl<'t> JsonText<'t> {
         if byte != b',' && byte != end {
             return Err(JsonError::Malformed);
         }
-        self.at += 1;
+        self.pass(1);
         Ok(byte == b',')
     }
 
     /// The text has no more than blanks.
     pub(super) fn end(&mut self) -> Result<()> {
         self.peek();
-        if self.at >= self.text.len() {
+        if self.rest.is_empty() {
             Ok(())
         } else {
             Err(JsonError::Malformed)
@@ -177,34 +184,23 @@ impl<'t> JsonText<'t> {
     #[inline(always)]
     pub(super) fn object(
         &mut self,
-        mut member: impl FnMut(&mut Self, MemberName<'_>) -> Result<()>,
+        mut member: impl FnMut(&mut Self, &MemberName<'_>) -> Result<()>,
     ) -> Result<()> {
         self.expect(b'{')?;
         self.deeper()?;
-        let mut names = ObjectNames::begin(&self.names);
+        let mut names = ObjectNames::begin(self.position(), &self.names);
         if self.peek() == b'}' {
-            self.at += 1;
+            self.pass(1);
         } else {
             loop {
-                self.peek();
-                let decoded: Cow<'t, [u8]>;
-                let (name, is_new) = match self.name()? {
-                    Ok(name) => {
-                        let is_new = !self.is_strict || names.add(&mut self.names, name);
-                        (name, is_new)
+                let name = match self.short_name() {
+                    Some(name) if !self.is_strict || names.add_short(&mut self.names, name.key) => {
+                        name
                     }
-                    Err(text) => {
-                        decoded = text;
-                        let is_new =
-                            !self.is_strict || names.add_decoded(&self.names, decoded.clone());
-                        (MemberName::of(&decoded), is_new)
-                    }
+                    Some(_) => return Err(JsonError::MemberTwice),
+                    None => self.any_name(&mut names)?,
                 };
-                self.expect(b':')?;
-                if !is_new {
-                    return Err(JsonError::MemberTwice);
-                }
-                member(self, name)?;
+                member(self, &name)?;
                 if !self.goes_on(b'}')? {
                     break;
                 }
@@ -215,17 +211,35 @@ impl<'t> JsonText<'t> {
         Ok(())
     }
 
-    /// Reads the name of a member; in bytes of its own where it is written with escapes.
+    /// Reads a name and the colon behind it, if the name is short and plain, and no blanks
+    /// are round it.
     #[inline(always)]
-    fn name(&mut self) -> Result<std::result::Result<MemberName<'t>, Cow<'t, [u8]>>> {
-        if let Some((word, text)) = self.short_string() {
-            return Ok(Ok(MemberName::of_word(word, text)));
+    fn short_name(&mut self) -> Option<MemberName<'t>> {
+        let [b'"', inside @ ..] = self.rest.first_chunk::<10>()? else {
+            return None;
+        };
+        let word = u64::from_le_bytes(*inside.first_chunk()?);
+        let length = first_mark(stops(word) | word & HIGH);
+        let end = inside.get(length..length + 2)?;
+        if length > MemberName::SHORT || end != b"\":" {
+            return None;
         }
-        let name = self.string()?;
-        if name.has_escapes {
-            return Ok(Err(name.bytes()?));
-        }
-        Ok(Ok(MemberName::of(name.inside)))
+        let text = self.rest.get(1..=length)?;
+        self.pass(length + 3);
+        Some(MemberName::of_word(word, text))
+    }
+
+    /// Reads any name and the colon behind it.
+    #[inline(never)]
+    fn any_name(&mut self, names: &mut ObjectNames<'t>) -> Result<MemberName<'t>> {
+        self.peek();
+        let name = match self.short_string() {
+            Some((word, text)) => MemberName::of_word(word, text),
+            None => MemberName::of(self.string()?.bytes()?),
+        };
+        self.expect(b':')?;
+        let is_new = !self.is_strict || names.add(&mut self.names, &name);
+        is_new.then_some(name).ok_or(JsonError::MemberTwice)
     }
 
     /// Reads an array; `element` reads each of its values.
@@ -233,7 +247,7 @@ impl<'t> JsonText<'t> {
         self.expect(b'[')?;
         self.deeper()?;
         if self.peek() == b']' {
-            self.at += 1;
+            self.pass(1);
         } else {
             loop {
                 self.peek();
@@ -266,11 +280,14 @@ impl<'t> JsonText<'t> {
                 has_escapes: false,
             });
         }
-        let start = self.at + 1;
+        let start = self.position();
         let has_escapes = self.skip_string()?;
-        let inside = self.text.get(start..self.at - 1);
+        let inside = match self.since(start) {
+            [b'"', inside @ .., b'"'] => inside,
+            _ => &[],
+        };
         Ok(Quoted {
-            inside: inside.unwrap_or_default(),
+            inside,
             has_escapes,
         })
     }
@@ -280,25 +297,23 @@ impl<'t> JsonText<'t> {
     #[inline(always)]
     fn short_string(&mut self) -> Option<(u64, &'t [u8])> {
         // The quote, the word, and the byte behind it.
-        let rest = self.text.get(self.at..)?;
-        let [b'"', inside @ ..] = rest.first_chunk::<10>()? else {
+        let [b'"', inside @ ..] = self.rest.first_chunk::<10>()? else {
             return None;
         };
         let word = u64::from_le_bytes(*inside.first_chunk()?);
         // Without a mark all of the word is plain.
         let mut length = first_mark(stops(word) | word & HIGH);
-        let mut end = *inside.get(length)?;
-        if length == 8 && end != b'"' {
-            let [_, inside @ ..] = rest.first_chunk::<18>()?;
-            let word = u64::from_le_bytes(*inside.last_chunk::<9>()?.first_chunk()?);
+        if length == 8 && inside[8] != b'"' {
+            let second = self.rest.get(9..18)?;
+            let word = u64::from_le_bytes(*second.first_chunk()?);
             length += first_mark(stops(word) | word & HIGH);
-            end = *inside.get(length)?;
         }
-        if end != b'"' {
+        let (text, behind) = self.rest.get(1..)?.split_at_checked(length)?;
+        let [b'"', rest @ ..] = behind else {
             return None;
-        }
-        self.at += length + 2;
-        Some((word, rest.get(1..=length)?))
+        };
+        self.rest = rest;
+        Some((word, text))
     }
 
     /// Goes past any text; whether it has escapes.
@@ -307,12 +322,11 @@ impl<'t> JsonText<'t> {
         if self.byte() != b'"' {
             return Err(JsonError::Malformed);
         }
-        self.at += 1;
+        self.pass(1);
         let mut has_escapes = false;
         loop {
-            let rest = self.text.get(self.at..).unwrap_or_default();
-            let run = PlainRun::of(rest);
-            self.at += run.length;
+            let run = PlainRun::of(self.rest);
+            self.pass(run.length);
             if !run.is_ascii {
                 self.check_utf_8()?;
             }
@@ -320,14 +334,14 @@ impl<'t> JsonText<'t> {
                 b'"' => break,
                 b'\\' => {
                     has_escapes = true;
-                    self.at += 1;
+                    self.pass(1);
                     self.escape()?;
                 }
                 // The text ends, or has a control character.
                 _ => return Err(JsonError::Malformed),
             }
         }
-        self.at += 1;
+        self.pass(1);
         Ok(has_escapes)
     }
 
@@ -346,7 +360,7 @@ impl<'t> JsonText<'t> {
     /// Goes past what is behind a backslash.
     fn escape(&mut self) -> Result<()> {
         let kind = self.byte();
-        self.at += 1;
+        self.pass(1);
         match kind {
             b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Ok(()),
             b'u' => {
@@ -362,13 +376,13 @@ impl<'t> JsonText<'t> {
     }
 
     fn code_unit(&mut self) -> Result<u32> {
-        let digits = self.text.get(self.at..self.at + 4).unwrap_or_default();
+        let digits = self.rest.get(..4).unwrap_or_default();
         let mut unit = (!digits.is_empty()).then_some(0);
         for digit in digits {
             let digit = char::from(*digit).to_digit(16);
             unit = unit.zip(digit).map(|(unit, digit)| unit * 16 + digit);
         }
-        self.at += 4;
+        self.pass(4);
         unit.ok_or(JsonError::Malformed)
     }
 
@@ -385,7 +399,7 @@ impl<'t> JsonText<'t> {
     #[inline(always)]
     pub(super) fn skip(&mut self) -> Result<&'t [u8]> {
         let first = self.peek();
-        let start = self.at;
+        let start = self.position();
         match first {
             b'"' => {
                 if self.short_string().is_none() {
@@ -417,24 +431,21 @@ impl<'t> JsonText<'t> {
     }
 
     fn word(&mut self, word: &[u8]) -> Result<()> {
-        let rest = self.text.get(self.at..).unwrap_or_default();
-        if rest.starts_with(word) {
-            self.at += word.len();
-            Ok(())
-        } else {
-            Err(JsonError::Malformed)
-        }
+        let rest = self.rest.strip_prefix(word);
+        self.rest = rest.ok_or(JsonError::Malformed)?;
+        Ok(())
     }
 
     /// Goes past a number that does not begin with zero. Most are short, and whole.
     #[inline(always)]
     fn skip_integer(&mut self) -> Result<()> {
-        let start = self.at;
+        let start = self.rest;
         while self.byte().is_ascii_digit() {
-            self.at += 1;
+            self.pass(1);
         }
-        if matches!(self.byte(), b'.' | b'e' | b'E') || self.at - start > LONG_NUMBER {
-            self.at = start;
+        let length = start.len() - self.rest.len();
+        if matches!(self.byte(), b'.' | b'e' | b'E') || length > LONG_NUMBER {
+            self.rest = start;
             return self.number();
         }
         Ok(())
@@ -442,27 +453,28 @@ impl<'t> JsonText<'t> {
 
     #[inline(never)]
     fn number(&mut self) -> Result<()> {
-        let start = self.at;
+        let start = self.position();
         let mut has_exponent = false;
-        self.at += usize::from(self.byte() == b'-');
+        self.pass(usize::from(self.byte() == b'-'));
         if self.byte() == b'0' {
-            self.at += 1;
+            self.pass(1);
         } else {
             self.digits()?;
         }
         if self.byte() == b'.' {
-            self.at += 1;
+            self.pass(1);
             self.digits()?;
         }
         if matches!(self.byte(), b'e' | b'E') {
-            self.at += 1;
+            self.pass(1);
             has_exponent = true;
-            self.at += usize::from(matches!(self.byte(), b'+' | b'-'));
+            self.pass(usize::from(matches!(self.byte(), b'+' | b'-')));
             self.digits()?;
         }
-        if self.is_strict && (has_exponent || self.at - start > LONG_NUMBER) {
+        let number = self.since(start);
+        if self.is_strict && (has_exponent || number.len() > LONG_NUMBER) {
             // Readers differ in what they make of a number that they can't hold.
-            let number = std::str::from_utf8(self.since(start)).ok();
+            let number = std::str::from_utf8(number).ok();
             let number = number.and_then(|number| number.parse::<f64>().ok());
             let is_held = number.is_some_and(f64::is_finite);
             return is_held.then_some(()).ok_or(JsonError::Malformed);
@@ -472,11 +484,11 @@ impl<'t> JsonText<'t> {
 
     #[inline(always)]
     fn digits(&mut self) -> Result<()> {
-        let start = self.at;
+        let start = self.rest.len();
         while self.byte().is_ascii_digit() {
-            self.at += 1;
+            self.pass(1);
         }
-        if self.at > start {
+        if self.rest.len() < start {
             Ok(())
         } else {
             Err(JsonError::Malformed)
@@ -520,33 +532,9 @@ struct PlainRun {
 }
 
 impl PlainRun {
-    /// Names are short, and most bytes of a body are in long texts: these are searched
-    /// many bytes at a time.
-    #[inline(always)]
+    /// Short texts do not come here, and most bytes of a body are in long ones: these are
+    /// searched many bytes at a time.
     fn of(bytes: &[u8]) -> Self {
-        let (words, _) = bytes.as_chunks::<8>();
-        let words = words.get(..SHORT_WORDS).unwrap_or(words);
-        let mut all = 0;
-        for (place, word) in words.iter().enumerate() {
-            let word = u64::from_le_bytes(*word);
-            all |= word;
-            let stops = stops(word);
-            if stops != 0 {
-                return Self {
-                    length: place * 8 + stops.trailing_zeros() as usize / 8,
-                    is_ascii: all & HIGH == 0,
-                };
-            }
-        }
-        let seen = words.len() * 8;
-        let long = Self::of_long(bytes.get(seen..).unwrap_or_default());
-        Self {
-            length: seen + long.length,
-            is_ascii: all & HIGH == 0 && long.is_ascii,
-        }
-    }
-
-    fn of_long(bytes: &[u8]) -> Self {
         let stop = memchr::memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
         let plain = bytes.get(..stop).unwrap_or_default();
         let most = most_turned(plain);
@@ -565,9 +553,19 @@ impl PlainRun {
 /// The last of some characters, in an order in which those of ASCII come first, then
 /// others, and control characters last.
 fn most_turned(bytes: &[u8]) -> u8 {
+    if bytes.len() < 64 {
+        most_turned_of_chunks::<16>(bytes)
+    } else {
+        most_turned_of_chunks::<64>(bytes)
+    }
+}
+
+/// The same, found in all places of chunks at once.
+#[inline(always)]
+fn most_turned_of_chunks<const LENGTH: usize>(bytes: &[u8]) -> u8 {
     let turned = |byte: u8| byte.wrapping_sub(0x20);
-    let mut most = [0; 32];
-    let mut add = |chunk: &[u8; 32]| {
+    let mut most = [0; LENGTH];
+    let mut add = |chunk: &[u8; LENGTH]| {
         for (most, byte) in most.iter_mut().zip(chunk) {
             *most = turned(*byte).max(*most);
         }

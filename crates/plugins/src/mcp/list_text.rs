@@ -111,7 +111,7 @@ impl<S: Fn(&ListKind, &str) -> bool> Edits<'_, S> {
         }
         let mut has_result = false;
         json.object(|json, name| {
-            if name.text != b"result" {
+            if *name.text != *b"result" {
                 return json.skip().map(drop);
             }
             // Readers differ in what they make of two members of one name.
@@ -129,7 +129,7 @@ impl<S: Fn(&ListKind, &str) -> bool> Edits<'_, S> {
         let first = self.changes.len();
         let mut is_scoped = false;
         json.object(|json, name| {
-            if name.text == b"cacheScope" {
+            if *name.text == *b"cacheScope" {
                 json.peek();
                 let start = json.position();
                 json.skip()?;
@@ -141,7 +141,7 @@ impl<S: Fn(&ListKind, &str) -> bool> Edits<'_, S> {
             }
             let Some(kind) = LISTS
                 .iter()
-                .position(|kind| kind.member.as_bytes() == name.text)
+                .position(|kind| kind.member.as_bytes() == &*name.text)
             else {
                 return json.skip().map(drop);
             };
@@ -192,7 +192,7 @@ fn element_name<'t>(json: &mut JsonText<'t>, key: &str) -> Result<Option<Cow<'t,
     }
     let (mut name, mut times) = (None, 0);
     json.object(|json, member| {
-        if member.text != key.as_bytes() {
+        if *member.text != *key.as_bytes() {
             return json.skip().map(drop);
         }
         times += 1;

@@ -379,7 +379,7 @@ impl<'t> MessageMembers<'t> {
         json.object(|json, name| self.member(json, name))
     }
 
-    fn member(&mut self, json: &mut JsonText<'t>, name: MemberName<'_>) -> Result<(), JsonError> {
+    fn member(&mut self, json: &mut JsonText<'t>, name: &MemberName<'_>) -> Result<(), JsonError> {
         match (name.key, json.peek()) {
             (key::JSONRPC, b'"') => self.version = Some(json.string()?),
             (key::METHOD, b'"') => self.method = Some(json.string()?),

@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use proptest::prelude::*;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -146,6 +148,67 @@ fn a_name_twice_is_found_in_its_own_object_alone() {
     }
     for text in [r#"{"a":{"a":{"a":1}},"b":{"a":1}}"#, r#"[{"a":1},{"a":1}]"#] {
         assert_eq!(passes(JsonText::strict(text.as_bytes())), Ok(()));
+    }
+}
+
+/// Objects within objects, by their names alone.
+#[derive(Debug, Clone)]
+struct Names(Vec<(String, bool, Names)>);
+
+impl Names {
+    fn any() -> impl Strategy<Value = Self> {
+        let name = prop_oneof![
+            3 => "[ab]{0,3}",
+            2 => "[a-z]{1,2}",
+            1 => "[ab]{7,9}",
+            1 => "[a-z]{10,20}",
+        ];
+        let none = Just(Self(Vec::new()));
+        none.prop_recursive(3, 120, 40, move |inner| {
+            let members = (name.clone(), proptest::bool::weighted(0.1), inner);
+            proptest::collection::vec(members, 0..40).prop_map(Self)
+        })
+    }
+
+    fn text(&self) -> String {
+        let members = self.0.iter().map(|(name, is_escaped, value)| {
+            let name: String = if *is_escaped {
+                name.chars()
+                    .map(|letter| format!("\\u{:04x}", u32::from(letter)))
+                    .collect()
+            } else {
+                name.clone()
+            };
+            format!("\"{name}\":{}", value.text())
+        });
+        format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+    }
+
+    fn are_unique(&self) -> bool {
+        let mut names = HashSet::new();
+        let mut members = self.0.iter();
+        members.all(|(name, _, value)| names.insert(name) && value.are_unique())
+    }
+
+    /// With the members only that come first under their name.
+    fn without_others(self) -> Self {
+        let mut names = HashSet::new();
+        let members = self.0.into_iter();
+        let first = members.filter(|(name, ..)| names.insert(name.clone()));
+        let first =
+            first.map(|(name, is_escaped, value)| (name, is_escaped, value.without_others()));
+        Self(first.collect())
+    }
+}
+
+proptest! {
+    #[test]
+    fn an_object_has_a_name_twice_if_a_set_of_its_names_has(names in Names::any()) {
+        let text = names.text();
+        let expected = if names.are_unique() { Ok(()) } else { Err(JsonError::MemberTwice) };
+        prop_assert_eq!(passes(JsonText::strict(text.as_bytes())), expected, "{}", text);
+        let text = names.without_others().text();
+        prop_assert_eq!(passes(JsonText::strict(text.as_bytes())), Ok(()), "{}", text);
     }
 }
 
