@@ -178,7 +178,7 @@ impl<'r> Field<'r> {
             Self::Absent => Ok(None),
             Self::Single(value) => {
                 let text = value.to_str().map_err(|_| unclear)?;
-                Ok(Some(text.trim()))
+                Ok(Some(text.trim_ascii()))
             }
             Self::Repeated => Err(unclear),
         }

@@ -358,10 +358,7 @@ impl Mcp {
         self.decide_calls(later.message, session, exchange).await
     }
 
-    fn share(&self, request: &RequestHeader, exchange: &Exchange, response: &mut ResponseHeader) {
-        if !may_have_origin(exchange) {
-            return;
-        }
+    fn share(&self, request: &RequestHeader, response: &mut ResponseHeader) {
         let Some(origin) = self.shared_with(request) else {
             return;
         };
@@ -370,14 +367,6 @@ impl Mcp {
         let _ = response.insert_header(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
         let _ = response.append_header(VARY, BY_ORIGIN);
     }
-}
-
-/// The request came without `Origin`, as those that no page sends.
-struct WithoutOrigin;
-
-/// Whether a request may name the page that sent it.
-fn may_have_origin(exchange: &Exchange) -> bool {
-    !exchange.notes.iter().any(|note| note.is::<WithoutOrigin>())
 }
 
 /// Where tokens may be, as the plugin that checks them has it.
@@ -460,9 +449,6 @@ impl Filter for Mcp {
             return Verdict::Now(Flow::Respond(reply));
         }
         exchange.awaits_events = fields.awaited_events(&request.method);
-        if matches!(fields.origin, Field::Absent) {
-            exchange.notes.push(Box::new(WithoutOrigin));
-        }
         let later = fields.later;
         match self.plugin.on_request(session, exchange) {
             Verdict::Now(Flow::Continue) => self.admitted(later, session, exchange),
@@ -539,7 +525,7 @@ impl Filter for Mcp {
         self.plugin.on_upstream_request(exchange, request);
         // It is checked here. A server that knows no other name than its own would
         // refuse the pages that the configuration allows.
-        request.fields().remove(ORIGIN);
+        request.remove(&ORIGIN);
         if calls::listing(exchange).is_some() {
             request.fields().insert(ACCEPT_ENCODING, calls::IDENTITY);
         }
@@ -555,7 +541,7 @@ impl Filter for Mcp {
         if let Some(sessions) = &self.sessions {
             sessions.note(request, exchange, response);
         }
-        self.share(request, exchange, response);
+        self.share(request, response);
     }
 
     fn on_own_response(
@@ -565,7 +551,7 @@ impl Filter for Mcp {
         response: &mut ResponseHeader,
     ) {
         self.plugin.on_own_response(request, exchange, response);
-        self.share(request, exchange, response);
+        self.share(request, response);
     }
 
     fn owned_headers(&self) -> &[HeaderName] {

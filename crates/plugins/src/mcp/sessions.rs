@@ -268,7 +268,9 @@ impl Sessions {
             self.table.0.lock().remove(&id);
             return;
         }
-        let given = response.headers.get(&SESSION);
+        // Names of the standard, as nearly all are, are told from it at once.
+        let mut fields = response.headers.iter();
+        let given = fields.find_map(|(name, value)| (name == SESSION).then_some(value));
         let Some(session) = given.filter(|given| status.is_success() && used() != Some(*given))
         else {
             return;
