@@ -45,10 +45,9 @@ pub(crate) enum FetchError {
         /// The issuer that it names, and that of the configuration.
         mismatch: String,
     },
-    /// An https provider names an http key set, which anyone on the way
-    /// could replace.
-    #[error("key set of an https provider is on http")]
-    Downgrade,
+    /// The provider names its key set by what can't be used.
+    #[error("jwks_uri: {0}")]
+    KeySetAddress(MetadataError),
 }
 
 impl FetchError {
@@ -287,10 +286,7 @@ fn jwks_url(
     // RFC 8414 §2: it is optional. A pseudo issuer has the further sets alone.
     let named = document.and_then(|document| document.get("jwks_uri"));
     let is_secure = config.issuer.scheme() == "https";
-    metadata::address(named, is_secure).map_err(|error| match error {
-        MetadataError::Downgrade => FetchError::Downgrade,
-        _ => FetchError::Missing("jwks_uri"),
-    })
+    metadata::address(named, is_secure).map_err(FetchError::KeySetAddress)
 }
 
 async fn key_set(provider: &Provider, url: Url) -> Result<KeySet, FetchError> {
@@ -365,11 +361,20 @@ mod tests {
             let issuer = Url::parse(issuer).expect("a URL");
             ProviderConfig::discovered(issuer, doorward_net::http::outbound::Options::default())
         };
-        let document: Map<String, Value> =
-            serde_json::from_str(r#"{"jwks_uri":"http://h/keys"}"#).expect("JSON");
-        let document = Arc::new(document);
-        let outcome = jwks_url(&config("https://h"), Some(&document));
-        assert!(matches!(outcome, Err(FetchError::Downgrade)));
-        assert!(jwks_url(&config("http://h"), Some(&document)).is_ok());
+        let document = |jwks_uri: &str| {
+            let member = ("jwks_uri".to_owned(), Value::from(jwks_uri));
+            Arc::new(Map::from_iter([member]))
+        };
+        let plain = document("http://h/keys");
+        let outcome = jwks_url(&config("https://h"), Some(&plain));
+        let error = outcome.expect_err("it is on http").to_string();
+        assert_eq!(
+            error,
+            "jwks_uri: it is an http address of an https provider"
+        );
+        assert!(jwks_url(&config("http://h"), Some(&plain)).is_ok());
+        let outcome = jwks_url(&config("https://h"), Some(&document("keys")));
+        let error = outcome.expect_err("it is no address").to_string();
+        assert_eq!(error, "jwks_uri: it is no usable address");
     }
 }
