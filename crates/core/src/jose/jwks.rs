@@ -212,14 +212,20 @@ fn public(jwk: &Map<String, Value>) -> Map<String, Value> {
 
 type Verifiers = SmallVec<[(Algorithm, ParsedPublicKey); 1]>;
 
-fn rsa(modulus: &[u8], exponent: &[u8], pinned: Option<Algorithm>) -> Verifiers {
+/// Whether an RSA key of this modulus and exponent, without leading zeros, proves anything:
+/// it has 2048 to 8192 bits.
+pub(super) fn is_sound_rsa(modulus: &[u8], exponent: &[u8]) -> bool {
     let bits = modulus.len() * 8
         - modulus
             .first()
             .map_or(0, |top| top.leading_zeros() as usize);
     // An exponent of 1 makes every text its own signature; AWS-LC takes it.
     let sound = exponent.last().is_some_and(|low| low % 2 == 1) && exponent != [1];
-    if !(2048..=8192).contains(&bits) || !sound || exponent.len() > 4 {
+    (2048..=8192).contains(&bits) && sound && exponent.len() <= 4
+}
+
+fn rsa(modulus: &[u8], exponent: &[u8], pinned: Option<Algorithm>) -> Verifiers {
+    if !is_sound_rsa(modulus, exponent) {
         return Verifiers::new();
     }
     Algorithm::RSA

@@ -3,8 +3,12 @@
 use aws_lc_rs::signature::{ParsedPublicKey, VerificationAlgorithm};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use x509_parser::prelude::FromDer;
+use x509_parser::public_key::RSAPublicKey;
+use x509_parser::x509::SubjectPublicKeyInfo;
 
 use super::algorithm::Algorithm;
+use super::jwks;
 
 /// What can go before the key itself in a PEM text.
 const KINDS: [&str; 2] = ["PUBLIC KEY", "RSA PUBLIC KEY"];
@@ -22,7 +26,8 @@ impl PublicKey {
     pub fn read(algorithm: Algorithm, pem: &str) -> Option<Self> {
         let der = der(pem)?;
         let parameters: &'static dyn VerificationAlgorithm = match algorithm.rsa() {
-            Some(parameters) => parameters,
+            Some(parameters) if is_sound_rsa(&der) => parameters,
+            Some(_) => return None,
             None => algorithm.curve()?.0,
         };
         let key = ParsedPublicKey::new(parameters, der).ok()?;
@@ -38,6 +43,21 @@ impl PublicKey {
     pub fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
         self.key.verify_sig(message, signature).is_ok()
     }
+}
+
+/// Whether there is an RSA key, as RFC 5280 or RFC 8017 has it, that proves anything.
+fn is_sound_rsa(der: &[u8]) -> bool {
+    let info = SubjectPublicKeyInfo::from_der(der);
+    let key = match &info {
+        Ok((_, info)) => &*info.subject_public_key.data,
+        Err(_) => der,
+    };
+    let bare = |number: &[u8]| {
+        let zeros = number.iter().take_while(|byte| **byte == 0).count();
+        number.get(zeros..).unwrap_or_default().to_vec()
+    };
+    let numbers = RSAPublicKey::from_der(key);
+    numbers.is_ok_and(|(_, key)| jwks::is_sound_rsa(&bare(key.modulus), &bare(key.exponent)))
 }
 
 /// The bytes of the first public key in a PEM text.
@@ -77,6 +97,60 @@ mod tests {
             );
         }
         assert!(PublicKey::read(Algorithm::Es256, &edwards).is_none());
+    }
+
+    /// The key of this modulus and exponent, as RFC 8017 has it and as RFC 5280 has it.
+    fn rsa(modulus: &[u8], exponent: &[u8]) -> [String; 2] {
+        fn of(tag: u8, content: &[u8]) -> Vec<u8> {
+            let [high, low] = u16::try_from(content.len()).expect("short").to_be_bytes();
+            let length = match (high, low) {
+                (0, ..0x80) => &[low][..],
+                (0, _) => &[0x81, low],
+                _ => &[0x82, high, low],
+            };
+            [&[tag][..], length, content].concat()
+        }
+        let number = |bytes: &[u8]| {
+            let sign = bytes.first().filter(|high| **high >= 0x80).map(|_| 0);
+            of(
+                2,
+                &sign
+                    .into_iter()
+                    .chain(bytes.iter().copied())
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let key = of(0x30, &[number(modulus), number(exponent)].concat());
+        let kind = b"\x30\x0d\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01\x05\x00";
+        let bits = of(3, &[&[0], &*key].concat());
+        let info = of(0x30, &[&kind[..], &bits].concat());
+        [("RSA PUBLIC KEY", key), ("PUBLIC KEY", info)].map(|(kind, der)| {
+            let text = STANDARD.encode(der);
+            format!("-----BEGIN {kind}-----\n{text}\n-----END {kind}-----")
+        })
+    }
+
+    #[test]
+    fn an_rsa_key_that_proves_nothing_is_none() {
+        for (bytes, exponent, is_one) in [
+            (256, &[1, 0, 1][..], true),
+            (256, &[3], true),
+            (128, &[1, 0, 1], false),
+            (255, &[1, 0, 1], false),
+            (1025, &[1, 0, 1], false),
+            (256, &[1], false),
+            (256, &[2], false),
+            (256, &[1, 0, 0, 0, 1], false),
+        ] {
+            let modulus = vec![0xc1; bytes];
+            for pem in rsa(&modulus, exponent) {
+                let is_read = is_sound_rsa(&der(&pem).expect("DER"));
+                assert_eq!(is_read, is_one, "{bytes} {exponent:?}");
+                if !is_one {
+                    assert!(PublicKey::read(Algorithm::Rs256, &pem).is_none());
+                }
+            }
+        }
     }
 
     #[test]
