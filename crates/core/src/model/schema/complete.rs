@@ -211,7 +211,7 @@ impl Type {
 }
 
 impl Text {
-    fn violation(&self, value: &str) -> Option<Violation> {
+    pub(super) fn violation(&self, value: &str) -> Option<Violation> {
         if !self.one_of.is_empty() && !self.one_of.contains(&value) {
             return Some(format!("expected one of: {}", self.one_of.join(", ")).into());
         }

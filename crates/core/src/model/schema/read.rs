@@ -118,9 +118,9 @@ impl Reader {
     fn list(self, of: &Type, value: Value) -> Value {
         match value {
             Value::Array(list) => list.into_iter().map(|v| self.value(of, v)).collect(),
-            Value::String(text) if self.config && splits(of) => split(&text)
+            Value::String(text) if self.config && splits(of) => elements(of, text)
                 .into_iter()
-                .map(|part| self.value(of, Value::String(part)))
+                .map(|element| self.value(of, Value::String(element)))
                 .collect(),
             Value::Null => Value::Null,
             // Encoders that know one kind of table write an empty list as `{}`.
@@ -242,6 +242,19 @@ fn splits(of: &Type) -> bool {
             | Type::Between(..)
             | Type::Boolean
     )
+}
+
+/// The elements that one text stands for: its parts between commas or, where these are
+/// no elements and the text is, the text itself. Expressions and patterns have commas.
+fn elements(of: &Type, text: String) -> Vec<String> {
+    let parts = split(&text);
+    if let Type::String(kind) = of
+        && kind.violation(&text).is_none()
+        && parts.iter().any(|part| kind.violation(part).is_some())
+    {
+        return vec![text];
+    }
+    parts
 }
 
 /// The parts between commas, trimmed, empty ones dropped; `\,` is a comma.

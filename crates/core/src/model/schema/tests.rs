@@ -159,6 +159,33 @@ fn one_text_for_a_config_list_is_split_on_commas() {
 }
 
 #[test]
+fn one_text_for_a_config_list_is_whole_where_its_parts_are_no_elements() {
+    let pair = Type::checked(|text| match text.split_once(':') {
+        Some((_, value)) if value.matches('(').count() == value.matches(')').count() => Ok(()),
+        _ => Err("invalid value".to_owned()),
+    });
+    let schema = Schema::new(vec![Field::new(
+        "config",
+        Type::Record(Schema::new(vec![Field::new("headers", Type::array(pair))])),
+    )]);
+    for (text, expected) in [
+        ("a:1,b:2", json!(["a:1", "b:2"])),
+        ("a:1\\,2,b:3", json!(["a:1,2", "b:3"])),
+        (
+            "Cache-Control:no-cache, no-store",
+            json!(["Cache-Control:no-cache, no-store"]),
+        ),
+        ("x:$(f(a, 1))", json!(["x:$(f(a, 1))"])),
+        // It is wrong either way, and its parts are told of.
+        ("a,b", json!(["a", "b"])),
+    ] {
+        let input = map(json!({"config": {"headers": text}}));
+        let read = schema.read(input, Source::Form).expect("read");
+        assert_eq!(read["config"]["headers"], expected, "{text}");
+    }
+}
+
+#[test]
 fn json_texts_are_not_typed() {
     let input = json!({"port":"80","hosts":"a","config":{"verify":"true"}});
     assert_eq!(read(input.clone(), Source::Json), input);
