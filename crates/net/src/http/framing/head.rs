@@ -454,22 +454,22 @@ fn authority(target: &[u8], host: Option<&[u8]>) -> Result<(), Refusal> {
         [b'/', ..] | [b'*'] => return Ok(()),
         _ => {}
     }
-    let schemes = [&b"http://"[..], b"https://"];
-    let rest = schemes.iter().find_map(|scheme| {
-        let start = target.get(..scheme.len())?;
-        start
-            .eq_ignore_ascii_case(scheme)
-            .then(|| &target[scheme.len()..])
+    let schemes = [(&b"http://"[..], &b":80"[..]), (b"https://", b":443")];
+    let found = schemes.iter().find_map(|(scheme, port)| {
+        let (start, rest) = target.split_at_checked(scheme.len())?;
+        let is_it = start.eq_ignore_ascii_case(scheme);
+        is_it.then_some((rest, *port))
     });
-    let rest = rest.ok_or(TARGET)?;
+    let (rest, port) = found.ok_or(TARGET)?;
     let end = rest.iter().position(|byte| b"/?#".contains(byte));
     let named = &rest[..end.unwrap_or(rest.len())];
     if named.is_empty() || named.contains(&b'@') || named.contains(&b'\\') {
         return Err(TARGET);
     }
     Authority::try_from(named).map_err(|_| TARGET)?;
+    let bare = |authority: &[u8]| authority.strip_suffix(port).unwrap_or(authority).to_vec();
     match host {
-        Some(host) if host != named => Err(HOST),
+        Some(host) if !bare(host).eq_ignore_ascii_case(&bare(named)) => Err(HOST),
         _ => Ok(()),
     }
 }
