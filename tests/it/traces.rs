@@ -69,7 +69,7 @@ async fn zipkin_carries_the_trace_on_and_tells_of_its_spans() {
     assert_eq!(proxy["tags"]["kong.service_name"], "orders");
     assert_eq!(proxy["remoteEndpoint"]["serviceName"], "orders");
     assert_eq!(attempt["name"], "GET (balancer try 1)");
-    assert_eq!(attempt["parentId"], proxy["id"]);
+    assert_eq!(attempt["parentId"], root["id"]);
     // The upstream's parent is the span of the way to it.
     let span = proxy["id"].as_str().expect("an id");
     let sent = upstream.last();

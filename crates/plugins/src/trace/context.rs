@@ -36,6 +36,11 @@ pub(super) struct TraceContext {
     pub(super) trace_id: Option<([u8; 16], usize)>,
     /// The caller's span.
     pub(super) span_id: Option<[u8; 8]>,
+    /// What that one is below, where the format names it. In such a format both sides of
+    /// a request may have one span.
+    pub(super) parent_id: Option<[u8; 8]>,
+    /// Whether it is such a format.
+    pub(super) shares_span: bool,
     /// What the caller or somebody before has decided.
     pub(super) sampled: Option<bool>,
     /// Whether the decision was made for debugging.
@@ -248,6 +253,7 @@ impl TraceContext {
         }
         self.trace_id = Some((id, size));
         self.span_id = None;
+        self.shares_span = false;
     }
 
     /// The id as this format writes it.
@@ -313,12 +319,15 @@ fn b3(headers: &HeaderMap) -> Option<TraceContext> {
     let sampled = sampled.or(debug.then_some(true));
     let trace = text(&B3_TRACE).and_then(trace_id);
     let span = text(&B3_SPAN).and_then(span_id);
+    let parent = text(&B3_PARENT).and_then(span_id);
     if trace.is_none() && sampled.is_none() {
         return None;
     }
     Some(TraceContext {
         trace_id: trace,
         span_id: span.filter(|_| trace.is_some()),
+        parent_id: parent,
+        shares_span: true,
         sampled,
         debug,
         format: Some(Format::B3),
@@ -346,16 +355,18 @@ fn b3_single(text: &str) -> Option<TraceContext> {
     let (trace, span) = (trace_id(parts.next()?)?, span_id(parts.next()?)?);
     let state = parts.next().map(|text| state(text).ok_or(()));
     let state = state.transpose().ok()?;
-    // The caller's own parent is of no use here, but has to be one.
-    if let Some(parent) = parts.next() {
-        span_id(parent)?;
-    }
+    let parent_id = match parts.next() {
+        Some(parent) => Some(span_id(parent)?),
+        None => None,
+    };
     if parts.next().is_some() {
         return None;
     }
     Some(TraceContext {
         trace_id: Some(trace),
         span_id: Some(span),
+        parent_id,
+        shares_span: true,
         sampled: state.map(|(sampled, _)| sampled),
         debug: state.is_some_and(|(_, debug)| debug),
         format,
@@ -366,7 +377,7 @@ fn b3_single(text: &str) -> Option<TraceContext> {
 fn jaeger(text: &str) -> Option<TraceContext> {
     let mut parts = text.split(':');
     let (trace, span) = (parts.next()?, parts.next()?);
-    let (_, flags) = (parts.next()?, parts.next()?);
+    let (parent, flags) = (parts.next()?, parts.next()?);
     if parts.next().is_some() || flags.len() > 2 {
         return None;
     }
@@ -375,6 +386,9 @@ fn jaeger(text: &str) -> Option<TraceContext> {
     Some(TraceContext {
         trace_id: Some((bytes(trace, 1)?, size)),
         span_id: Some(bytes(span, 1)?),
+        // The first span of a trace writes 0.
+        parent_id: bytes(parent, 1),
+        shares_span: true,
         sampled: Some(flags & 1 == 1),
         debug: flags & 2 == 2,
         ..TraceContext::default()

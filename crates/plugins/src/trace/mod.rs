@@ -34,6 +34,8 @@ pub(crate) struct Trace {
     sampled: bool,
     /// The span of the request here.
     root: [u8; 8],
+    /// What that one is below.
+    parent: Option<[u8; 8]>,
     /// The span of the request to the upstream.
     proxy: [u8; 8],
     /// The formats that it goes on in.
@@ -62,6 +64,8 @@ struct Beginning {
     ratio: f64,
     /// Whether a caller who samples decides for all; one who does not always does.
     is_final: bool,
+    /// Whether the request has the caller's span, where the format allows it.
+    shares_spans: bool,
 }
 
 /// Takes up the trace of a request, or begins one.
@@ -83,10 +87,14 @@ fn begin_from(
 ) -> Trace {
     let mut context = propagation.extract(headers).unwrap_or_default();
     // Drawn at once, also where the trace has its id.
-    let (id, root, proxy) = random_ids();
+    let (id, own, proxy) = random_ids();
     if context.trace_id.is_none() {
         context.begin(id, beginning.id_size);
     }
+    let (root, parent) = match context.span_id {
+        Some(span) if beginning.shares_spans && context.shares_span => (span, context.parent_id),
+        span => (own, span),
+    };
     let chosen = || share(&context) < beginning.ratio;
     let sampled = match context.sampled {
         Some(true) if beginning.is_final => true,
@@ -97,6 +105,7 @@ fn begin_from(
         plugin,
         sampled,
         root,
+        parent,
         proxy,
         formats: propagation.formats(&context),
         context,

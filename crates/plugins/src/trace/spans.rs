@@ -156,7 +156,7 @@ fn root(trace: &Trace, record: &RequestRecord<'_>) -> Span {
         status: status(code >= 500),
         ..span(
             trace,
-            (trace.root, trace.context.span_id),
+            (trace.root, trace.parent),
             ("kong", SpanKind::Server),
             (
                 nanos(record.started_ms, Duration::ZERO),

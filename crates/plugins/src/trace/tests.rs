@@ -190,6 +190,7 @@ async fn carried(fields: Value, lines: &str) -> HeaderMap {
         id_size: 16,
         ratio: 1.0,
         is_final: true,
+        shares_spans: true,
     };
     let trace = begin("zipkin", &propagation, beginning, session.req_header());
     let mut upstream = session.req_header().headers.clone();
@@ -324,6 +325,41 @@ fn opentelemetry_wants_an_endpoint() {
 }
 
 #[test]
+fn a_request_has_the_callers_span_where_the_format_lets_both_sides_have_one() {
+    let propagation = propagation(&json!({}));
+    let spans = |shares_spans, name: &str, value: &str| {
+        let beginning = Beginning {
+            id_size: 16,
+            ratio: 1.0,
+            is_final: true,
+            shares_spans,
+        };
+        let headers = headers(&[(name, value)]);
+        let trace = begin_from("a", &propagation, beginning, &headers);
+        (hex::encode(trace.root), trace.parent.map(hex::encode))
+    };
+    let parent = "00f067aa0ba902b7";
+    let (of_parent, of_caller) = (Some(parent.to_owned()), Some(SPAN.to_owned()));
+    for (name, value, above) in [
+        ("b3", format!("{TRACE}-{SPAN}-1-{parent}"), &of_parent),
+        ("b3", format!("{TRACE}-{SPAN}"), &None),
+        (
+            "uber-trace-id",
+            format!("{TRACE}:{SPAN}:{parent}:1"),
+            &of_parent,
+        ),
+        ("uber-trace-id", format!("{TRACE}:{SPAN}:0:1"), &None),
+    ] {
+        let shared = spans(true, name, &value);
+        assert_eq!(shared, (SPAN.to_owned(), above.clone()), "{value}");
+        let (own, above) = spans(false, name, &value);
+        assert!(own != SPAN && above == of_caller, "{value}");
+    }
+    let (own, above) = spans(true, "traceparent", &format!("00-{TRACE}-{SPAN}-01"));
+    assert!(own != SPAN && above == of_caller);
+}
+
+#[test]
 fn a_caller_decides_for_zipkin_and_a_no_decides_for_all() {
     let propagation = propagation(&json!({}));
     let sampled = |is_final, ratio, state: &str| {
@@ -331,6 +367,7 @@ fn a_caller_decides_for_zipkin_and_a_no_decides_for_all() {
             id_size: 16,
             ratio,
             is_final,
+            shares_spans: true,
         };
         let headers = headers(&[("b3", &format!("{TRACE}-{SPAN}-{state}"))]);
         begin_from("a", &propagation, beginning, &headers).sampled
@@ -347,6 +384,7 @@ fn each_try_and_each_wait_and_what_was_asked_meanwhile_has_a_span() {
         id_size: 16,
         ratio: 1.0,
         is_final: false,
+        shares_spans: false,
     };
     let trace = begin_from("a", &propagation, beginning, &HeaderMap::new());
     with_record(&[], 200, |record| {

@@ -222,6 +222,7 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
             id_size: config.traceid_byte_count,
             ratio: config.sample_ratio.unwrap_or(0.001),
             is_final: true,
+            shares_spans: true,
         },
         service: config.local_service_name,
         upstream_service: config.default_service_name,
@@ -283,8 +284,12 @@ impl Zipkin {
         let start = record.started_ms * 1000;
         span["timestamp"] = start.into();
         span["duration"] = micros(record.latencies.request).max(1).into();
-        if let Some(parent) = trace.context.span_id {
+        if let Some(parent) = trace.parent {
             span["parentId"] = hex::encode(parent).into();
+        }
+        if trace.context.span_id == Some(trace.root) {
+            // The other half of it is the caller's to tell.
+            span["shared"] = true.into();
         }
         let client = record.exchange.client;
         span["remoteEndpoint"] = json!({address_kind(client.ip()): client.ip().to_canonical().to_string(),
@@ -401,7 +406,7 @@ impl Zipkin {
         let name = format!("{name} (balancer try {number})");
         let mut span = self.span(trace, id, name, "CLIENT");
         let start = one.started_ms * 1000;
-        span["parentId"] = hex::encode(trace.proxy).into();
+        span["parentId"] = hex::encode(trace.root).into();
         span["timestamp"] = start.into();
         span["duration"] = (end - start).max(1).into();
         span["remoteEndpoint"] = json!({address_kind(one.address.ip()): one.address.ip().to_canonical().to_string(),
