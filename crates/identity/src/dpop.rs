@@ -301,14 +301,12 @@ async fn prove(call: &Call, token: Option<&str>) -> Result<Option<(String, SignA
 /// Whether `htu` is the address of this request, spelt in any equal way
 /// (RFC 9449 §4.3), without its query.
 fn is_called(call: &Call, htu: Option<&str>) -> bool {
-    let called = Url::parse(&request_path::url(call));
-    let claimed = htu.and_then(|htu| Url::parse(htu).ok());
-    let (Ok(called), Some(mut claimed)) = (called, claimed) else {
+    let Some(mut claimed) = htu.and_then(|htu| Url::parse(htu).ok()) else {
         return false;
     };
     claimed.set_query(None);
     claimed.set_fragment(None);
-    claimed == called
+    request_path::is_called(call, &claimed)
 }
 
 #[cfg(test)]

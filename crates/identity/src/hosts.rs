@@ -46,19 +46,30 @@ impl Hosts {
         Ok(())
     }
 
-    /// The path of the realm that the host of a request belongs to.
-    pub(super) fn realm(&self, uri: &Uri, headers: &HeaderMap) -> Option<&str> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let header = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-        let host = header(&X_FORWARDED_HOST).or_else(|| uri.authority().map(|a| a.as_str()));
-        let host = host.or_else(|| header(&HOST))?;
-        // The first of several is what the client asked for.
-        let host = host.split(',').next().unwrap_or_default().trim();
-        let name = canonical(without_port(host))?;
-        self.0.get(&name).map(String::as_str)
+    /// Whether no realm has a host.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
+
+    /// The path of the realm that a host belongs to, as [`of_request`] names it.
+    pub(super) fn realm_of(&self, host: &str) -> Option<&str> {
+        self.0.get(host).map(String::as_str)
+    }
+}
+
+/// The name of the host that a request came to, without its port.
+pub(super) fn of_request(uri: &Uri, headers: &HeaderMap) -> Option<String> {
+    let header = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let host = header(&X_FORWARDED_HOST).or_else(|| uri.authority().map(|a| a.as_str()));
+    let host = host.or_else(|| header(&HOST))?;
+    // The first of several is what the client asked for.
+    let host = host.split(',').next().unwrap_or_default().trim();
+    canonical(without_port(host))
+}
+
+/// Whether a host is this machine: its names count as one.
+pub(super) fn is_local(host: &str) -> bool {
+    ["localhost", "127.0.0.1", "[::1]"].contains(&host)
 }
 
 /// A host name as a key; `None`: it is none.
@@ -93,7 +104,8 @@ mod tests {
         let realm = |host: &str| {
             let headers = [(HOST, host.parse().expect("a value"))];
             let headers = headers.into_iter().collect();
-            hosts.realm(&Uri::from_static("/"), &headers).is_some()
+            of_request(&Uri::from_static("/"), &headers)
+                .is_some_and(|host| hosts.realm_of(&host).is_some())
         };
         for host in [
             "login.staff.example",
@@ -125,9 +137,13 @@ mod tests {
         };
         let hosts = hosts();
         let uri = Uri::from_static("/");
-        assert_eq!(hosts.realm(&uri, &headers("other.example")), None);
-        let several = headers("login.staff.example, inner");
-        assert_eq!(hosts.realm(&uri, &several), Some("/staff"));
+        let realm = |headers: &HeaderMap| {
+            let host = of_request(&uri, headers).expect("a host");
+            hosts.realm_of(&host).map(str::to_owned)
+        };
+        assert_eq!(realm(&headers("other.example")), None);
+        let several = realm(&headers("login.staff.example, inner"));
+        assert_eq!(several.as_deref(), Some("/staff"));
     }
 
     #[test]

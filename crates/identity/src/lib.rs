@@ -288,8 +288,17 @@ struct Call {
     parts: http::request::Parts,
     body: Bytes,
     now_ms: i64,
-    /// The path with the realm in it, where the query named the realm.
-    named_path: Option<String>,
+    realm_source: RealmSource,
+}
+
+/// What names the realm of a request.
+enum RealmSource {
+    /// Its path.
+    Path,
+    /// The host that it came to.
+    Host,
+    /// Its query. This is the path that names it.
+    Query(String),
 }
 
 impl Call {

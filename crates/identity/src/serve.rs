@@ -17,7 +17,7 @@ use super::json_view::JsonView;
 use super::pages::{self, Frame};
 use super::realm::{Live, Realm, realm_of_path};
 use super::request_path::below_base;
-use super::{Call, State, audit, cors, scim};
+use super::{Call, RealmSource, State, audit, cors, hosts, scim};
 use doorward_net::http::bridge::SecretPath;
 
 /// Longest body, in bytes.
@@ -77,17 +77,6 @@ fn cors_request(live: &Live, path: &str, request: &Request) -> Option<cors::Cors
     let (realm, endpoint) = endpoint(surface, rest)?;
     let realm = || resolve(live, surface, realm, request).ok();
     cors::CorsRequest::of(request, origin, (endpoint.sharing, endpoint.methods), realm)
-}
-
-/// As [`crate::request_path::url`], if its path names the realm of the call: on the
-/// host of a realm, the address of the top-level one would mean another.
-pub(super) fn url_of_realm(call: &Call) -> Option<String> {
-    let live = &call.live;
-    let path = below_base(&live.base_path, call.parts.uri.path());
-    let (surface, rest) = surface(&path)?;
-    let (part, _) = endpoint(surface, rest)?;
-    let named = realm_of_path(part)? == call.realm.path;
-    named.then(|| format!("{}{path}", live.base_url))
 }
 
 /// A HEAD request gets the header fields of GET (RFC 9110 §9.3.2).
@@ -212,12 +201,15 @@ async fn call(
         return Err(RoutingError::Method(endpoint.methods));
     }
     let (parts, body) = request.into_parts();
-    let by_query = realm_of_query(surface, &parts.uri);
-    let named_path = by_query.map(|_| {
+    let realm_source = if realm_of_query(surface, &parts.uri).is_some() {
         let endpoint = rest[realm_part.len()..].trim_start_matches('/');
         let root = realm.issuer.strip_prefix(&live.base_url);
-        format!("{}/{endpoint}", root.unwrap_or("/oauth2"))
-    });
+        RealmSource::Query(format!("{}/{endpoint}", root.unwrap_or("/oauth2")))
+    } else if realm_of_path(realm_part).is_some_and(|path| path == realm.path) {
+        RealmSource::Path
+    } else {
+        RealmSource::Host
+    };
     let call = Call {
         state: Arc::clone(state),
         live: Arc::clone(live),
@@ -225,7 +217,7 @@ async fn call(
         parts,
         body: read(body, body_max(surface)).await?,
         now_ms: state.clock.now_ms(),
-        named_path,
+        realm_source,
     };
     Ok((endpoint, call))
 }
@@ -277,7 +269,9 @@ fn resolve(
         return realm.ok_or(RoutingError::Realm { path, by_query });
     }
     if part.is_empty()
-        && let Some(path) = live.hosts.realm(request.uri(), request.headers())
+        && !live.hosts.is_empty()
+        && let Some(host) = hosts::of_request(request.uri(), request.headers())
+        && let Some(path) = live.hosts.realm_of(&host)
         && let Some(realm) = live.realm(path)
     {
         return Ok(Arc::clone(realm));

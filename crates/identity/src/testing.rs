@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::config::IdentityConfig;
-use super::{Call, Identity};
+use super::{Call, Identity, RealmSource};
 use doorward_audit::{Audit, AuditConfig};
 use doorward_core::clock::Clock;
 use doorward_core::jose::verify::Unverified;
@@ -293,6 +293,6 @@ pub(super) fn call(provider: &Provider) -> Call {
         realm,
         parts,
         body: Bytes::new(),
-        named_path: None,
+        realm_source: RealmSource::Path,
     }
 }

@@ -124,6 +124,67 @@ async fn a_token_is_bound_to_the_key_that_was_proven() {
 }
 
 #[tokio::test]
+async fn a_proof_names_the_address_at_the_host_that_was_called() {
+    let section = "
+  base_url: http://@PROXY@
+  realms:
+    /:
+      clients: [{client_id: app, client_secret: s, grant_types: [client_credentials], scope: read}]
+    /staff:
+      hosts: [login.staff.example]
+      clients: [{client_id: app, client_secret: s, grant_types: [client_credentials], scope: read}]
+";
+    let door = Setup::new().identity(section).start().await;
+    let (base, key) = (door.proxy_url(TOKEN), Key::make());
+    let port = url::Url::parse(&base)
+        .expect("a URL")
+        .port()
+        .expect("a port");
+    let of_staff = "/oauth2/realms/root/realms/staff/access_token";
+    let ask = async |host: &str, path: &str, htu: &str| {
+        let form = [
+            ("grant_type", "client_credentials"),
+            ("client_id", "app"),
+            ("client_secret", "s"),
+            ("scope", "read"),
+        ];
+        let proof = key.proof("POST", htu, json!({}));
+        let request = client().post(door.proxy_url(path)).header("host", host);
+        send(request.form(&form).header("dpop", proof)).await
+    };
+    let (staff, local) = ("login.staff.example", format!("localhost:{port}"));
+    let own = format!("http://{staff}{TOKEN}");
+    for (host, path, htu) in [
+        (staff, TOKEN, own.clone()),
+        (staff, TOKEN, format!("http://{staff}:{port}{TOKEN}")),
+        (staff, of_staff, format!("http://{staff}{of_staff}")),
+        (staff, of_staff, door.proxy_url(of_staff)),
+        ("any.example", of_staff, door.proxy_url(of_staff)),
+        (
+            "any.example",
+            "/oauth2/access_token?realm=/staff",
+            base.clone(),
+        ),
+        (&local, TOKEN, format!("http://{local}{TOKEN}")),
+    ] {
+        let answer = ask(host, path, &htu).await;
+        assert_eq!(answer.status, 200, "{host} {path} {htu}: {}", answer.body);
+    }
+    for (host, path, htu) in [
+        // Another realm's.
+        (staff, TOKEN, base.clone()),
+        // It was shown to somebody else, and brought here under their name.
+        ("evil.example", TOKEN, format!("http://evil.example{TOKEN}")),
+        ("any.example", TOKEN, own),
+        (staff, TOKEN, format!("https://{staff}{TOKEN}")),
+        (staff, TOKEN, format!("http://x@{staff}{TOKEN}")),
+        (&local, TOKEN, format!("http://localhost:1{TOKEN}")),
+    ] {
+        assert_error(ask(host, path, &htu).await, 400, "invalid_dpop_proof", "");
+    }
+}
+
+#[tokio::test]
 async fn a_replayed_proof_is_refused() {
     let door = door("").await;
     let key = Key::make();

@@ -4,12 +4,13 @@
 //! the answer tells nothing about who exists.
 
 use serde_json::{Map, Value, json};
+use url::Url;
 
 use super::FAILED;
 use crate::clients::LiveClient;
 use crate::error::OAuthError;
 use crate::form::Form;
-use crate::{Call, serve};
+use crate::{Call, RealmSource, request_path};
 use doorward_core::jose::claims::{CLOCK_SKEW, TimeError, check_times};
 use doorward_core::jose::verify::{Unverified, VerifyError};
 use doorward_core::model::client::AuthMethod;
@@ -148,10 +149,14 @@ impl<'a> Assertion<'a> {
 pub(crate) fn is_for_us(call: &Call, audience: Option<&Value>) -> bool {
     let issuer = &call.realm.issuer;
     let token_endpoint = format!("{issuer}/access_token");
-    let called = serve::url_of_realm(call);
-    let ours = |audience: &str| {
-        audience == issuer || audience == token_endpoint || called.as_deref() == Some(audience)
+    // Without the query that names it, the address would be that of another realm.
+    let is_whole = !matches!(call.realm_source, RealmSource::Query(_));
+    let called = |audience: &str| {
+        let address = Url::parse(audience).ok().filter(|_| is_whole);
+        address.is_some_and(|address| request_path::is_called(call, &address))
     };
+    let ours =
+        |audience: &str| audience == issuer || audience == token_endpoint || called(audience);
     match audience {
         Some(Value::String(one)) => ours(one),
         Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).any(ours),

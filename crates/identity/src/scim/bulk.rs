@@ -16,8 +16,8 @@ use serde_json::{Map, Value, json};
 use super::access::{self, Kind};
 use super::record::RecordBase;
 use super::{body, groups, reply, users};
-use crate::Call;
 use crate::error::ScimError;
+use crate::{Call, RealmSource};
 
 /// Most operations of one request.
 pub(super) const OPERATIONS_MAX: usize = 1000;
@@ -268,7 +268,7 @@ impl BulkRun<'_> {
             parts,
             body,
             now_ms: self.call.now_ms,
-            named_path: None,
+            realm_source: RealmSource::Path,
         };
         Ok((kind, call))
     }
