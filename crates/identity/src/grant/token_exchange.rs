@@ -42,7 +42,7 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
         return Err(invalid("requested_token_type is not supported"));
     }
     let bound_to = dpop::binding(call, &client).await?;
-    let (subject, act) = subject(call, form, &client).await?;
+    let (subject, act) = subject(call, form, &client, bound_to.as_deref()).await?;
     let audience = audience(form, &client, &subject)?;
     let mut all: Vec<String> = subject.issued.scopes().map(str::to_owned).collect();
     all.retain(|scope| client.scopes.contains(scope));
@@ -107,21 +107,14 @@ async fn subject(
     call: &Call,
     form: &Form<'_>,
     client: &LiveClient,
+    proven_key: Option<&str>,
 ) -> Result<(ValidToken, Option<Value>), OAuthError> {
     let subject = token_of(call, form, "subject_token").await?;
     let subject = subject.ok_or_else(|| invalid("Missing parameter, 'subject_token'"))?;
-    if !is_meant_for(&subject, client) {
-        return Err(invalid(
-            "The subject token was not issued to or for this client",
-        ));
-    }
+    check_holder(&subject, "subject", client, proven_key)?;
     let actor = token_of(call, form, "actor_token").await?;
-    if let Some(actor) = &actor
-        && !is_meant_for(actor, client)
-    {
-        return Err(invalid(
-            "The actor token was not issued to or for this client",
-        ));
+    if let Some(actor) = &actor {
+        check_holder(actor, "actor", client, proven_key)?;
     }
     let act = acting(client, &subject, actor.as_ref())?;
     Ok((subject, act))
@@ -155,9 +148,26 @@ async fn token_of(
 }
 
 /// A token may be exchanged by the client it was given to, or by one that it
-/// is for: not by whoever has found it. Nor is a bound one taken without proof.
-fn is_meant_for(token: &ValidToken, client: &LiveClient) -> bool {
-    token.issued.bound_to().is_none() && token.issued.concerns(client)
+/// is for: not by whoever has found it. A bound one is taken from who proves its key
+/// (RFC 9449 §4), so never from whom it was shown to.
+fn check_holder(
+    token: &ValidToken,
+    what: &str,
+    client: &LiveClient,
+    proven_key: Option<&str>,
+) -> Result<(), OAuthError> {
+    if !token.issued.concerns(client) {
+        return Err(invalid(&format!(
+            "The {what} token was not issued to or for this client"
+        )));
+    }
+    let bound_to = token.issued.bound_to();
+    if bound_to.is_some() && bound_to != proven_key {
+        return Err(invalid(&format!(
+            "The {what} token is bound to a key that the request does not prove"
+        )));
+    }
+    Ok(())
 }
 
 /// What the client calls whoever a token stands for: another one may have other
