@@ -126,6 +126,12 @@ impl LiveClient {
             || (grant_type == device::GRANT && listed(device::EARLIER_GRANT))
     }
 
+    /// Whether a user's grant to it has a refresh token.
+    pub(super) fn gets_refresh_tokens(&self, realm: &Realm) -> bool {
+        let grants = &self.client.metadata.grant_types;
+        realm.settings.issue_refresh_token && grants.iter().any(|grant| grant == "refresh_token")
+    }
+
     /// The signer that uses the client's secret, if tokens of `alg` are so
     /// signed.
     pub(super) fn shared_signer(&self, alg: SignAlg) -> Option<&Signer> {

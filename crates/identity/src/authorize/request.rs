@@ -445,7 +445,8 @@ fn scopes(
     };
     let scopes = scopes_for(call, client, asked, by_default);
     let mut scopes = scopes.map_err(|_| invalid())?;
-    if !response_types.code {
+    if !response_types.code || !client.gets_refresh_tokens(&call.realm) {
+        // Nothing would last but the access token, past the end of its session.
         scopes.retain(|scope| scope != "offline_access");
     }
     Ok(scopes)

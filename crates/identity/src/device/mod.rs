@@ -58,8 +58,12 @@ pub(super) async fn authorize(call: &Call) -> Result<Response, OAuthError> {
     let client = client_for(call, &form, GRANT).await?;
     let asked = form.get("scope");
     let asked = asked.map(|asked| without_offline(call, &client, asked));
+    let mut scopes = scopes_for(call, &client, asked.as_deref(), UnknownScope::Refuse)?;
+    if !client.gets_refresh_tokens(&call.realm) {
+        scopes.retain(|scope| scope != "offline_access");
+    }
     let request = DeviceRequest {
-        scopes: scopes_for(call, &client, asked.as_deref(), UnknownScope::Refuse)?,
+        scopes,
         resources: resource::requested(&form, &client, &call.realm)?,
         challenge: challenge(call, &form)?,
     };

@@ -111,9 +111,7 @@ async fn give(
     };
     let (mut response, access) = issue::tokens(&call.state, &issue).await?;
     let mut refresh = None;
-    let grants = &client.client.metadata.grant_types;
-    let refreshes = grants.iter().any(|grant| grant == "refresh_token");
-    if refreshes && realm.settings.issue_refresh_token {
+    if client.gets_refresh_tokens(realm) {
         let (token, stored) = issue::refresh_token(realm, client, grant, now_ms);
         response.refresh_token = Some(token);
         refresh = Some(stored);

@@ -272,6 +272,38 @@ async fn a_hint_at_another_user_is_not_answered_with_this_one() {
 }
 
 #[tokio::test]
+async fn a_client_without_refresh_tokens_gets_no_lasting_access() {
+    let lasting = super::IDENTITY.replacen(
+        "scope: openid email\n        - client_id: native",
+        "scope: openid email offline_access\n        - client_id: native",
+        1,
+    );
+    assert_ne!(lasting, super::IDENTITY);
+    let door = crate::support::Setup::new()
+        .identity(&lasting)
+        .start()
+        .await;
+    let browser = signed_in(&door, "demo").await;
+    let request = with(trusted(), "scope", "openid offline_access");
+    let callback = "https://trusted.example/cb";
+    let code = told(&browser.get(&path(&request)).await, callback)["code"].clone();
+    let client = ("trusted", "trusted-secret");
+    let tokens = exchange_as(&door, client, &code, callback, VERIFIER).await;
+    let tokens = tokens.expect(200).json();
+    assert_eq!(tokens["scope"], "openid");
+    assert_eq!(tokens.get("refresh_token"), None);
+    let hint = tokens["id_token"].as_str().expect("an ID token");
+    let end = format!("/oauth2/connect/endSession?id_token_hint={hint}");
+    browser.get(&end).await.expect(200);
+    // The token ends with its session.
+    let token = tokens["access_token"].as_str().expect("a token");
+    let url = door.proxy_url("/oauth2/userinfo");
+    let told = send(crate::support::http::client().get(url).bearer_auth(token)).await;
+    told.expect(401);
+}
+
+
+#[tokio::test]
 async fn answers_come_by_query_fragment_or_form_post() {
     let door = door().await;
     let browser = signed_in(&door, "demo").await;
