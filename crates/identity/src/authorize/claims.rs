@@ -48,11 +48,11 @@ impl ClaimsRequest {
         names.filter_map(|name| userinfo::scope_of(name))
     }
 
-    /// The user that the client will have no other than.
-    pub(super) fn subject(&self) -> Option<&str> {
-        [&self.id_token, &self.userinfo]
-            .into_iter()
-            .find_map(|claims| claims.get("sub")?.get("value")?.as_str())
+    /// The users that the client will have no other than: each list names some, and
+    /// the user has to be on all of them (§5.5.1). What is no text names nobody.
+    pub(super) fn subjects(&self) -> impl Iterator<Item = Vec<&str>> {
+        let wishes = [&self.id_token, &self.userinfo].into_iter();
+        wishes.filter_map(|claims| values(claims.get("sub")?))
     }
 
     /// The classes of authentication that the client names, the dearest first,
@@ -61,12 +61,11 @@ impl ClaimsRequest {
         let Some(wish) = self.id_token.get("acr") else {
             return (Vec::new(), false);
         };
-        let values = wish.get("values").and_then(Value::as_array);
-        let values = values.into_iter().flatten().chain(wish.get("value"));
-        let values: Vec<_> = values.filter_map(Value::as_str).collect();
-        let named = wish.get("value").is_some() || wish.get("values").is_some();
         let essential = wish.get("essential") == Some(&Value::Bool(true));
-        (values, essential && named)
+        match values(wish) {
+            Some(values) => (values, essential),
+            None => (Vec::new(), false),
+        }
     }
 
     /// The claims about `user` that the ID token shall hold: those asked for
@@ -92,6 +91,14 @@ impl ClaimsRequest {
         };
         self.userinfo.keys().filter(known).cloned().collect()
     }
+}
+
+/// The texts that a wish names, if it names values at all.
+fn values(wish: &Value) -> Option<Vec<&str>> {
+    let (value, values) = (wish.get("value"), wish.get("values"));
+    let listed = values.and_then(Value::as_array).into_iter().flatten();
+    let texts = listed.chain(value).filter_map(Value::as_str);
+    (value.is_some() || values.is_some()).then(|| texts.collect())
 }
 
 #[cfg(test)]

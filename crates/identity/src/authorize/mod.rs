@@ -18,6 +18,7 @@ mod request_object;
 mod request_uri;
 mod resolve;
 mod stored_request;
+mod wanted_users;
 
 use std::borrow::Cow;
 
@@ -128,10 +129,7 @@ impl<'a> AuthorizationFlow<'a> {
         }
         let age = call.now_ms.div_euclid(1000) - session.auth_ms.div_euclid(1000);
         let too_old = |max_age| max_age == 0 || age > max_age;
-        let other = |wanted: &String| *wanted != user.user_name;
-        request.prompt.login
-            || request.max_age.is_some_and(too_old)
-            || request.subject.as_ref().is_some_and(other)
+        request.prompt.login || request.max_age.is_some_and(too_old) || !request.users.include(user)
     }
 
     fn form(&self, call: &Call, page: &str, purpose: &[&str]) -> FormParts {
@@ -266,11 +264,7 @@ async fn authorize(
         }
         return Ok(login_page.show(name, failed));
     };
-    if request
-        .subject
-        .as_ref()
-        .is_some_and(|wanted| *wanted != user.user_name)
-    {
+    if !request.users.include(&user) {
         return Err(tell("login_required", "Another user is signed in"));
     }
     match sign_in::missing_factor(call, (&session, &user), &request.demand).await? {

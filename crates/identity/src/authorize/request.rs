@@ -11,12 +11,13 @@ use super::claims::ClaimsRequest;
 use super::params::Params;
 use super::redirect_uri::is_registered;
 use super::resolve::ResolvedRequest;
+use super::wanted_users::WantedUsers;
 use crate::clients::LiveClient;
 use crate::config::UnknownScope;
 use crate::context::Demand;
 use crate::error::OAuthError;
 use crate::token::{scopes_for, without_offline};
-use crate::{Call, audit, consent_entry, id_token_hint, resource};
+use crate::{Call, audit, consent_entry, resource};
 use doorward_core::model::authorization::{Challenge, ChallengeMethod, StoredRequest};
 
 /// What the client wants to be given: `response_type`, a set.
@@ -85,8 +86,8 @@ pub(super) struct Request {
     pub(super) max_age: Option<i64>,
     /// The name to sign in with, as far as the request says it itself.
     pub(super) login_hint: Option<String>,
-    /// The user that the client will have no other than.
-    pub(super) subject: Option<String>,
+    /// Whom the client will have.
+    pub(super) users: WantedUsers,
     pub(super) claims: ClaimsRequest,
     /// How the user has to have signed in.
     pub(super) demand: Demand,
@@ -266,7 +267,7 @@ async fn checked(
         let text = "Malformed parameter, dpop_jkt";
         return Err(AuthorizationError::new("invalid_request", text));
     }
-    let (subject, is_subject_claim) = subject(call, params, client, &wanted).await?;
+    let users = WantedUsers::of(call, params, client, &wanted).await?;
     let login_hint = params.get("login_hint").map(str::to_owned);
     Ok(Request {
         client: Arc::clone(client),
@@ -281,10 +282,8 @@ async fn checked(
         max_age: max_age
             .or(client.client.metadata.default_max_age)
             .map(i64::from),
-        // A client that knows its user by another name must not learn this one
-        // from the form.
-        login_hint: login_hint.or_else(|| subject.clone().filter(|_| is_subject_claim)),
-        subject,
+        login_hint: login_hint.or_else(|| users.said().map(str::to_owned)),
+        users,
         claims: wanted,
         demand,
         resources,
@@ -332,33 +331,6 @@ pub(super) const UNMET: AuthorizationError = AuthorizationError::new(
     "unmet_authentication_requirements",
     "The class of authentication is not available",
 );
-
-/// The name of the user that the client will have no other than, and whether
-/// the request says that name.
-async fn subject(
-    call: &Call,
-    params: &Params,
-    client: &LiveClient,
-    wanted: &ClaimsRequest,
-) -> Result<(Option<String>, bool), AuthorizationError> {
-    if let Some(token) = params.get("id_token_hint") {
-        let wrong =
-            || AuthorizationError::new("invalid_request", "The id_token_hint is not one of ours");
-        let hint = id_token_hint::read(call, token).await.ok_or_else(wrong)?;
-        return Ok((Some(hint.subject), hint.is_subject_claim));
-    }
-    let Some(subject) = wanted.subject() else {
-        return Ok((None, false));
-    };
-    let name = call.state.name_called(&call.realm, client, subject).await;
-    let failed = |error| {
-        tracing::error!(%error, "the user that a client asks for can't be looked up");
-        AuthorizationError::new("server_error", "The request can't be answered now")
-    };
-    let name = name.map_err(failed)?;
-    let is_subject_claim = name == subject;
-    Ok((Some(name), is_subject_claim))
-}
 
 fn response_type(
     params: &Params,

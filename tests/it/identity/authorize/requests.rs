@@ -272,6 +272,48 @@ async fn a_hint_at_another_user_is_not_answered_with_this_one() {
 }
 
 #[tokio::test]
+async fn who_is_asked_for_in_several_places_has_to_be_in_all() {
+    let door = door().await;
+    let browser = Browser::new(&door);
+    let code = code(&browser).await;
+    let tokens = exchange(&door, &code, VERIFIER).await.expect(200).json();
+    let hint = tokens["id_token"].as_str().expect("an ID token");
+    let silent = with(trusted(), "prompt", "none");
+    let hinted = with(silent.clone(), "id_token_hint", hint);
+    for (request, claims, is_answered) in [
+        (&hinted, r#"{"id_token":{"sub":{"value":"alice"}}}"#, false),
+        (&hinted, r#"{"id_token":{"sub":{"value":"demo"}}}"#, true),
+        (&hinted, r#"{"id_token":{"sub":{"essential":true}}}"#, true),
+        (
+            &silent,
+            r#"{"id_token":{"sub":{"value":"demo"}},"userinfo":{"sub":{"value":"alice"}}}"#,
+            false,
+        ),
+        (
+            &silent,
+            r#"{"id_token":{"sub":{"values":["alice"]}}}"#,
+            false,
+        ),
+        (
+            &silent,
+            r#"{"id_token":{"sub":{"values":["alice","demo"]}}}"#,
+            true,
+        ),
+        (&silent, r#"{"id_token":{"sub":{"values":[]}}}"#, false),
+        (&silent, r#"{"id_token":{"sub":{"value":1}}}"#, false),
+    ] {
+        let request = path(&with(request.clone(), "claims", claims));
+        let answer = told(&browser.get(&request).await, "https://trusted.example/cb");
+        if is_answered {
+            assert!(answer.contains_key("code"), "{claims}: {answer:?}");
+        } else {
+            assert_eq!(answer["error"], "login_required", "{claims}");
+        }
+    }
+}
+
+
+#[tokio::test]
 async fn a_client_without_refresh_tokens_gets_no_lasting_access() {
     let lasting = super::IDENTITY.replacen(
         "scope: openid email\n        - client_id: native",
