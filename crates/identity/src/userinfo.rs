@@ -147,10 +147,11 @@ fn claims(token: &ValidToken) -> Map<String, Value> {
     let asked = token.issued.claims.get("userinfo_claims");
     let asked = asked.and_then(Value::as_array);
     if let Some(asked) = asked {
-        let named = |name: &String| asked.iter().any(|wish| wish == name);
-        claims.extend(all(user).into_iter().filter(|(name, _)| named(name)));
+        let asked = asked.iter().filter_map(Value::as_str);
+        let asked: Vec<_> = asked.map(str::to_owned).collect();
+        claims.extend(named(user, &asked));
         let told = token.issued.sign_in();
-        claims.extend(told.into_iter().filter(|(name, _)| named(name)));
+        claims.extend(told.into_iter().filter(|(name, _)| asked.contains(name)));
     }
     claims
 }
@@ -177,6 +178,13 @@ pub(super) fn of_scopes<'s>(
 /// Every claim about `user`.
 pub(super) fn all(user: &User) -> Map<String, Value> {
     of_scopes(user, ["profile", "email", "phone", "address"].into_iter())
+}
+
+/// The claims about `user` that have these names.
+pub(super) fn named(user: &User, names: &[String]) -> Map<String, Value> {
+    let mut claims = all(user);
+    claims.retain(|name, _| names.contains(name));
+    claims
 }
 
 fn is_empty(value: &Value) -> bool {

@@ -123,6 +123,7 @@ fn refresh(token: &str, user_id: Uuid) -> StoredRefresh {
             ends_ms: 90_000,
             sid: None,
             userinfo_claims: Vec::new(),
+            id_claims: Vec::new(),
             resources: Vec::new(),
             bound_to: None,
             amr: Vec::new(),

@@ -71,6 +71,9 @@ pub struct Grant {
     /// Claims that the userinfo endpoint tells besides those of the scopes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub userinfo_claims: Vec<String>,
+    /// Claims about the user that its ID tokens hold besides their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub id_claims: Vec<String>,
     /// What its access tokens are for; none: for the client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,

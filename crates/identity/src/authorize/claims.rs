@@ -77,9 +77,14 @@ impl ClaimsRequest {
     ) -> Map<String, Value> {
         let by_scope = scopes.into_iter().flatten();
         let mut claims = userinfo::of_scopes(user, by_scope.map(String::as_str));
-        let asked = userinfo::all(user).into_iter();
-        claims.extend(asked.filter(|(name, _)| self.id_token.contains_key(name)));
+        claims.extend(userinfo::named(user, &self.of_user_for_id_token()));
         claims
+    }
+
+    /// The names of the claims about the user that are asked for in ID tokens.
+    pub(super) fn of_user_for_id_token(&self) -> Vec<String> {
+        let known = |name: &&String| userinfo::scope_of(name).is_some();
+        self.id_token.keys().filter(known).cloned().collect()
     }
 
     /// The claims that the userinfo endpoint shall tell besides those of the

@@ -130,6 +130,7 @@ fn grant(call: &Call, request: &Request, session: &StoredSession, user: &User) -
         ends_ms: issue::grant_end(&call.realm, &request.client, call.now_ms),
         sid: Some(session.sid.clone()),
         userinfo_claims: request.claims.for_userinfo(),
+        id_claims: request.claims.of_user_for_id_token(),
         resources: request.resources.clone(),
         bound_to: None,
         amr: session.amr.clone(),

@@ -417,6 +417,7 @@ fn grant(
         // It is another device: signing out of this browser leaves it alone.
         sid: None,
         userinfo_claims: Vec::new(),
+        id_claims: Vec::new(),
         resources: device.request.resources.clone(),
         bound_to: None,
         amr: session.amr.clone(),

@@ -44,6 +44,7 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
         ends_ms: issue::grant_end(realm, &client, now_ms),
         sid: None,
         userinfo_claims: Vec::new(),
+        id_claims: Vec::new(),
         resources: audience,
         // Other clients prove who they are; their keys may change.
         bound_to: bound_to.clone().filter(|_| client.client.is_public()),

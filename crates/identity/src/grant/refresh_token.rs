@@ -15,11 +15,14 @@ use crate::login::settle;
 use crate::refresh::RefreshToken;
 use crate::resource;
 use crate::token::{client_for, granted, required};
+use crate::userinfo;
 use doorward_core::clock::random_bytes;
 use doorward_core::model::audit::{Event, Kind, PendingAudit};
 use doorward_core::model::grant::{
     Exchange, Grant, MAX_TOKEN_LIFE_MS, Rotation, StoredAccess, StoredRefresh,
 };
+use doorward_core::model::user::User;
+use serde_json::{Map, Value};
 
 const GRANT: &str = "refresh_token";
 
@@ -52,6 +55,7 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
     // Should that end the grant, the exchange below finds it gone.
     settle(&call.state, realm, &user).await?;
     let subject = client.subject(&user);
+    let id_claims = id_claims(&client, &old.grant, &user);
     let issue = Issue {
         realm,
         client: &client,
@@ -65,6 +69,7 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
         now_ms,
         request_claims: RequestClaims {
             sid: old.grant.sid.as_deref(),
+            id_claims: Some(&id_claims),
             userinfo_claims: &old.grant.userinfo_claims,
             ..RequestClaims::default()
         },
@@ -79,6 +84,17 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
     let successor = exchange(call, &client, &old, &presented, access.as_ref()).await?;
     response.refresh_token = successor;
     Ok(response)
+}
+
+/// The claims that the first ID token was asked to hold, as they are now (OpenID Connect
+/// Core §12.2). What a scope gave that was taken from the client is gone.
+fn id_claims(client: &LiveClient, grant: &Grant, user: &User) -> Map<String, Value> {
+    let mut names = grant.id_claims.clone();
+    names.retain(|name| {
+        let scope = userinfo::scope_of(name);
+        scope.is_some_and(|scope| client.scopes.iter().any(|one| one == scope))
+    });
+    userinfo::named(user, &names)
 }
 
 /// The scopes of this access token: no more than were granted. The grant keeps

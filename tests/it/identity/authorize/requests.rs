@@ -312,7 +312,6 @@ async fn who_is_asked_for_in_several_places_has_to_be_in_all() {
     }
 }
 
-
 #[tokio::test]
 async fn a_client_without_refresh_tokens_gets_no_lasting_access() {
     let lasting = super::IDENTITY.replacen(
@@ -343,7 +342,6 @@ async fn a_client_without_refresh_tokens_gets_no_lasting_access() {
     let told = send(crate::support::http::client().get(url).bearer_auth(token)).await;
     told.expect(401);
 }
-
 
 #[tokio::test]
 async fn answers_come_by_query_fragment_or_form_post() {
@@ -438,6 +436,37 @@ async fn claims_are_told_where_they_were_asked_for() {
     let told = told.expect(200).json();
     assert_eq!(told.get("name"), None, "the client has no scope for it");
     assert_eq!(told.get("email"), None);
+}
+
+#[tokio::test]
+async fn claims_of_the_first_id_token_are_in_those_of_refreshes() {
+    let door = door().await;
+    let browser = signed_in(&door, "demo").await;
+    let claims = r#"{"id_token":{"email":{"essential":true},"shoe_size":null}}"#;
+    let request = with(with(web(), "scope", "openid"), "claims", claims);
+    let page = browser.get(&path(&request)).await.expect(200);
+    let answer = browser.approve(&page).await.expect(303);
+    let code = told(&answer, CALLBACK)["code"].clone();
+    let mut tokens = exchange(&door, &code, VERIFIER).await.expect(200).json();
+    for _ in 0..2 {
+        let id = claims_of(tokens["id_token"].as_str().expect("an ID token"));
+        assert_eq!(id["email"], "demo@example.com");
+        assert_eq!(id.get("email_verified"), None);
+        let form = [
+            ("grant_type", "refresh_token"),
+            ("client_id", "web"),
+            ("client_secret", "web-secret"),
+            (
+                "refresh_token",
+                tokens["refresh_token"].as_str().expect("a token"),
+            ),
+        ];
+        let url = door.proxy_url("/oauth2/access_token");
+        tokens = send(client().post(url).form(&form))
+            .await
+            .expect(200)
+            .json();
+    }
 }
 
 #[tokio::test]
