@@ -1,9 +1,8 @@
 //! Bytes as hexadecimal digits.
 
-const DIGITS: &[u8; 16] = b"0123456789abcdef";
-
 /// The digits of each byte.
 static PAIRS: [[u8; 2]; 256] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut pairs = [[0; 2]; 256];
     let mut byte = 0;
     while byte < 256 {
@@ -18,8 +17,7 @@ pub fn encode(bytes: impl AsRef<[u8]>) -> String {
     let bytes = bytes.as_ref();
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+        text.extend(PAIRS[usize::from(*byte)].map(char::from));
     }
     text
 }

@@ -14,6 +14,7 @@ use super::context::Ctx;
 use super::own_headers::DefaultType;
 use super::settings::Settings;
 use doorward_core::clock;
+use doorward_core::hex;
 use doorward_core::model::token::AccessToken;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::session::Session;
@@ -55,8 +56,6 @@ pub(super) fn is_own_refusal(error: &Error) -> bool {
     is_too_large(error) || matches!(error.etype(), E::Custom("NameResolution" | NO_TARGET))
 }
 
-const DIGITS: &[u8; 16] = b"0123456789abcdef";
-
 /// An identifier for a request: 32 hexadecimal digits, unlikely to repeat,
 /// not a secret.
 pub(super) fn request_id() -> HeaderValue {
@@ -78,10 +77,7 @@ pub(super) fn request_id() -> HeaderValue {
         (u128::from(x.wrapping_add(y)) << 64) | u128::from(x)
     });
     let mut text = [0_u8; 32];
-    for (pair, byte) in text.chunks_exact_mut(2).zip(id.to_be_bytes()) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
-    }
+    hex::write(&id.to_be_bytes(), &mut text);
     let mut id = HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static(""));
     // Over HTTP/2 it would push fields that come again out of the table (RFC 7541 §7.1.3).
     id.set_sensitive(true);
