@@ -81,6 +81,8 @@ async fn a_request_without_a_token_gets_a_bare_challenge() {
         post(FORM, "a=b&access_token="),
         post(JSON, "{\"access_token\":null}"),
         post(JSON, "{\"access_token\":\"a\",\"access_token\":\"b\"}"),
+        post(JSON, "[\"a\"]"),
+        post(JSON, "\"a\""),
         post(JSON, "not json"),
         post("text/plain", "access_token=x"),
     ] {

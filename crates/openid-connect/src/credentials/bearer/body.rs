@@ -47,9 +47,7 @@ impl Places {
                 }
             }
             Some(Form::Json) => {
-                let token = serde_json::from_slice(body)
-                    .ok()
-                    .and_then(|body: JsonBody| body.access_token);
+                let token = json_token(body);
                 if let Some(token) = token {
                     put(&mut found, Cow::Owned(token.into_bytes()), false)?;
                 }
@@ -101,10 +99,16 @@ pub(crate) fn parameters_of(headers: &HeaderMap, body: &[u8]) -> Vec<(String, St
     }
 }
 
-/// Arrays, other types and repeated members hold no token.
-#[derive(Deserialize)]
-struct JsonBody {
-    access_token: Option<String>,
+/// The token in a JSON object. Arrays, other types and repeated members hold none.
+fn json_token(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Members {
+        access_token: Option<String>,
+    }
+    // A list would be read as the members in their order.
+    let is_object = body.trim_ascii_start().starts_with(b"{");
+    let members: Members = serde_json::from_slice(body).ok().filter(|_| is_object)?;
+    members.access_token
 }
 
 fn form(headers: &HeaderMap) -> Option<Form> {
