@@ -174,12 +174,12 @@ pub(crate) fn authorize(
         return plugin.refuse(Refusal::ClaimsElsewhere, exchange);
     }
     match consumer_of(plugin, verified, verified_request.method, request) {
-        Ok(consumer) if config.mapping.is_some() => {
+        Ok(consumer) => {
+            // Of the plugins that authenticate, the last one decides, also where it maps
+            // nobody: the token's user is not whom another credential has named.
             exchange.consumer = consumer;
-            // Of the plugins that authenticate, the last one decides.
             exchange.credential = None;
         }
-        Ok(_) => {}
         Err(refusal) => return plugin.refuse(refusal, exchange),
     }
     if !config.headers.token_set.is_empty() {

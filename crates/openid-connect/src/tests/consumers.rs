@@ -5,6 +5,7 @@ use uuid::Uuid;
 use super::*;
 use doorward_core::model::consumer::Consumer;
 use doorward_plugin_api::consumers::{By, Caller, Directory};
+use doorward_plugin_api::identity::Credential;
 
 /// A directory of some consumers: username and custom id.
 pub(super) struct People(Vec<Consumer>);
@@ -66,6 +67,33 @@ async fn a_claim_names_the_consumer_and_the_upstream_is_told() {
     ] {
         assert_eq!(outcome.upstream(name), value, "{name}");
     }
+}
+
+#[tokio::test]
+async fn a_token_that_maps_nobody_is_not_of_whom_another_credential_named() {
+    let world = world(json!({}));
+    let (mut session, _client) = session(&get_with(&format!(
+        "Authorization: Bearer {}",
+        world.token(json!({}))
+    )))
+    .await;
+    let named = json!({"id": Uuid::nil(), "username": "other", "created_at": 0});
+    let named: Consumer = serde_json::from_value(named).unwrap();
+    let credential = Credential::new(Uuid::nil(), "key");
+    let mut exchange = Exchange {
+        consumer: Some(Arc::new(named.into())),
+        credential: Some(Arc::new(credential)),
+        ..Exchange::default()
+    };
+    let reply = decide(&*world.filter, &mut session, &mut exchange).await;
+    assert!(reply.is_none());
+    assert!(exchange.consumer.is_none() && exchange.credential.is_none());
+    let mut upstream = session.req_header().clone();
+    world
+        .filter
+        .on_upstream_request(&exchange, &mut UpstreamRequest::new(&mut upstream));
+    assert!(!upstream.headers.contains_key("x-consumer-username"));
+    assert_eq!(upstream.headers["x-credential-identifier"], "anna");
 }
 
 #[tokio::test]
