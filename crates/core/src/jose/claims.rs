@@ -34,13 +34,22 @@ pub fn check_times(claims: &Map<String, Value>, now: i64, leeway: i64) -> Result
     if now >= end {
         return Err(TimeError::Expired);
     }
+    check_start(claims, now, leeway)?;
+    Ok(end)
+}
+
+/// Checks `nbf` and `iat` at `now`, where they are there.
+///
+/// # Errors
+/// [`TimeError`].
+pub fn check_start(claims: &Map<String, Value>, now: i64, leeway: i64) -> Result<(), TimeError> {
     let latest = now.saturating_add(leeway.max(CLOCK_SKEW));
     for name in ["nbf", "iat"] {
         if time(claims, name)?.is_some_and(|start| start > latest) {
             return Err(TimeError::NotYet);
         }
     }
-    Ok(end)
+    Ok(())
 }
 
 /// A NumericDate claim in whole seconds, rounded down; `None` if absent.

@@ -8,7 +8,7 @@ use crate::config::fields::Fields;
 use crate::decide::refusal::Refusal;
 use crate::provider::distributed_claims::has_distributed_claims;
 use crate::provider::issuers::AllowedIssuers;
-use doorward_core::jose::claims::{check_times, find, place, time, words};
+use doorward_core::jose::claims::{check_start, check_times, find, place, time, words};
 
 /// Types that an access token may give itself in its header.
 const TYPES: &[&str] = &["jwt", "at+jwt"];
@@ -204,7 +204,10 @@ impl Rules {
         }
         match end {
             Some(_) => Ok(Some(check_times(claims, now, self.leeway)?)),
-            None => Ok(None),
+            None => {
+                check_start(claims, now, self.leeway)?;
+                Ok(None)
+            }
         }
     }
 

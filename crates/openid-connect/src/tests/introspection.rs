@@ -436,6 +436,36 @@ async fn what_an_answer_leaves_out_the_token_that_it_vouches_for_says_itself() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_early_or_an_error_makes_no_token_good() {
+    for (said, code) in [
+        (json!({"active": true}), (200, "pass")),
+        (
+            json!({"active": true, "nbf": NOW, "iat": NOW}),
+            (200, "pass"),
+        ),
+        (
+            json!({"active": true, "nbf": NOW + 600}),
+            (401, "token_not_yet_valid"),
+        ),
+        (
+            json!({"active": true, "iat": NOW + 600}),
+            (401, "token_not_yet_valid"),
+        ),
+        (
+            json!({"active": true, "nbf": "soon"}),
+            (401, "malformed_times"),
+        ),
+        (
+            json!({"active": true, "error": "x"}),
+            (401, "inactive_token"),
+        ),
+    ] {
+        let (world, token) = introspecting(json!({}), said.clone(), json!({}));
+        assert_eq!(world.ask_bearer(&token).await.code(), code, "{said}");
+    }
+}
+
+#[tokio::test]
 async fn a_token_that_nobody_vouches_for_says_nothing_itself() {
     let config = json!({"scopes_required": ["read"], "introspection_check_active": false});
     let own = json!({"scope": "read"});

@@ -76,10 +76,12 @@ impl IntrospectionConfig {
         let how = self.introspection.as_ref();
         let strict = how.is_none_or(|how| how.check_active);
         let active = claims.get("active");
+        if claims.contains_key("error") {
+            return Err(Refusal::InactiveToken);
+        }
         match (strict, active) {
             (true, Some(Value::Bool(true))) => Ok(()),
             (true, _) => Err(Refusal::InactiveToken),
-            (false, _) if claims.contains_key("error") => Err(Refusal::InactiveToken),
             (false, Some(Value::Bool(_))) => Ok(()),
             (false, None) if OF_TOKENS.iter().any(|name| claims.contains_key(*name)) => Ok(()),
             (false, _) => Err(Refusal::ProviderMalformed),
