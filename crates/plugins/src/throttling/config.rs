@@ -47,7 +47,7 @@ config! {
     /// without a request, and nobody has completed them.
     struct Config {
         /// An expression for the partition that a request is in. Empty: one for all.
-        #[field(default(""), required)]
+        #[field(default(""))]
         grouping as "requestGroupingPolicy": Grouping,
         /// One rate.
         #[field(kind(Type::Record(Schema::new(RateConfig::fields()))))]

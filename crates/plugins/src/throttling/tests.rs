@@ -166,6 +166,19 @@ async fn a_shadow_counts_and_reports_and_refuses_nothing() {
 }
 
 #[tokio::test]
+async fn without_a_grouping_all_requests_are_one_partition() {
+    let mut session = session("").await;
+    for grouping in [json!(null), json!(""), json!("${''}")] {
+        let config = json!({"requestGroupingPolicy": grouping, "rate": rate(2, "1 h")});
+        let config = (KIND.schema)().complete(config.as_object().cloned().unwrap());
+        let filter = build(config.unwrap().into()).unwrap();
+        let passed = passes(&*filter, &mut session, from("192.0.2.1:1"), 1)
+            + passes(&*filter, &mut session, from("192.0.2.2:1"), 3);
+        assert_eq!(passed, 2, "{grouping}");
+    }
+}
+
+#[tokio::test]
 async fn a_client_with_a_whole_ipv6_network_is_one_partition() {
     let mut session = session("").await;
     let address = "${contexts.client.remoteAddress}";
