@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::prelude::{ErrorType, OrErr};
+use serde_json::Value;
 
 use super::edge::error_pages::ErrorPages;
 use super::head;
@@ -208,14 +209,36 @@ fn grpc_head(reply: Reply, additions: &Additions<'_>) -> pingora::Result<Respons
         headers.insert(header::SERVER, HeaderValue::from_static(SERVER));
     }
     headers.insert(GRPC_STATUS, grpc_status(reply.status).into());
-    let message = match &reply.body {
-        ReplyBody::Message(message) => message.as_ref(),
-        _ => reply.status.canonical_reason().unwrap_or(""),
-    };
-    let message = HeaderValue::try_from(percent_encoded(message))
+    let reason = || reply.status.canonical_reason().unwrap_or("").to_owned();
+    let message = message_of(&reply.body).unwrap_or_else(reason);
+    let message = HeaderValue::try_from(percent_encoded(&message))
         .or_err(ErrorType::InvalidHTTPHeader, "the message of gRPC")?;
     headers.insert(GRPC_MESSAGE, message);
     Ok(head::response(StatusCode::OK, headers))
+}
+
+/// Longest body that is a message as it is, in bytes.
+const MESSAGE_MAX: usize = 1024;
+
+/// The message of a body: the member `message` of an object, or else a short text that is
+/// no page.
+fn message_of(body: &ReplyBody) -> Option<String> {
+    let body = match body {
+        ReplyBody::Empty => return None,
+        ReplyBody::Message(message) => return Some(message.clone().into_owned()),
+        ReplyBody::Raw(_, body) | ReplyBody::Own(body) => body,
+    };
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(mut members)) => match members.remove("message")? {
+            Value::String(message) => Some(message),
+            _ => None,
+        },
+        _ => {
+            let text = std::str::from_utf8(body).ok()?;
+            let is_message = (1..=MESSAGE_MAX).contains(&text.len()) && !text.starts_with('<');
+            is_message.then(|| text.to_owned())
+        }
+    }
 }
 
 /// What a status is in gRPC, as the imitated gateway has it; what it leaves
@@ -416,6 +439,18 @@ mod tests {
         assert_eq!(wanted("text/plain"), Format::Plain);
         assert_eq!(wanted("text/html;q=0"), Format::Json);
         assert_eq!(wanted("text/html;q=nonsense"), Format::Json);
+    }
+
+    #[test]
+    fn a_grpc_message_is_what_a_body_says() {
+        let own = |body: &'static str| message_of(&ReplyBody::Own(body.into()));
+        assert_eq!(own(r#"{"message":"no way"}"#).as_deref(), Some("no way"));
+        assert_eq!(own("raw body").as_deref(), Some("raw body"));
+        for body in ["", r#"{"error":"x"}"#, r#"{"message":1}"#, "<html></html>"] {
+            assert_eq!(own(body), None, "{body}");
+        }
+        let long = ReplyBody::Raw("text/plain", "x".repeat(MESSAGE_MAX + 1).into());
+        assert_eq!(message_of(&long), None);
     }
 
     #[test]
