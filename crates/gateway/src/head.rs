@@ -220,11 +220,12 @@ fn is_protected(name: &str) -> bool {
 }
 
 /// Removes from a response what concerned the upstream's connection only: the
-/// fields that its `Connection` names, and `Keep-Alive` (RFC 9110 §7.6.1). `Upgrade`
+/// fields that its `Connection` names, `Keep-Alive` and `TE` (RFC 9110 §7.6.1). `Upgrade`
 /// stays where it is about this request: the upstream switches, or wants the client to.
 pub(super) fn strip_nominated(headers: &mut HeaderMap, status: StatusCode) {
     headers.remove("keep-alive");
     headers.remove("proxy-connection");
+    headers.remove(header::TE);
     let of_upgrade = [
         StatusCode::SWITCHING_PROTOCOLS,
         StatusCode::UPGRADE_REQUIRED,
