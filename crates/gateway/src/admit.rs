@@ -10,7 +10,7 @@ use pingora::http::RequestHeader;
 
 use super::router::path;
 use doorward_net::http::reply::Reply;
-use doorward_net::http::{authority, networks};
+use doorward_net::http::{authority, framing, networks};
 
 /// Longest request head, names and values added up.
 const HEAD_LIMIT: usize = 32 << 10;
@@ -34,7 +34,7 @@ pub(super) fn admit(request: &RequestHeader) -> Result<Admitted<'_>, Reply> {
     for (name, value) in &request.headers {
         size += name.as_str().len() + value.len();
     }
-    if size > HEAD_LIMIT {
+    if size > HEAD_LIMIT || request.headers.len() > framing::MAX_FIELDS {
         return Err(bad("Request header or cookie too large"));
     }
     let (host, port) = authority::of(request).ok_or_else(|| bad("Invalid Host header"))?;

@@ -39,7 +39,7 @@ pub use chunked::{ChunkPart, Chunks};
 use date::UpstreamDate;
 pub(super) use head::is_special;
 use head::{Body, Head, HeadScan};
-pub use head::{Refusal, content_length};
+pub use head::{MAX_FIELDS, Refusal, content_length};
 use http2::FieldBlocks;
 use write::{CorkedWrites, GatheredWrites};
 

@@ -15,7 +15,7 @@ const LONGEST: usize = 64 << 10;
 /// Longest target after encoding, within what a `Uri` holds.
 const LONGEST_TARGET: usize = 32 << 10;
 /// Most header fields: as many as the engine reads.
-const FIELDS: usize = 256;
+pub const MAX_FIELDS: usize = 256;
 /// The longest method that is told from noise before a whole line has come.
 pub(super) const METHOD: usize = 64;
 
@@ -114,7 +114,7 @@ pub(super) fn read(bytes: &[u8], seen: usize) -> HeadScan {
 
 /// Reads a head that is whole and has nothing to mend, as nearly all are.
 fn quick(bytes: &[u8]) -> Option<HeadScan> {
-    let mut space = [const { MaybeUninit::<Header<'_>>::uninit() }; FIELDS];
+    let mut space = [const { MaybeUninit::<Header<'_>>::uninit() }; MAX_FIELDS];
     let mut request = Request::new(&mut []);
     let parsed = request.parse_with_uninit_headers(bytes, &mut space);
     let (Ok(httparse::Status::Complete(length)), Some(target)) = (parsed, request.path) else {
@@ -287,7 +287,7 @@ fn judge(head: &[u8]) -> Result<HeadScan, Refusal> {
     instead.push(b' ');
     instead.extend_from_slice(&target);
     instead.extend_from_slice(&head[line.method.len() + 1 + line.target.len()..]);
-    let mut space = [const { MaybeUninit::<Header<'_>>::uninit() }; FIELDS];
+    let mut space = [const { MaybeUninit::<Header<'_>>::uninit() }; MAX_FIELDS];
     let mut request = Request::new(&mut []);
     match request.parse_with_uninit_headers(&instead, &mut space) {
         Ok(httparse::Status::Complete(length)) if length == instead.len() => {}
@@ -502,7 +502,7 @@ fn kept(head: &[u8], out: &mut Vec<u8>) {
     let Some(line) = memchr::memchr(b'\n', head) else {
         return;
     };
-    let mut space = [httparse::EMPTY_HEADER; FIELDS];
+    let mut space = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let Ok(httparse::Status::Complete((_, fields))) =
         httparse::parse_headers(&head[line + 1..], &mut space)
     else {
