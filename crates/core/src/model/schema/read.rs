@@ -118,7 +118,7 @@ impl Reader {
     fn list(self, of: &Type, value: Value) -> Value {
         match value {
             Value::Array(list) => list.into_iter().map(|v| self.value(of, v)).collect(),
-            Value::String(text) if self.config && splits(of) => elements(of, text)
+            Value::String(text) if self.config && splits(of) => elements(of, &text)
                 .into_iter()
                 .map(|element| self.value(of, Value::String(element)))
                 .collect(),
@@ -244,22 +244,28 @@ fn splits(of: &Type) -> bool {
     )
 }
 
-/// The elements that one text stands for: its parts between commas or, where these are
-/// no elements and the text is, the text itself. Expressions and patterns have commas.
-fn elements(of: &Type, text: String) -> Vec<String> {
-    let parts = split(&text);
-    if let Type::String(kind) = of
-        && kind.violation(&text).is_none()
-        && parts.iter().any(|part| kind.violation(part).is_some())
-    {
-        return vec![text];
+/// The elements that one text stands for: its parts between commas. Expressions and
+/// patterns have commas in brackets: these count only where all parts are elements.
+fn elements(of: &Type, text: &str) -> Vec<String> {
+    let parts = split(text, false);
+    if let Type::String(kind) = of {
+        let are_elements = |parts: &[String]| {
+            let mut parts = parts.iter();
+            parts.all(|part| kind.violation(part).is_none())
+        };
+        let outside = split(text, true);
+        if !are_elements(&parts) && are_elements(&outside) {
+            return outside;
+        }
     }
     parts
 }
 
-/// The parts between commas, trimmed, empty ones dropped; `\,` is a comma.
-fn split(text: &str) -> Vec<String> {
+/// The parts between commas, or those `outside` of brackets alone; trimmed, empty ones
+/// dropped. `\,` is a comma.
+fn split(text: &str, outside: bool) -> Vec<String> {
     let mut parts = vec![String::new()];
+    let mut depth = 0_usize;
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         let part = parts.last_mut().expect("there is always a part");
@@ -268,8 +274,15 @@ fn split(text: &str) -> Vec<String> {
                 chars.next();
                 part.push(',');
             }
-            ',' => parts.push(String::new()),
-            c => part.push(c),
+            ',' if depth == 0 || !outside => parts.push(String::new()),
+            c => {
+                match c {
+                    '(' | '[' | '{' => depth += 1,
+                    ')' | ']' | '}' => depth = depth.saturating_sub(1),
+                    _ => {}
+                }
+                part.push(c);
+            }
         }
     }
     parts
