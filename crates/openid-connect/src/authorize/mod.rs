@@ -28,6 +28,7 @@ use crate::provider::proof_of_possession::{self, ProofSatisfied, ValidProof};
 use crate::provider::token_cache::VerifiedToken;
 use crate::session::liveness;
 use doorward_core::jose::verify::Unverified;
+use doorward_core::model::token::AccessToken;
 use doorward_net::session::cookie;
 use doorward_plugin_api::consumers::{Caller, Directory};
 use doorward_plugin_api::filter::{Exchange, Flow};
@@ -160,6 +161,21 @@ pub(crate) fn consumer_of(
     }
 }
 
+/// Says whom the request comes from. Of the plugins that authenticate, the last one decides,
+/// also where it maps nobody: the token's user is not whom another credential has named.
+pub(crate) fn identify(
+    plugin: &OpenIdConnect,
+    token: &AccessToken,
+    consumer: Option<Arc<Caller>>,
+    exchange: &mut Exchange,
+) {
+    exchange.consumer = consumer;
+    exchange.credential = None;
+    exchange.token_signature = None;
+    exchange.is_signed = false;
+    exchange.authenticated_groups = plugin.config().headers.groups(token);
+}
+
 /// Lets the request pass with its token, or gives the caller what logins
 /// by this method are answered with.
 pub(crate) fn authorize(
@@ -174,12 +190,7 @@ pub(crate) fn authorize(
         return plugin.refuse(Refusal::ClaimsElsewhere, exchange);
     }
     match consumer_of(plugin, verified, verified_request.method, request) {
-        Ok(consumer) => {
-            // Of the plugins that authenticate, the last one decides, also where it maps
-            // nobody: the token's user is not whom another credential has named.
-            exchange.consumer = consumer;
-            exchange.credential = None;
-        }
+        Ok(consumer) => identify(plugin, token, consumer, exchange),
         Err(refusal) => return plugin.refuse(refusal, exchange),
     }
     if !config.headers.token_set.is_empty() {
@@ -194,9 +205,6 @@ pub(crate) fn authorize(
     }
     let replayed = verified_request.token_set.replayed.iter().cloned();
     exchange.response_headers.extend(replayed);
-    if let Some(groups) = config.headers.groups(token) {
-        exchange.authenticated_groups = Some(groups);
-    }
     exchange.token = Some(Arc::clone(token));
     exchange.token_in_query = verified_request.in_query;
     if let Some(embedding) = &plugin.embedding {

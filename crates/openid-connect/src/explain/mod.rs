@@ -217,9 +217,7 @@ fn explain_user(
     exchange: &mut Exchange,
 ) -> Result<FilterExplanation, Refusal> {
     let consumer = authorize::consumer_of(plugin, verified, method, request)?;
-    if plugin.config().mapping.is_some() {
-        exchange.consumer = consumer;
-    }
+    authorize::identify(plugin, &verified.token, consumer, exchange);
     exchange.token = Some(Arc::clone(&verified.token));
     Ok(FilterExplanation::passes(format!(
         "{} is good",

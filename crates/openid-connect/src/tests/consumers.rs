@@ -83,11 +83,13 @@ async fn a_token_that_maps_nobody_is_not_of_whom_another_credential_named() {
     let mut exchange = Exchange {
         consumer: Some(Arc::new(named.into())),
         credential: Some(Arc::new(credential)),
+        authenticated_groups: Some(["of-other".into()].into()),
         ..Exchange::default()
     };
     let reply = decide(&*world.filter, &mut session, &mut exchange).await;
     assert!(reply.is_none());
     assert!(exchange.consumer.is_none() && exchange.credential.is_none());
+    assert!(exchange.authenticated_groups.is_none());
     let mut upstream = session.req_header().clone();
     world
         .filter
