@@ -217,7 +217,7 @@ fn grpc_head(reply: Reply, additions: &Additions<'_>) -> pingora::Result<Respons
     Ok(head::response(StatusCode::OK, headers))
 }
 
-/// Longest body that is a message as it is, in bytes.
+/// Longest message of a body, in bytes.
 const MESSAGE_MAX: usize = 1024;
 
 /// The message of a body: the member `message` of an object, or else a short text that is
@@ -230,7 +230,7 @@ fn message_of(body: &ReplyBody) -> Option<String> {
     };
     match serde_json::from_slice(body) {
         Ok(Value::Object(mut members)) => match members.remove("message")? {
-            Value::String(message) => Some(message),
+            Value::String(message) if message.len() <= MESSAGE_MAX => Some(message),
             _ => None,
         },
         _ => {

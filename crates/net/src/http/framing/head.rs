@@ -468,6 +468,9 @@ fn authority(target: &[u8], host: Option<&[u8]>) -> Result<(), Refusal> {
     }
     Authority::try_from(named).map_err(|_| TARGET)?;
     let bare = |authority: &[u8]| authority.strip_suffix(port).unwrap_or(authority).to_vec();
+    if bare(named).is_empty() {
+        return Err(TARGET);
+    }
     match host {
         Some(host) if !bare(host).eq_ignore_ascii_case(&bare(named)) => Err(HOST),
         _ => Ok(()),

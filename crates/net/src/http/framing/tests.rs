@@ -122,6 +122,7 @@ async fn smuggling_heads_are_refused_with_a_reason() {
         ("GET http://a\\b/x HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
         ("GET http://b/x HTTP/1.1\r\nHost: a\r\n\r\n", HOST),
         ("GET http://a:443/x HTTP/1.1\r\nHost: a\r\n\r\n", HOST),
+        ("GET http://:80/x HTTP/1.1\r\nHost: \r\n\r\n", TARGET),
         ("GET http://a/x HTTP/1.1\r\nHost: a:8080\r\n\r\n", HOST),
         ("GE T / HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
         ("G(T / HTTP/1.1\r\nHost: a\r\n\r\n", LINE),

@@ -76,7 +76,7 @@ impl IntrospectionConfig {
         let how = self.introspection.as_ref();
         let strict = how.is_none_or(|how| how.check_active);
         let active = claims.get("active");
-        if claims.contains_key("error") {
+        if claims.get("error").is_some_and(|error| !error.is_null()) {
             return Err(Refusal::InactiveToken);
         }
         match (strict, active) {
