@@ -126,7 +126,7 @@ impl LiveClient {
             || (grant_type == device::GRANT && listed(device::EARLIER_GRANT))
     }
 
-    /// Whether a user's grant to it has a refresh token.
+    /// Whether a code, or a device code, gives it a refresh token.
     pub(super) fn gets_refresh_tokens(&self, realm: &Realm) -> bool {
         let grants = &self.client.metadata.grant_types;
         realm.settings.issue_refresh_token && grants.iter().any(|grant| grant == "refresh_token")

@@ -420,6 +420,9 @@ fn scopes(
     if !response_types.code || !client.gets_refresh_tokens(&call.realm) {
         // Nothing would last but the access token, past the end of its session.
         scopes.retain(|scope| scope != "offline_access");
+        if scopes.is_empty() {
+            return Err(invalid());
+        }
     }
     Ok(scopes)
 }

@@ -17,7 +17,7 @@ pub(super) struct WantedUsers {
     said: Option<String>,
 }
 
-/// Most users of a request who are looked up.
+/// Most users that a list may name: each is looked up.
 const USERS_MAX: usize = 10;
 
 impl WantedUsers {
@@ -51,8 +51,12 @@ impl WantedUsers {
             names = Some(vec![hint.subject]);
         }
         for subjects in wanted.subjects() {
+            if subjects.len() > USERS_MAX {
+                let text = "The parameter claims names too many users";
+                return Err(AuthorizationError::new("invalid_request", text));
+            }
             let mut called = Vec::new();
-            for subject in subjects.into_iter().take(USERS_MAX) {
+            for subject in subjects {
                 let name = call.state.name_called(&call.realm, client, subject).await;
                 let name = name.map_err(|error| {
                     tracing::error!(%error, "the user that a client asks for can't be looked up");

@@ -61,6 +61,10 @@ pub(super) async fn authorize(call: &Call) -> Result<Response, OAuthError> {
     let mut scopes = scopes_for(call, &client, asked.as_deref(), UnknownScope::Refuse)?;
     if !client.gets_refresh_tokens(&call.realm) {
         scopes.retain(|scope| scope != "offline_access");
+        if scopes.is_empty() {
+            let text = "Lasting access alone can't be given to the client";
+            return Err(OAuthError::bad("invalid_scope", text));
+        }
     }
     let request = DeviceRequest {
         scopes,
