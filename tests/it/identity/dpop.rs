@@ -64,6 +64,7 @@ impl Key {
 const CLIENTS: &str = "
         - {client_id: app, token_endpoint_auth_method: none, grant_types: [password, refresh_token], scope: openid read}
         - {client_id: bound, client_secret: s, grant_types: [client_credentials], scope: read, dpop_bound_access_tokens: true}
+        - {client_id: passer, client_secret: s, grant_types: [client_credentials, \"urn:ietf:params:oauth:grant-type:token-exchange\"], scope: read}
         - {client_id: provisioning, client_secret: s, grant_types: [client_credentials], scope: \"scim:write\", dpop_bound_access_tokens: true}
 ";
 
@@ -182,6 +183,44 @@ async fn a_proof_names_the_address_at_the_host_that_was_called() {
     ] {
         assert_error(ask(host, path, &htu).await, 400, "invalid_dpop_proof", "");
     }
+}
+
+#[tokio::test]
+async fn a_bound_token_is_exchanged_by_whoever_proves_its_key() {
+    let door = door("").await;
+    let (own, other) = (Key::make(), Key::make());
+    let proof = |key: &Key| key.proof("POST", &door.proxy_url(TOKEN), json!({}));
+    let client_auth = [
+        ("client_id", "passer"),
+        ("client_secret", "s"),
+        ("scope", "read"),
+    ];
+    let itself = [&client_auth[..], &[("grant_type", "client_credentials")]].concat();
+    let bound = text(
+        &ask(&door, &itself, &proof(&own)).await.expect(200),
+        "access_token",
+    );
+    let exchange = [
+        (
+            "grant_type",
+            "urn:ietf:params:oauth:grant-type:token-exchange",
+        ),
+        ("subject_token", &bound),
+        (
+            "subject_token_type",
+            "urn:ietf:params:oauth:token-type:access_token",
+        ),
+    ];
+    let form = [&client_auth[..], &exchange].concat();
+    let unproven = send(client().post(door.proxy_url(TOKEN)).form(&form)).await;
+    for answer in [unproven, ask(&door, &form, &proof(&other)).await] {
+        let why = "The subject token is bound to a key that the request does not prove";
+        assert_error(answer, 400, "invalid_request", why);
+    }
+    let answer = ask(&door, &form, &proof(&own)).await.expect(200);
+    assert_eq!(answer.json()["token_type"], "DPoP");
+    let claims = claims_of(&text(&answer, "access_token"));
+    assert_eq!(claims["cnf"], json!({"jkt": own.thumbprint()}));
 }
 
 #[tokio::test]

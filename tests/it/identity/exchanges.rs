@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::assert_error;
-use super::dpop::Key;
 use crate::support::http::{client, send};
 use crate::support::issuer::claims_of;
 use crate::support::{Answer, Door, Issuer, Setup};
@@ -143,35 +142,6 @@ async fn a_token_for_another_resource_tells_nothing_about_its_user() {
     assert_error(answer, 401, "invalid_token", "");
     let answer = ask("/oauth2/userinfo", &plain).await.expect(200);
     assert_eq!(answer.json()["sub"], "demo");
-}
-
-#[tokio::test]
-async fn a_bound_token_is_exchanged_by_whoever_proves_its_key() {
-    let door = door(&Issuer::start().await).await;
-    let url = door.proxy_url("/oauth2/access_token");
-    let (own, other) = (Key::make(), Key::make());
-    let ask = async |form: &[(&str, &str)], key: Option<&Key>| {
-        let client_auth = [("client_id", "narrow"), ("client_secret", "s")];
-        let request = client().post(&url).form(&[&client_auth[..], form].concat());
-        let proof = key.map(|key| key.proof("POST", &url, json!({})));
-        let proof = proof.into_iter();
-        send(proof.fold(request, |request, proof| request.header("dpop", proof))).await
-    };
-    let itself = [("grant_type", "client_credentials"), ("scope", "read")];
-    let bound = text(&ask(&itself, Some(&own)).await.expect(200), "access_token");
-    let form = [
-        ("grant_type", EXCHANGE),
-        ("subject_token", &bound),
-        ("subject_token_type", ACCESS),
-    ];
-    for key in [None, Some(&other)] {
-        let why = "The subject token is bound to a key that the request does not prove";
-        assert_error(ask(&form, key).await, 400, "invalid_request", why);
-    }
-    let answer = ask(&form, Some(&own)).await.expect(200);
-    assert_eq!(answer.json()["token_type"], "DPoP");
-    let claims = claims_of(&text(&answer, "access_token"));
-    assert_eq!(claims["cnf"], json!({"jkt": own.thumbprint()}));
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 mod attacks;
 pub(super) mod browser;
+mod claims;
 mod fapi;
 mod foreign;
 mod logouts;
