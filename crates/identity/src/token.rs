@@ -122,6 +122,13 @@ pub(super) fn without_offline<'a>(
     Cow::Owned(others.join(" "))
 }
 
+/// The scopes but that of lasting access, where it can't be given; `None`: it was the
+/// only one.
+pub(super) fn others_than_offline(mut scopes: Vec<String>) -> Option<Vec<String>> {
+    scopes.retain(|scope| scope != "offline_access");
+    (!scopes.is_empty()).then_some(scopes)
+}
+
 /// The scopes to grant: those asked for, each once and in their order, or the
 /// defaults. `allowed` are all that may be asked for.
 pub(super) fn granted(

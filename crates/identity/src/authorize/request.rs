@@ -16,7 +16,7 @@ use crate::clients::LiveClient;
 use crate::config::UnknownScope;
 use crate::context::Demand;
 use crate::error::OAuthError;
-use crate::token::{scopes_for, without_offline};
+use crate::token::{others_than_offline, scopes_for, without_offline};
 use crate::{Call, audit, consent_entry, resource};
 use doorward_core::model::authorization::{Challenge, ChallengeMethod, StoredRequest};
 
@@ -419,10 +419,7 @@ fn scopes(
     let mut scopes = scopes.map_err(|_| invalid())?;
     if !response_types.code || !client.gets_refresh_tokens(&call.realm) {
         // Nothing would last but the access token, past the end of its session.
-        scopes.retain(|scope| scope != "offline_access");
-        if scopes.is_empty() {
-            return Err(invalid());
-        }
+        scopes = others_than_offline(scopes).ok_or_else(invalid)?;
     }
     Ok(scopes)
 }

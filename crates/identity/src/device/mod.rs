@@ -19,7 +19,7 @@ use super::clients::LiveClient;
 use super::config::{LockoutConfig, UnknownScope};
 use super::error::OAuthError;
 use super::form::{self, Form};
-use super::token::{client_for, scopes_for, without_offline};
+use super::token::{client_for, others_than_offline, scopes_for, without_offline};
 use super::{Call, audit, issue, resource, respond};
 use doorward_core::model::audit::{Kind, PendingAudit};
 use doorward_core::model::authorization::{Challenge, ChallengeMethod};
@@ -60,11 +60,9 @@ pub(super) async fn authorize(call: &Call) -> Result<Response, OAuthError> {
     let asked = asked.map(|asked| without_offline(call, &client, asked));
     let mut scopes = scopes_for(call, &client, asked.as_deref(), UnknownScope::Refuse)?;
     if !client.gets_refresh_tokens(&call.realm) {
-        scopes.retain(|scope| scope != "offline_access");
-        if scopes.is_empty() {
-            let text = "Lasting access alone can't be given to the client";
-            return Err(OAuthError::bad("invalid_scope", text));
-        }
+        let text = "Lasting access alone can't be given to the client";
+        let invalid = || OAuthError::bad("invalid_scope", text);
+        scopes = others_than_offline(scopes).ok_or_else(invalid)?;
     }
     let request = DeviceRequest {
         scopes,
