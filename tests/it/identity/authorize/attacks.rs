@@ -6,8 +6,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::browser::{Browser, Form, between, shown_error};
 use super::{
-    CALLBACK, VERIFIER, code, door, exchange, exchange_as, path, signed_in, told, trusted, web,
-    with,
+    CALLBACK, VERIFIER, code, door, exchange, exchange_as, exchange_trusted, path, signed_in, told,
+    trusted, web, with,
 };
 use crate::support::http::{client, send};
 
@@ -132,9 +132,7 @@ async fn pkce_downgrade() {
         &browser.get(&path(&bare)).await,
         "https://trusted.example/cb",
     );
-    let client = ("trusted", "trusted-secret");
-    let uri = "https://trusted.example/cb";
-    let answer = exchange_as(&door, client, &answer["code"], uri, VERIFIER).await;
+    let answer = exchange_trusted(&door, &answer["code"]).await;
     assert_eq!(answer.expect(400).json()["error"], "invalid_grant");
     // Public clients can't do without.
     let native = with(

@@ -2,7 +2,7 @@
 
 use super::browser::Browser;
 use super::{
-    CALLBACK, VERIFIER, code, door, exchange, exchange_as, path, signed_in, told, trusted,
+    CALLBACK, VERIFIER, code, door, exchange, exchange_trusted, path, signed_in, told, trusted,
 };
 use super::{web, with};
 use crate::support::http::{client, send};
@@ -59,15 +59,8 @@ async fn claims_are_told_where_they_were_asked_for() {
         &browser.get(&path(&request)).await,
         "https://trusted.example/cb",
     );
-    let client = ("trusted", "trusted-secret");
-    let tokens = exchange_as(
-        &door,
-        client,
-        &answer["code"],
-        "https://trusted.example/cb",
-        VERIFIER,
-    );
-    let tokens = tokens.await.expect(200).json();
+    let tokens = exchange_trusted(&door, &answer["code"]).await;
+    let tokens = tokens.expect(200).json();
     let id = claims_of(tokens["id_token"].as_str().expect("an ID token"));
     assert_eq!(id["email"], "demo@example.com");
     let access = tokens["access_token"].as_str().expect("a token");

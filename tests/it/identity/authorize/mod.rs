@@ -149,6 +149,12 @@ async fn exchange(door: &Door, code: &str, verifier: &str) -> Answer {
     exchange_as(door, ("web", "web-secret"), code, CALLBACK, verifier).await
 }
 
+/// Exchanges a code of client `trusted`.
+async fn exchange_trusted(door: &Door, code: &str) -> Answer {
+    let client = ("trusted", "trusted-secret");
+    exchange_as(door, client, code, "https://trusted.example/cb", VERIFIER).await
+}
+
 async fn exchange_as(
     door: &Door,
     (client_id, secret): (&str, &str),

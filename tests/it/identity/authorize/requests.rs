@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::browser::{Browser, Form, shown_error};
 use super::{
-    CALLBACK, VERIFIER, code, door, exchange, exchange_as, path, signed_in, told, trusted, web,
-    with,
+    CALLBACK, VERIFIER, code, door, exchange, exchange_trusted, path, signed_in, told, trusted,
+    web, with,
 };
 use crate::support::http::{client, send};
 use crate::support::issuer::claims_of;
@@ -287,9 +287,7 @@ async fn a_client_without_refresh_tokens_gets_no_lasting_access() {
     let request = with(trusted(), "scope", "openid offline_access");
     let callback = "https://trusted.example/cb";
     let code = told(&browser.get(&path(&request)).await, callback)["code"].clone();
-    let client = ("trusted", "trusted-secret");
-    let tokens = exchange_as(&door, client, &code, callback, VERIFIER).await;
-    let tokens = tokens.expect(200).json();
+    let tokens = exchange_trusted(&door, &code).await.expect(200).json();
     assert_eq!(tokens["scope"], "openid");
     assert_eq!(tokens.get("refresh_token"), None);
     let hint = tokens["id_token"].as_str().expect("an ID token");
@@ -337,15 +335,8 @@ async fn hybrid_and_implicit_answers_are_for_clients_that_registered_them() {
     }
     assert_eq!(id["nonce"], "n-1");
     assert_eq!(answer["token_type"], "Bearer");
-    let client = ("trusted", "trusted-secret");
-    let tokens = exchange_as(
-        &door,
-        client,
-        &answer["code"],
-        "https://trusted.example/cb",
-        VERIFIER,
-    );
-    let tokens = tokens.await.expect(200).json();
+    let tokens = exchange_trusted(&door, &answer["code"]).await;
+    let tokens = tokens.expect(200).json();
     assert_eq!(
         claims_of(tokens["id_token"].as_str().expect("one"))["sub"],
         id["sub"]
